@@ -1,0 +1,80 @@
+"""robust-tickets: find, train, attack, prove and ship robust lottery tickets of pretrained text encoders.
+
+The public API is the list below; each name is imported when it is first used, so ``import robust_tickets`` loads neither torch nor
+transformers. The reloadable model classes register with transformers at once if it is loaded, else at the moment it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets import _hook
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Classifier": "robust_tickets.classifier",
+    "load_classifier": "robust_tickets.classifier",
+    "Task": "robust_tickets.data.task",
+    "load_task": "robust_tickets.data.load",
+    "Ticket": "robust_tickets.ticket",
+    "EarlyRobust": "robust_tickets.search.earlyrobust",
+    "RandomTicket": "robust_tickets.search.random",
+    "FreeLB": "robust_tickets.adversary.freelb",
+    "FineTune": "robust_tickets.train.finetune",
+    "compact": "robust_tickets.prune.compact",
+    "expand": "robust_tickets.prune.compact",
+    "PWWS": "robust_tickets.attack.recipes.pwws",
+    "TextFooler": "robust_tickets.attack.recipes.textfooler",
+    "AttackResult": "robust_tickets.attack.result",
+    "write_report": "robust_tickets.report.page",
+    "methods": "robust_tickets.names",
+    "adversaries": "robust_tickets.names",
+    "attacks": "robust_tickets.names",
+    "backbones": "robust_tickets.names",
+    "tasks": "robust_tickets.names",
+    "recipes": "robust_tickets.names",
+    "TicketsError": "robust_tickets.errors",
+}
+
+__all__ = ["__version__", *sorted(_WHERE)]
+
+if TYPE_CHECKING:
+    from robust_tickets.adversary.freelb import FreeLB as FreeLB
+    from robust_tickets.attack.recipes.pwws import PWWS as PWWS
+    from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
+    from robust_tickets.attack.result import AttackResult as AttackResult
+    from robust_tickets.classifier import Classifier as Classifier
+    from robust_tickets.classifier import load_classifier as load_classifier
+    from robust_tickets.data.load import load_task as load_task
+    from robust_tickets.data.task import Task as Task
+    from robust_tickets.errors import TicketsError as TicketsError
+    from robust_tickets.names import adversaries as adversaries
+    from robust_tickets.names import attacks as attacks
+    from robust_tickets.names import backbones as backbones
+    from robust_tickets.names import methods as methods
+    from robust_tickets.names import recipes as recipes
+    from robust_tickets.names import tasks as tasks
+    from robust_tickets.prune.compact import compact as compact
+    from robust_tickets.prune.compact import expand as expand
+    from robust_tickets.report.page import write_report as write_report
+    from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
+    from robust_tickets.search.random import RandomTicket as RandomTicket
+    from robust_tickets.ticket import Ticket as Ticket
+    from robust_tickets.train.finetune import FineTune as FineTune
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'robust_tickets' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_hook.install()

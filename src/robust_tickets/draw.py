@@ -1,0 +1,79 @@
+"""Scores to masks: exact top-k, documented ties, floors. numpy only.
+
+``draw`` keeps exactly ``N - floor(removed * N)`` units. Equal scores are settled by position: the earlier layer, then the lower index,
+is kept. That is stable across machines, which a threshold on floats is not: coefficients travel about 1 % in a search and tie often.
+Every layer keeps at least ``floor`` units: the best of each layer are reserved first, the rest of the budget goes to the best of the
+others, so the total stays exact (EarlyRobust's repair, without its re-computed threshold).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from robust_tickets.errors import TicketsError
+
+Scope = Literal["global", "layer"]
+Rule = Literal["exact", "quantile"]
+Arrays = tuple[np.ndarray, ...]
+
+
+def removed_count(total: int, removed: float) -> int:
+    """How many of ``total`` units a ratio removes; 1/6 of 144 is 24 whatever the float says."""
+    return math.floor(removed * total + 1e-9)
+
+
+def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact") -> Arrays:
+    """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
+    if not 0 <= removed < 1:
+        raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed}", hint="0.3 removes 30 %")
+    layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
+    if any(not np.isfinite(s).all() for s in layers):
+        raise TicketsError("scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate")
+    if any(len(s) < floor for s in layers):
+        raise TicketsError(f"a layer has fewer than {floor} units to keep", hint="lower the floor")
+    groups = [[i] for i in range(len(layers))] if scope == "layer" else [list(range(len(layers)))]
+    choose = _exact if rule == "exact" else _quantile
+    masks: list[np.ndarray] = [np.empty(0)] * len(layers)
+    for group in groups:
+        for layer, mask in zip(group, choose([layers[i] for i in group], removed, floor), strict=True):
+            mask.flags.writeable = False
+            masks[layer] = mask
+    return tuple(masks)
+
+
+def _exact(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndarray]:
+    total = sum(map(len, layers))
+    keep = total - removed_count(total, removed)
+    if keep < floor * len(layers):
+        raise TicketsError(
+            f"removing {removed:.4g} of {total} units leaves {keep}, fewer than {floor} in each of {len(layers)} layers",
+            hint="remove less",
+        )
+    masks = [np.zeros(len(s), dtype=bool) for s in layers]
+    for mask, score in zip(masks, layers, strict=True):
+        mask[np.argsort(-score, kind="stable")[:floor]] = True
+    flat = np.concatenate(masks)
+    order = np.argsort(-np.concatenate(layers), kind="stable")
+    rest = order[~flat[order]]
+    flat[rest[: keep - int(flat.sum())]] = True
+    return [part.copy() for part in np.split(flat, np.cumsum([len(s) for s in layers])[:-1])]
+
+
+def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndarray]:
+    """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties (algorithms: 4.4)."""
+    work = [s.copy() for s in layers]
+    while True:
+        threshold = np.quantile(np.concatenate(work), removed, method="linear")
+        if not np.isfinite(threshold):
+            raise TicketsError(f"removing {removed:.4g} cannot leave {floor} units in every layer", hint="remove less, or rule='exact'")
+        masks = [s > threshold for s in work]
+        empty = [i for i, mask in enumerate(masks) if mask.sum() < floor]
+        if not empty:
+            return masks
+        for i in empty:
+            best = np.where(np.isinf(work[i]), -np.inf, work[i])
+            work[i][int(np.argmax(best))] = np.inf

@@ -1,0 +1,35 @@
+"""The one error type.
+
+Every message says what was expected, what came and where; the hint says what to do. The command line prints both and exits with
+``exit_code``: 2 for bad input or usage, 3 for something that failed while running (memory, disk, NaN, a vanished resource).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+BAD_INPUT = 2
+FAILED = 3
+
+
+class TicketsError(Exception):
+    """Something a user can act on: ``message`` (what and where) and ``hint`` (what to do)."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = BAD_INPUT) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint that names the closest known word, or all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}" if known else "nothing is known here"

@@ -1,0 +1,60 @@
+"""Files: atomic writes, hashes, JSON, and the one cache folder. A reader never sees half a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import FAILED, TicketsError
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write ``data`` beside ``path``, flush it to disk, then rename: a kill leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, path)
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        raise TicketsError(
+            f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+        ) from None
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode("utf-8", "surrogatepass"))
+
+
+def write_json(path: Path, value: Any) -> Path:
+    return write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+    except FileNotFoundError:
+        raise TicketsError(f"no such file: {path}", hint="check the path") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+        raise TicketsError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
+
+
+def sha256_file(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder of the user's cache (``ROBUST_TICKETS_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``), made if missing."""
+    root = os.environ.get("ROBUST_TICKETS_CACHE")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robust-tickets"
+    folder = base.joinpath(*parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,94 @@
+"""Progress on standard error: a rich bar on a terminal, a line every few seconds elsewhere, nothing under ``--quiet``.
+
+Standard output belongs to results. ``say`` prints one line; ``track`` wraps anything that takes over two seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+
+_quiet = False
+
+
+def quiet(on: bool = True) -> None:
+    """Switch all progress off (or on again)."""
+    global _quiet
+    _quiet = on
+
+
+def say(text: str) -> None:
+    """One line for the user, on standard error."""
+    if not _quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """A warning is said even when progress is off."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """``75`` as ``1 min 15 s``."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+class Bar:
+    """What a tracked piece of work reports to; ``advance`` is cheap and never synchronises a device."""
+
+    def __init__(self, title: str, total: int, done: int = 0) -> None:
+        self.title, self.total, self.done = title, total, done
+        self.begun_at, self.started, self.last = done, time.monotonic(), time.monotonic()
+        self.note = ""
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        self.note = note or self.note
+        now = time.monotonic()
+        if now - self.last >= LINE_EVERY:
+            self.last = now
+            say(self.line())
+
+    def line(self) -> str:
+        spent = time.monotonic() - self.started
+        new = self.done - self.begun_at
+        left = f", {duration(spent / new * (self.total - self.done))} left" if new and self.done < self.total else ""
+        return f"{self.title}: {self.done}/{self.total}{left}{'  ' + self.note if self.note else ''}"
+
+
+class _RichBar(Bar):
+    def __init__(self, title: str, total: int, done: int, progress: object, task: object) -> None:
+        super().__init__(title, total, done)
+        self._progress, self._task = progress, task
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        self.note = note or self.note
+        self._progress.update(self._task, advance=count, note=self.note)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def track(title: str, total: int, done: int = 0) -> Iterator[Bar]:
+    """Show the progress of ``total`` units of work, ``done`` of which an earlier run did."""
+    if _quiet or not sys.stderr.isatty():
+        bar = Bar(title, total, done)
+        yield bar
+        spent = time.monotonic() - bar.started
+        if spent > 2:
+            say(f"{title}: {bar.done}/{total} in {duration(spent)}{'  ' + bar.note if bar.note else ''}")
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True)) as progress:
+        yield _RichBar(title, total, done, progress, progress.add_task(title, total=total, completed=done, note=""))

@@ -1,0 +1,68 @@
+"""The one registry: a component's name is its file's name.
+
+Listing names looks at the folder and imports nothing; getting one imports its file and returns what the file calls ``REGISTERED``.
+Files that start with an underscore are shared parts, not components. Other packages add components through the entry-point group
+``robust_tickets.<kind>`` (``robust_tickets.backbones``, say).
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+from robust_tickets.errors import TicketsError, did_you_mean
+
+
+class Registry:
+    """The components of one kind, found lazily in one package folder and in entry points."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+
+    def names(self) -> tuple[str, ...]:
+        own = self._own()
+        plugged = self._plugged()
+        twice = own & plugged.keys()
+        if twice:
+            raise TicketsError(
+                f"the plug-in name(s) {', '.join(sorted(twice))} already belong to built-in {self.kind}",
+                hint=f"rename the entry point in the group robust_tickets.{self.kind}",
+            )
+        return tuple(sorted(own | plugged.keys()))
+
+    def get(self, name: str) -> Any:
+        """Import the component called ``name``."""
+        if name not in self.names():
+            raise TicketsError(f"no {self.kind} is called {name!r}", hint=did_you_mean(name, self.names()))
+        plugged = self._plugged()
+        if name in plugged:
+            return plugged[name].load()
+        return importlib.import_module(f"{self.package}.{name}").REGISTERED
+
+    def _own(self) -> set[str]:
+        return {entry.name[:-3] for entry in files(self.package).iterdir() if entry.name.endswith(".py") and not entry.name.startswith("_")}
+
+    def _plugged(self) -> dict[str, Any]:
+        return _entry_points(f"robust_tickets.{self.kind}")
+
+
+@cache
+def _entry_points(group: str) -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+METHODS = Registry("methods", "robust_tickets.search")
+ADVERSARIES = Registry("adversaries", "robust_tickets.adversary")
+ATTACKS = Registry("attacks", "robust_tickets.attack.recipes")
+BACKBONES = Registry("backbones", "robust_tickets.backbone")
+REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, BACKBONES)}
+
+
+def name_of(component: object) -> str:
+    """The registered name of a component: the name of the file its class lives in."""
+    owner = component if isinstance(component, type) else type(component)
+    return owner.__module__.rpartition(".")[2]

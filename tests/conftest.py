@@ -1,0 +1,23 @@
+"""Shared fixtures: tiny random models, and the folder of real data and models where there is one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real data, models and word vectors; tests that need it skip where it is absent."""
+    folder = Path(os.environ.get("ROBUST_TICKETS_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"needs real data and models in {folder} (set ROBUST_TICKETS_SHARED)")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
