@@ -1,0 +1,167 @@
+"""Intervals, paired tests and counts: bounds, symmetry, hand examples, and scipy's own answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.metrics import attack_metrics, bootstrap_difference, classification, mcnemar_exact, wilson
+
+counts = st.integers(0, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+pairs = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80)
+
+
+@given(counts, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_wilson_is_scipys_and_holds_the_proportion(count, level):
+    k, n = count
+    low, high = wilson(k, n, level)
+    assert 0 <= low <= high <= 1
+    if n:
+        assert low <= k / n <= high
+        theirs = binomtest(k, n).proportion_ci(level, method="wilson")
+        assert (low, high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+        other_low, other_high = wilson(n - k, n, level)
+        assert (low, high) == pytest.approx((1 - other_high, 1 - other_low), abs=1e-12)
+
+
+def test_wilson_by_hand():
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0, 10)[0] == 0.0
+    assert wilson(10, 10)[1] == 1.0
+    assert wilson(50, 100) == pytest.approx((0.40383, 0.59617), abs=1e-5)
+    for bad in ((3, 2), (-1, 2)):
+        with pytest.raises(TicketsError):
+            wilson(*bad)
+    with pytest.raises(TicketsError):
+        wilson(1, 2, 1.0)
+
+
+@given(pairs)
+def test_mcnemar_is_the_binomial_test_and_symmetric(rows):
+    a, b = [x for x, _ in rows], [y for _, y in rows]
+    p = mcnemar_exact(a, b)
+    assert 0 < p <= 1
+    assert p == pytest.approx(mcnemar_exact(b, a))
+    more, less = sum(x and not y for x, y in rows), sum(y and not x for x, y in rows)
+    assert p == pytest.approx(binomtest(more, more + less).pvalue if more + less else 1.0)
+
+
+def test_mcnemar_by_hand():
+    assert mcnemar_exact([True] * 6, [False] * 6) == pytest.approx(2 / 64)
+    assert mcnemar_exact([True, False], [True, False]) == 1.0
+    assert mcnemar_exact([], []) == 1.0
+    with pytest.raises(TicketsError, match="same examples"):
+        mcnemar_exact([True], [True, False])
+
+
+@settings(max_examples=40)
+@given(pairs.filter(bool), st.integers(0, 5))
+def test_bootstrap_is_seeded_antisymmetric_in_its_mean_and_bounded(rows, seed):
+    a, b = [x for x, _ in rows], [y for _, y in rows]
+    diff, low, high = bootstrap_difference(a, b, seed=seed, resamples=400)
+    assert (diff, low, high) == bootstrap_difference(a, b, seed=seed, resamples=400)
+    assert -1 <= low <= high <= 1
+    assert diff == pytest.approx(np.mean(a) - np.mean(b))
+    swapped = bootstrap_difference(b, a, seed=seed, resamples=400)
+    assert swapped == pytest.approx((-diff, -high, -low))
+
+
+def test_bootstrap_is_paired_and_about_normal():
+    generator = np.random.default_rng(0)
+    a = generator.random(500) < 0.6
+    assert bootstrap_difference(a, a) == (0.0, 0.0, 0.0)  # paired: no difference, no width
+    b = generator.random(500) < 0.5
+    diff, low, high = bootstrap_difference(a, b, seed=1)
+    half = 1.96 * np.std(a.astype(float) - b) / np.sqrt(500)
+    assert (low, high) == pytest.approx((diff - half, diff + half), abs=0.01)
+    assert bootstrap_difference(a, b, seed=1) != bootstrap_difference(a, b, seed=2)
+    with pytest.raises(TicketsError):
+        bootstrap_difference([], [])
+
+
+def test_bootstrap_in_slices_gives_every_resample():
+    a = np.arange(50_000) % 2
+    diff, low, high = bootstrap_difference(a, np.zeros(50_000), resamples=100)
+    assert diff == 0.5
+    assert low < 0.5 < high
+
+
+def test_classification_by_hand():
+    got = classification([0, 0, 1, 1, 1], [0, 1, 1, 1, 0], 3)
+    assert got["accuracy"] == pytest.approx(60)
+    assert (got["n"], got["correct"]) == (5, 3)
+    assert [c["n"] for c in got["per_class"]] == [2, 3, 0]
+    assert got["per_class"][0] == {"n": 2, "precision": 50.0, "recall": 50.0, "f1": 50.0}
+    assert got["per_class"][1]["precision"] == pytest.approx(200 / 3)
+    assert got["macro_f1"] == pytest.approx((50 + 200 / 3) / 2)  # the third class never occurs
+    with pytest.raises(TicketsError):
+        classification([0, 3], [0, 0], 3)
+    with pytest.raises(TicketsError):
+        classification([0, -1], [0, 0])
+    with pytest.raises(TicketsError):
+        classification([], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
+def test_classification_bounds(rows):
+    truth, guess = [t for t, _ in rows], [g for _, g in rows]
+    got = classification(truth, guess, 4)
+    assert got["accuracy"] == pytest.approx(100 * np.mean(np.array(truth) == np.array(guess)))
+    assert sum(c["n"] for c in got["per_class"]) == len(rows)
+    for row in got["per_class"]:
+        assert all(0 <= row[k] <= 100 for k in ("precision", "recall", "f1"))
+        if row["precision"] and row["recall"]:
+            assert row["f1"] == pytest.approx(2 * row["precision"] * row["recall"] / (row["precision"] + row["recall"]))
+    assert 0 <= got["macro_f1"] <= 100
+
+
+def test_classification_takes_narrow_integers():
+    labels = np.arange(200, dtype=np.int16)  # 199 * 200 does not fit int16
+    assert classification(labels, labels, 200)["accuracy"] == 100
+
+
+def test_attack_counts_by_hand():
+    statuses = ["success", "success", "failed", "skipped", "error"]
+    got = attack_metrics(statuses, [10, 20, 60, 1, 7], [10.0, 30.0, None, None, 50.0])
+    assert (got.n, got.successes, got.failures, got.skipped, got.errors) == (4, 2, 1, 1, 1)
+    assert got.clean == pytest.approx(75)
+    assert got.aua == pytest.approx(25)
+    assert got.suc == pytest.approx(200 / 3)
+    assert got.queries == pytest.approx(30)
+    assert got.perturbed == pytest.approx(20)
+    assert got.intervals["aua"] == pytest.approx(tuple(100 * x for x in wilson(1, 4)))
+
+
+def test_attack_counts_without_attacked_examples_claim_nothing():
+    nothing = attack_metrics([], [])
+    assert (nothing.clean, nothing.aua, nothing.suc, nothing.queries, nothing.perturbed) == (None,) * 5
+    skipped = attack_metrics(["skipped"] * 3, [1] * 3)
+    assert (skipped.clean, skipped.aua, skipped.suc, skipped.queries) == (0, 0, None, None)
+    with pytest.raises(TicketsError, match="unknown outcome"):
+        attack_metrics(["won"], [1])
+    with pytest.raises(TicketsError):
+        attack_metrics(["success"], [])
+
+
+@given(st.lists(st.sampled_from(["success", "failed", "skipped", "error"]), max_size=50))
+def test_attack_counts_add_up(statuses):
+    got = attack_metrics(statuses, [5] * len(statuses))
+    assert got.n + got.errors == len(statuses)
+    if got.n:
+        assert got.aua <= got.clean
+        if got.suc is not None:
+            assert got.aua == pytest.approx(got.clean * (1 - got.suc / 100))
+        for name, (low, high) in got.intervals.items():
+            assert 0 <= low <= getattr(got, name) + 1e-9 <= high + 1e-9 <= 100 + 1e-9
+
+
+def test_metrics_need_neither_torch_nor_scipy_to_import():
+    code = "import sys, robust_tickets.measure.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
