@@ -1,0 +1,38 @@
+"""What a word is: the one rule that attacks, synonyms and checks share (TextAttack 0.3.11's, written anew).
+
+A word is a maximal run of letters, digits and a few characters that may stand inside one, without those few at its ends. So "don't"
+and "well-made" are one word, "U.S." is two, "'fine'" is "fine", and punctuation is none. Case is kept. TextAttack first cuts Chinese
+text by a dictionary (jieba); here a run of CJK characters is one word, because no English resource knows such words anyway.
+"""
+
+from __future__ import annotations
+
+import re
+
+INSIDE = "'-_*@"  # may stand inside a word, not at its ends
+# Look-alikes that TextBugger puts into words; most are letters, but ˗ ` and × would otherwise cut a bugged word in two.
+HOMOGLYPHS = "˗৭Ȣ𝟕бƼᏎƷᒿlO`ɑЬϲԁе𝚏ɡհіϳ𝒌ⅼｍոорԛⲅѕ𝚝սѵԝ×уᴢ"
+
+_RUN = re.compile(rf"[\w{re.escape(INSIDE + HOMOGLYPHS)}]+")
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """The (start, end) of every word of ``text``, in order."""
+    spans = []
+    for run in _RUN.finditer(text):
+        found = run.group()
+        start = run.start() + len(found) - len(found.lstrip(INSIDE))
+        end = run.end() - len(found) + len(found.rstrip(INSIDE))
+        if start < end:
+            spans.append((start, end))
+    return spans
+
+
+def word_list(text: str) -> list[str]:
+    """The words of ``text`` themselves."""
+    return [text[start:end] for start, end in words(text)]
+
+
+def is_one_word(text: str) -> bool:
+    """Whether ``text`` holds exactly one word (it may carry punctuation besides)."""
+    return len(words(text)) == 1
