@@ -1,0 +1,39 @@
+# Two commands: `make demo` and `make test`. Each sets up .venv once and skips that the next time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+.PHONY: demo test test-slow lint check-types coverage clean
+.DELETE_ON_ERROR:
+
+demo: $(STAMPS)/demo
+	$(BIN)/tickets demo $(DEMO)
+
+test: $(STAMPS)/test lint check-types
+	$(BIN)/python -m pytest -m "not slow and not gpu" --cov=robust_tickets --cov-report=term:skip-covered $(ARGS)
+
+test-slow: $(STAMPS)/test
+	$(BIN)/python -m pytest -m "slow" $(ARGS)
+
+lint: $(STAMPS)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+check-types: $(STAMPS)/test
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo]"
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/test: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo,hub,textfooler,onnx,test]"
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/demo
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
