@@ -29,8 +29,8 @@ def test_examples(text: str, expected: list[str]) -> None:
     assert word_list(text) == expected
 
 
-def test_homoglyphs_are_thirty_seven() -> None:
-    assert len(HOMOGLYPHS) == 37
+def test_homoglyphs_are_as_many_as_textattack_lists() -> None:
+    assert len(HOMOGLYPHS) == 38
 
 
 def test_spans_cut_the_text() -> None:
