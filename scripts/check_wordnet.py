@@ -25,7 +25,7 @@ ENDINGS = ("s", "es", "ies", "ed", "ing", "er", "est", "ves", "men", "ly", "'s")
 
 
 def reader(folder: Path, scratch: Path) -> Any:
-    """NLTK's reader on ``folder``. It wants ``lexnames`` (names of lexicographer files), which Debian leaves out and synonyms do not need."""
+    """NLTK's reader on ``folder``; its ``lexnames`` (names of lexicographer files) Debian leaves out, and synonyms do not need them."""
     import nltk.data
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
