@@ -27,6 +27,7 @@ class Layout:
     up: str
     down: str
     word_embeddings: str
+    reserved_positions: int = 0  # rows of the position table that no token ever uses (RoBERTa counts from padding_idx + 1)
     pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "" where the family has none
 
     def layers_of(self, model: Any) -> list[Any]:

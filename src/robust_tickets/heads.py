@@ -1,0 +1,66 @@
+"""Classification heads and their labels: keep one whose names fit, reorder it, or draw a new one from the seed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.loading import assemble, fresh
+
+
+def labels_of_config(config: Any) -> tuple[str, ...]:
+    """The label names a checkpoint brings, in the order of its outputs."""
+    return tuple(str(config.id2label[i]) for i in range(config.num_labels))
+
+
+def rename_labels(config: Any, labels: Sequence[str]) -> None:
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: i for i, label in enumerate(labels)}
+
+
+def with_labels(model: Any, wanted: Sequence[str], *, has_head: bool, seed: int) -> tuple[Any, bool]:
+    """``model`` with outputs in the order of ``wanted``, and whether its own head was kept."""
+    order = _order(labels_of_config(model.config), wanted) if has_head else None
+    if order is not None:
+        if order != list(range(len(order))):
+            _reorder(model, order)
+        rename_labels(model.config, wanted)
+        return model, True
+    config = copy.deepcopy(model.config)
+    rename_labels(config, wanted)
+    prefix = f"{model.base_model_prefix}."
+    encoder = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(prefix)}
+    head = _shapes_of_head(type(model), config, prefix)
+    for name, tensor in head.items():
+        head[name] = tensor.to(model.dtype)
+    return assemble(type(model), config, {**encoder, **fresh(head, config, seed)}, dict(model.named_buffers())), False
+
+
+def _shapes_of_head(model_class: Any, config: Any, prefix: str) -> dict[str, Any]:
+    import torch
+
+    with torch.device("meta"):
+        return {name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefix)}
+
+
+def _order(have: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
+    """Which of the checkpoint's outputs each wanted label is; None where the names differ. Case is ignored where that is unambiguous."""
+    for fold in (str, str.casefold):
+        names = [fold(label) for label in have]
+        if len(set(names)) == len(names) and sorted(names) == sorted(fold(label) for label in wanted):
+            return [names.index(fold(label)) for label in wanted]
+    return None
+
+
+def _reorder(model: Any, order: list[int]) -> None:
+    import torch
+
+    prefix = f"{model.base_model_prefix}."
+    last = [m for name, m in model.named_modules() if not name.startswith(prefix) and getattr(m, "out_features", None) == len(order)]
+    if not last:
+        raise TicketsError(f"no output layer with {len(order)} outputs in {type(model).__name__}", hint="give labels in the checkpoint's order")
+    with torch.no_grad():
+        for parameter in last[-1].parameters():
+            parameter.copy_(parameter[order].clone())

