@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -132,7 +133,8 @@ class Classifier:
             return h.hexdigest()
         told = {k: v for k, v in self.model.config.to_dict().items() if k not in _NOT_IN_DIGEST}
         h.update(canonical(told).encode())
-        h.update(self.tokenizer.backend_tokenizer.to_str().encode())
+        rules = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        h.update(canonical({k: v for k, v in rules.items() if k not in ("truncation", "padding")}).encode())  # these follow the last call
         for name, tensor in sorted(self.model.state_dict().items()):
             h.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             h.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(_bytes()).numpy()))

@@ -1,0 +1,61 @@
+"""Evaluation: accuracy, macro-F1 and per-class numbers of a classifier on a split, in percent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from robust_tickets import progress
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.metrics import classification
+
+CHUNK = 1024  # rows held as text at a time, so that a split of millions is not
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Percentages from 0 to 100; ``loss`` is the mean cross-entropy."""
+
+    accuracy: float
+    macro_f1: float
+    per_class: tuple[dict[str, Any], ...]
+    n: int
+    correct: int
+    loss: float
+    predictions: np.ndarray = field(repr=False, compare=False)
+
+    def numbers(self) -> dict[str, Any]:
+        """What metrics.jsonl keeps of it."""
+        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "n": self.n, "loss": self.loss}
+
+
+def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: str = "") -> Evaluation:
+    """``clf`` on every row of ``split``; ``title`` shows progress."""
+    if len(split) == 0:
+        raise TicketsError(f"nothing to evaluate: the split {split.name!r} is empty", hint="check the data file")
+    labels = np.asarray(split.labels, dtype=np.int64)
+    if labels.min() < 0:
+        raise TicketsError(f"the split {split.name!r} has rows without a label", hint="evaluate on a split with public labels")
+    predictions = np.empty(len(split), dtype=np.int64)
+    loss = 0.0
+    with progress.track(title or "evaluate", len(split)) as bar:
+        for start in range(0, len(split), CHUNK):
+            rows = list(range(start, min(start + CHUNK, len(split))))
+            logits = np.asarray(clf.logits([example.texts for example in split.take(rows)], token_budget=token_budget), dtype=np.float64)
+            predictions[rows] = logits.argmax(axis=1)
+            shifted = logits - logits.max(axis=1, keepdims=True)
+            chosen = shifted[np.arange(len(rows)), labels[rows]]
+            loss += float((np.log(np.exp(shifted).sum(axis=1)) - chosen).sum())
+            bar.advance(len(rows))
+    numbers = classification(labels, predictions, len(clf.labels))
+    return Evaluation(
+        accuracy=numbers["accuracy"],
+        macro_f1=numbers["macro_f1"],
+        per_class=tuple({"label": name, **row} for name, row in zip(clf.labels, numbers["per_class"], strict=True)),
+        n=numbers["n"],
+        correct=numbers["correct"],
+        loss=loss / len(split),
+        predictions=predictions,
+    )

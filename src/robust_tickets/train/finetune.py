@@ -1,0 +1,132 @@
+"""FineTune: train a classifier on a task, plainly or against an adversary, dense or compact alike.
+
+Defaults are stage 2 of EarlyRobust (§4.1 and its released code): AdamW at 2e-5 without weight decay or warm-up, linear decay, gradient
+norm clipped to 1, 10 epochs, cross-entropy, dropout on, the last epoch kept. Batches of 32 are its GLUE setting (8 on IMDB and AG News).
+RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from robust_tickets.config import digest, to_plain
+from robust_tickets.errors import TicketsError
+from robust_tickets.seeds import derive, numpy_generator, torch_generator
+from robust_tickets.train.optim import Optim
+
+# settings that do not change the result: a resumed run may have others
+INVISIBLE = ("checkpoint_every", "checkpoint_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTune:
+    """A configured trainer: ``FineTune(epochs=3)(classifier, task)`` trains in place and returns the classifier."""
+
+    epochs: int = 10
+    max_steps: int | None = None  # updates; also the schedule's horizon
+    lr: float = 2e-5
+    batch_size: int = 32
+    weight_decay: float = 0.0
+    warmup: float = 0.0  # fraction of the updates
+    clip: float = 1.0
+    accumulate: int = 1  # batches per update
+    precision: Literal["fp32", "bf16"] = "fp32"
+    adversary: Any = field(default=None, metadata={"registry": "adversaries"})
+    evaluate: Literal["epoch", "never"] = "epoch"  # on the validation split: at the start, after every epoch, at the end
+    evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
+    log_every: int = 10
+    checkpoint_every: float = 30.0  # seconds
+    checkpoint_steps: int = 0  # updates; 0: by time and at epoch ends only
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate", "log_every"):
+            if getattr(self, name) < 1:
+                raise TicketsError(f"FineTune.{name} must be at least 1, got {getattr(self, name)}", hint="give a whole number from 1")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
+        if self.precision not in ("fp32", "bf16"):
+            raise TicketsError(f"FineTune.precision is {self.precision!r}", hint="choose fp32 or bf16")
+        self.optim  # noqa: B018  # checks its numbers
+
+    @property
+    def optim(self) -> Optim:
+        return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
+
+    @property
+    def passes(self) -> int:
+        """Forward-backward passes per batch."""
+        return int(getattr(self.adversary, "passes", 1))
+
+    def steps(self, task: Any) -> int:
+        """Updates that training on ``task`` takes."""
+        batches = -(-len(task.train) // self.batch_size)
+        whole = self.epochs * -(-batches // self.accumulate)
+        return whole if self.max_steps is None else min(self.max_steps, whole)
+
+    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, stop_after: int | None = None) -> Any:
+        """Train ``clf`` in place. ``folder`` receives metrics.jsonl and checkpoint/, and an interrupted run goes on from there.
+
+        ``stop_after`` leaves after so many updates, with a checkpoint. The caller saves the model, then may remove the checkpoint.
+        """
+        from robust_tickets.train.loop import Loop
+        from robust_tickets.train.step import make_step
+
+        if clf.model is None:
+            raise TicketsError("a wrapped callable cannot be trained", hint="load a model with load_classifier")
+        generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
+        Loop(
+            title="train",
+            parts={"model": clf.model},
+            step=make_step(clf.model, generator=generator, adversary=self.adversary, precision=self.precision),
+            batches=batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches")),
+            optim=self.optim,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+            accumulate=self.accumulate,
+            seed=derive(self.seed, "finetune"),
+            generators={"adversary": generator},
+            evaluate=self._evaluation(clf, task),
+            folder=Path(folder) if folder else None,
+            identity=identity_of(self, clf, task) if folder else "",
+            checkpoint_every=self.checkpoint_every,
+            checkpoint_steps=self.checkpoint_steps,
+            log_every=self.log_every,
+            stop_after=stop_after,
+        ).run()
+        return clf
+
+    def _evaluation(self, clf: Any, task: Any) -> Any:
+        from robust_tickets.train.evaluate import evaluate
+
+        split = task.validation
+        if self.evaluate == "never" or len(split) == 0:
+            return None
+        if 0 < self.evaluation_rows < len(split):
+            rows = numpy_generator(self.seed, "finetune", "evaluation").choice(len(split), self.evaluation_rows, replace=False)
+            split = split.select(np.sort(rows))
+        return lambda: evaluate(clf, split).numbers()
+
+
+def batches_of(clf: Any, task: Any, batch_size: int, seed: int) -> Any:
+    """Shuffled batches of the task's training split, as ``clf`` reads them."""
+    from robust_tickets.data.batch import Batches
+
+    return Batches(
+        split=task.train,
+        tokenizer=clf.tokenizer,
+        batch_size=batch_size,
+        max_length=clf.max_length,
+        seed=seed,
+        token_types=clf.token_types,
+    )
+
+
+def identity_of(method: Any, clf: Any, task: Any) -> str:
+    """Hash of what determines a run: the method's settings, the task's rows, the starting weights."""
+    settings = {name: value for name, value in to_plain(method).items() if name not in INVISIBLE}
+    return digest({"settings": settings, "task": task.digest, "model": clf.digest})

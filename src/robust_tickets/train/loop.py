@@ -1,0 +1,211 @@
+"""The one training loop, on Accelerate. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
+
+Order, precision, schedule, clipping, accumulation, metrics, progress, evaluation, stopping and checkpoints live here. A run that is
+killed and started again ends with the same weights, bit for bit on CPU: a checkpoint holds parameters, optimiser, every random
+stream and the step, and everything else (learning rate, epoch, place in the data) is a function of the step. A checkpoint is taken only
+between steps, after the step's log line, evaluation and callback are done, and taking one draws no random number.
+
+The model is trained where it is: move the classifier to a device first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robust_tickets import progress
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.seeds import seed_dropout
+from robust_tickets.train import checkpoint, state
+from robust_tickets.train.optim import Optim, adamw, named_parameters
+from robust_tickets.train.step import Step
+from robust_tickets.train.track import Metrics
+
+CHECKPOINT_SHARE = 0.05  # at most this share of the time goes into writing checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended: updates done, whether its callback stopped it, seconds over all its attempts."""
+
+    steps: int
+    stopped: bool
+    seconds: float
+    finished: bool
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """One run. ``batches`` has ``len`` (micro-batches an epoch) and ``epoch(number, start=…)``."""
+
+    title: str
+    parts: Mapping[str, nn.Module]  # what is trained and saved
+    step: Step
+    batches: Any
+    optim: Optim
+    epochs: int
+    seed: int
+    max_steps: int | None = None  # of updates, also the schedule's horizon
+    accumulate: int = 1  # micro-batches per update
+    generators: Mapping[str, torch.Generator] = field(default_factory=dict)
+    evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
+    after_step: Callable[[int, Tensor], bool] | None = None  # updates done and the loss (on the device); True stops the run
+    memory: state.Memory | None = None  # what a method remembers between steps
+    folder: Path | None = None  # metrics.jsonl and checkpoint/
+    identity: str = ""  # hash of what determines the run; a checkpoint of another run is refused
+    checkpoint_every: float = 30.0  # seconds
+    checkpoint_steps: int = 0  # also after every so many updates
+    log_every: int = 10  # updates between two reads of the loss, and the NaN check
+    stop_after: int | None = None  # leave after so many updates in all, with a checkpoint
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1 or self.epochs < 1 or self.log_every < 1:
+            raise TicketsError("epochs, accumulate and log_every must be at least 1", hint="give whole numbers from 1")
+        if len(self.batches) == 0:
+            raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
+        self.per_epoch = -(-len(self.batches) // self.accumulate)
+        self.total = self.epochs * self.per_epoch if self.max_steps is None else min(self.max_steps, self.epochs * self.per_epoch)
+
+    def run(self) -> Outcome:
+        """Train to the end, or to where the callback stops it."""
+        self._begin()
+        with progress.track(self.title, self.total, self.done) as bar:
+            while not self._over():
+                epoch, within = divmod(self.done, self.per_epoch)
+                for group in groups(self.batches.epoch(epoch, start=within * self.accumulate), self.accumulate):
+                    loss = self._update(group)
+                    self._after(loss)
+                    bar.advance(1, self.note)
+                    if self._over() or self.done % self.per_epoch == 0:
+                        break
+        self._read_loss()
+        self._save(always=True)
+        for part in self.parts.values():
+            part.eval()
+        return Outcome(steps=self.done, stopped=self.stopped, seconds=self._seconds(), finished=self.stopped or self.done >= self.total)
+
+    def _begin(self) -> None:
+        from accelerate import Accelerator
+
+        self.accelerator = Accelerator()
+        self.parameters = named_parameters(self.parts)
+        self.device = next(iter(self.parameters.values())).device
+        self.optimiser = adamw(self.parts, self.optim)
+        self.metrics = Metrics(self.folder / "metrics.jsonl" if self.folder else None)
+        self.done, self.stopped, self.note = 0, False, ""
+        self.spent, self.started = 0.0, time.monotonic()
+        self.running, self.counted = torch.zeros((), device=self.device), 0
+        self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
+        for part in self.parts.values():
+            part.train()
+        if not self._resume():
+            self.metrics.cut(0)
+            seed_dropout(self.seed, self.title, "dropout")
+            self._evaluate()
+
+    def _over(self) -> bool:
+        return self.stopped or self.done >= self.total or (self.stop_after is not None and self.done >= self.stop_after)
+
+    def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
+        """Forward and backward over the group's micro-batches, each at its share of the rows; clip; one optimiser step."""
+        self.optimiser.zero_grad(set_to_none=True)
+        rows = [len(batch["labels"]) for batch in group]
+        loss = torch.zeros((), device=self.device)
+        for batch, count in zip(group, rows, strict=True):
+            share = count / sum(rows)
+            batch = {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
+            loss = loss + share * self.step(batch, partial(self._backward, share))
+        if self.optim.clip:
+            self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip)
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = self.optim.lr_at(self.done, self.total)
+        self.optimiser.step()
+        self.done += 1
+        return loss
+
+    def _backward(self, share: float, loss: Tensor) -> None:
+        self.accelerator.backward(loss * share)
+
+    def _after(self, loss: Tensor) -> None:
+        self.running, self.counted = self.running + loss, self.counted + 1
+        if self.after_step is not None and self.after_step(self.done, loss):
+            self.stopped = True
+        epoch_ends = self.done % self.per_epoch == 0
+        if self.done % self.log_every == 0 or epoch_ends:
+            self._log()
+        if epoch_ends or (self.done == self.total and not self.stopped):
+            self._evaluate()
+        self._save(always=epoch_ends)
+
+    def _log(self) -> None:
+        loss = self._read_loss()
+        self.running, self.counted = torch.zeros((), device=self.device), 0
+        self.note = f"loss {loss:.3f}"
+        rate = self.optim.lr_at(self.done - 1, self.total)
+        self.metrics.write(self._line() | {"loss": loss, "lr": rate, "seconds": round(self._seconds(), 3)})
+
+    def _read_loss(self) -> float:
+        """The mean loss since the last line; the only place that waits for the device, so here NaN is found."""
+        loss = float(self.running / max(1, self.counted))
+        if loss - loss != 0:
+            raise TicketsError(
+                f"{self.title}: the loss became {loss} by step {self.done}",
+                hint="lower the learning rate or the adversary's step size, or train in fp32",
+                exit_code=FAILED,
+            )
+        return loss
+
+    def _evaluate(self) -> None:
+        if self.evaluate is None:
+            return
+        for part in self.parts.values():
+            part.eval()
+        numbers = self.evaluate()
+        for part in self.parts.values():
+            part.train()
+        self.metrics.write(self._line() | {"evaluation": numbers})
+
+    def _line(self) -> dict[str, Any]:
+        return {"step": self.done, "epoch": round(self.done / self.per_epoch, 4)}
+
+    def _seconds(self) -> float:
+        return self.spent + time.monotonic() - self.started
+
+    def _save(self, *, always: bool) -> None:
+        if self.folder is None or self.saved_step == self.done:
+            return
+        since = time.monotonic() - self.saved_at
+        by_time = since >= max(self.checkpoint_every, self.save_cost / CHECKPOINT_SHARE)
+        by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
+        if not (always or by_time or by_step):
+            return
+        self._read_loss()  # a run that went wrong never replaces a good checkpoint
+        begun = time.monotonic()
+        checkpoint.write(self.folder / "checkpoint", state.capture(self))
+        self.saved_at, self.saved_step = time.monotonic(), self.done
+        self.save_cost = self.saved_at - begun
+
+    def _resume(self) -> bool:
+        found = checkpoint.read(self.folder / "checkpoint") if self.folder else None
+        if found is None:
+            return False
+        state.restore(self, found)
+        self.saved_step = self.done
+        if not self._over():
+            progress.say(f"{self.title}: going on from step {self.done} of {self.total}")
+        return True
+
+
+def groups(batches: Iterable[Mapping[str, Tensor]], size: int) -> Iterator[list[Mapping[str, Tensor]]]:
+    """Consecutive groups of ``size``; the last may be smaller."""
+    source = iter(batches)
+    while group := list(islice(source, size)):
+        yield group

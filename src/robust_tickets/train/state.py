@@ -1,0 +1,95 @@
+"""Between a running loop and a checkpoint: what is captured, and how it is put back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.train.checkpoint import State
+
+if TYPE_CHECKING:
+    from robust_tickets.train.loop import Loop
+
+
+class Memory(Protocol):
+    """What a method remembers between steps (a search's snapshots, say), as tensors and JSON values."""
+
+    def tensors(self) -> dict[str, Tensor]: ...
+
+    def values(self) -> dict[str, Any]: ...
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None: ...
+
+
+def capture(loop: Loop) -> State:
+    """The loop as it stands between two steps."""
+    tensors = {f"part/{name}": value for name, value in _trained(loop).items()}
+    for name, parameter in loop.parameters.items():
+        for key, value in loop.optimiser.state.get(parameter, {}).items():
+            tensors[f"optimiser/{key}/{name}"] = value
+    tensors["random/cpu"] = torch.get_rng_state()
+    if loop.device.type == "cuda":
+        tensors["random/cuda"] = torch.cuda.get_rng_state(loop.device)
+    tensors |= {f"generator/{name}": generator.get_state() for name, generator in loop.generators.items()}
+    tensors["running"] = loop.running
+    values: dict[str, Any] = {
+        "identity": loop.identity,
+        "total": loop.total,
+        "epoch": loop.done // loop.per_epoch,
+        "batch": loop.done % loop.per_epoch * loop.accumulate,
+        "stopped": loop.stopped,
+        "counted": loop.counted,
+        "seconds": loop._seconds(),
+        "metrics": loop.metrics.length(),
+    }
+    if loop.memory is not None:
+        tensors |= {f"memory/{name}": value for name, value in loop.memory.tensors().items()}
+        values["memory"] = loop.memory.values()
+    return State(step=loop.done, tensors=tensors, values=values)
+
+
+def restore(loop: Loop, state: State) -> None:
+    """Put a fresh loop where ``state`` was captured; refuses the checkpoint of another run."""
+    if state.values["identity"] != loop.identity or state.values["total"] != loop.total:
+        raise TicketsError(
+            f"{loop.folder} holds the checkpoint of another run (other settings, data or starting weights)",
+            hint="give another folder, or remove this one to start anew",
+        )
+    trained = _trained(loop)
+    saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
+    if saved.keys() != trained.keys():
+        raise TicketsError(f"the checkpoint in {loop.folder} does not fit the model", hint="remove the folder to start anew")
+    with torch.no_grad():
+        for name, value in trained.items():
+            value.copy_(saved[name])
+    for name, value in state.tensors.items():
+        if name.startswith("optimiser/"):
+            _, key, parameter = name.split("/", 2)
+            owner = loop.parameters[parameter]
+            loop.optimiser.state[owner][key] = value.to(owner.device)
+    for name, generator in loop.generators.items():
+        generator.set_state(state.tensors[f"generator/{name}"])
+    loop.done, loop.stopped = state.step, bool(state.values["stopped"])
+    loop.running, loop.counted = state.tensors["running"].to(loop.device), int(state.values["counted"])
+    loop.spent, loop.started = float(state.values["seconds"]), time.monotonic()
+    loop.metrics.cut(int(state.values["metrics"]))
+    if loop.memory is not None:
+        memory = {name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")}
+        loop.memory.restore(memory, state.values["memory"])
+    if loop.device.type == "cuda" and "random/cuda" in state.tensors:
+        torch.cuda.set_rng_state(state.tensors["random/cuda"], loop.device)
+    torch.set_rng_state(state.tensors["random/cpu"])  # last: nothing above may draw from it
+
+
+def _trained(loop: Loop) -> dict[str, Tensor]:
+    """Trainable parameters and saved buffers of all parts; frozen weights come from where they came from before."""
+    found: dict[str, Tensor] = dict(loop.parameters)
+    for part, module in loop.parts.items():
+        kept = module.state_dict().keys()
+        found |= {f"{part}.{name}": buffer for name, buffer in module.named_buffers() if name in kept}
+    return found
