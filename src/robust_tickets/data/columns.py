@@ -1,0 +1,163 @@
+"""Which column is the text and which the label: inferred where only one reading is possible, else asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from robust_tickets.data.rows import CsvRows, Rows, TsvRows
+from robust_tickets.errors import TicketsError, did_you_mean
+
+LABELS = frozenset(
+    ["label", "labels", "class", "target", "sentiment", "category", "stars", "rating", "topic", "gold_label", "intent", "emotion", "y"]
+)
+TEXTS = frozenset(
+    [
+        "text",
+        "texts",
+        "sentence",
+        "review",
+        "content",
+        "comment",
+        "body",
+        "document",
+        "tweet",
+        "message",
+        "utterance",
+        "headline",
+        "question",
+    ]
+)
+PAIRS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+)
+IDS = frozenset(["", "id", "idx", "index", "guid", "unnamed: 0", "row"])
+SAMPLE = 1000  # rows looked at where names do not tell
+FEW = 50  # different values a label column may have in the sample
+LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    texts: tuple[str, ...]
+    label: str
+    note: str = ""
+
+
+def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> Columns:
+    """The columns to read, with a note on what was inferred."""
+    given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
+    if len(given) > 2:
+        raise TicketsError(f"text= takes one column or a pair, got {len(given)}", hint='for example text=("premise", "hypothesis")')
+    for name in (*given, *([label] if label else [])):
+        _present(rows, name)
+    if label in given:
+        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=_say_it(rows))
+    if given and label:
+        return Columns(texts=given, label=label)
+    _header(rows)
+    free = [c for c in rows.columns if c not in given and c != label and c.lower() not in IDS]
+    label = label or _label(rows, free, given)
+    texts = given or _texts(rows, [c for c in free if c != label])
+    rest = [c for c in rows.columns if c not in texts and c != label]
+    unused = f"; not used: {', '.join(map(repr, rest))}" if rest else ""
+    return Columns(
+        texts=texts, label=label, note=f"{_name(rows)}: text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}"
+    )
+
+
+def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:
+    named = [c for c in free if c.lower() in LABELS]
+    if len(named) == 1:
+        return named[0]
+    if not named and len(free) == 1 and given:
+        return free[0]
+    if not named and len(free) == 2 and not given:
+        texts = [c for c in free if c.lower() in TEXTS]
+        if len(texts) == 1:
+            return _checked(rows, next(c for c in free if c != texts[0]))
+        few = [c for c in free if _distinct(rows, c) <= FEW and _repeats(rows, c)]
+        if len(few) == 1:
+            return _checked(rows, few[0])
+    raise TicketsError(f"{rows.name}: which column holds the label? columns: {', '.join(map(repr, rows.columns))}", hint=_say_it(rows))
+
+
+def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
+    if len(free) == 1:
+        return (free[0],)
+    lower = {c.lower(): c for c in free}
+    pairs = [p for p in PAIRS if p[0] in lower and p[1] in lower]
+    named = [c for c in free if c.lower() in TEXTS and not any(c.lower() in p for p in pairs)]
+    if len(pairs) == 1 and not named:
+        return (lower[pairs[0][0]], lower[pairs[0][1]])
+    if len(named) == 1 and not pairs:
+        return (named[0],)
+    raise TicketsError(f"{rows.name}: which column holds the text? columns: {', '.join(map(repr, rows.columns))}", hint=_say_it(rows))
+
+
+def _present(rows: Rows, name: str) -> None:
+    if name not in rows.columns:
+        columns = ", ".join(map(repr, rows.columns))
+        raise TicketsError(f"{rows.name} has no column {name!r}; it has {columns}", hint=did_you_mean(name, rows.columns))
+    if rows.columns.count(name) > 1:
+        raise TicketsError(f"{rows.name} has {rows.columns.count(name)} columns called {name!r}", hint="rename them")
+
+
+def _header(rows: Rows) -> None:
+    """Refuse a csv whose first row is data."""
+    if not isinstance(rows, CsvRows | TsvRows):
+        return
+    named = [c for c in rows.columns if c]
+    odd = next((c for c in named if len(c) > LONGEST_NAME or "\n" in c or _numeric(c)), None)
+    if odd is not None or len(set(named)) != len(named) or not named:
+        raise _no_header(rows)
+
+
+def _checked(rows: Rows, label: str) -> str:
+    """A label column whose name is one of its own values is a row of data."""
+    if isinstance(rows, CsvRows | TsvRows) and label in set(_values(rows, label)):
+        raise _no_header(rows)
+    return label
+
+
+def _no_header(rows: Rows) -> TicketsError:
+    first = ", ".join(repr(c[:40]) for c in rows.columns)
+    return TicketsError(
+        f"{rows.name}:1: the first row must name the columns, but looks like data: {first}", hint="add a header row, for example text,label"
+    )
+
+
+def _values(rows: Rows, column: str) -> list[object]:
+    return [r.values[0] for r in islice(rows.records((column,)), SAMPLE) if not r.problem and r.values[0] not in (None, "")]
+
+
+def _distinct(rows: Rows, column: str) -> int:
+    return len(set(map(str, _values(rows, column))))
+
+
+def _repeats(rows: Rows, column: str) -> bool:
+    values = _values(rows, column)
+    return len(values) >= 2 * len(set(map(str, values)))
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(rows: Rows) -> str:
+    return rows.name.replace("\\", "/").rpartition("/")[2]
+
+
+def _say_it(rows: Rows) -> str:
+    return 'say it: text="…", label="…" (pairs: text=("…", "…")); on the command line --set text=… --set label=…'

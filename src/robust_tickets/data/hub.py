@@ -1,0 +1,63 @@
+"""Datasets from the Hub (or its local cache), through the optional package ``datasets``, which is imported only here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from robust_tickets.data.rows import Record, Rows
+from robust_tickets.data.source import Source
+from robust_tickets.errors import FAILED, TicketsError
+
+
+class HubRows(Rows):
+    """One split of a Hub dataset; its fingerprint stands for its content."""
+
+    def __init__(self, name: str, dataset: Any) -> None:
+        self.name, self.dataset = name, dataset
+        self.columns = tuple(dataset.column_names)
+        self.size, self.position, self.notes = int(dataset.dataset_size or 0), 0, ()
+
+    def key(self) -> str:
+        return hashlib.sha256(f"{self.dataset._fingerprint} {len(self.dataset)}".encode()).hexdigest()
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        number, total = 0, max(1, len(self.dataset))
+        for batch in self.dataset.select_columns(list(dict.fromkeys(wanted))).iter(batch_size=1000):
+            for values in zip(*(batch[name] for name in wanted), strict=True):
+                number += 1
+                yield Record(number, values, "")
+            self.position = self.size * number // total
+
+
+def from_hub(hub_id: str, config: str = "", task: str = "") -> Source:
+    """Every split of a Hub dataset."""
+    shown = f"{hub_id} ({config})" if config else hub_id
+    local = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
+    try:
+        import datasets
+    except ImportError:
+        raise TicketsError(
+            f"reading {shown} from the Hub needs the package datasets, which is not installed",
+            hint=f"pip install datasets; or download its files elsewhere and give the folder: {local} (--set data=FOLDER)",
+        ) from None
+    try:
+        found = datasets.load_dataset(hub_id, config or None)
+    except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons
+        first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+        raise TicketsError(
+            f"could not get {shown} from the Hub or its cache: {first}",
+            hint=f"without network: on another machine run `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, "
+            f"copy FOLDER here and use {local} (--set data=FOLDER); with network: check the id, and its config (owner/name:config)",
+            exit_code=FAILED,
+        ) from None
+    splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}
+    return Source(hub_id.rpartition("/")[2], splits)
+
+
+def declared_labels(rows: Rows, label: str) -> tuple[str, ...] | None:
+    """The label names a Hub dataset declares, in id order."""
+    feature = rows.dataset.features.get(label) if isinstance(rows, HubRows) else None
+    names = getattr(feature, "names", None)
+    return tuple(names) if names else None

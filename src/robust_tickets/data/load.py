@@ -1,0 +1,289 @@
+"""``load_task``: from a name, a Hub id, a file or a folder to a ``Task`` whose splits have roles.
+
+Bad rows are skipped, counted and listed; more than one in a hundred of a file (or any, under ``strict``) stops here, before
+anything is trained. Whatever was inferred or divided is said in ``Task.notes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from robust_tickets.data import divide
+from robust_tickets.data.columns import Columns, choose
+from robust_tickets.data.labels import check, mapping, order
+from robust_tickets.data.rows import Rows, open_rows
+from robust_tickets.data.source import ALL, Source, find
+from robust_tickets.data.table import Converted, Reading, convert, open_table
+from robust_tickets.data.task import BadRow, Split, Task
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.seeds import numpy_generator
+
+MOST_BAD = 0.01  # of a file's rows
+SHOWN = 5  # bad rows in an error message
+ROLES = ("train", "validation", "test")
+
+
+def load_task(
+    source: str | Path,
+    *,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    test: str | Path | None = None,
+    validation: str | Path | None = None,
+    data: str | Path | None = None,
+    labels: Sequence[str] | None = None,
+    strict: bool = False,
+    seed: int = 0,
+    max_rows: int | None = None,
+    splits: Mapping[str, str] | None = None,
+) -> Task:
+    """Load a task.
+
+    ``source`` is a registered name, a Hub id (``owner/name`` or ``owner/name:config``), a csv, tsv, jsonl or parquet file, or a folder
+    of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files; ``data`` gives a
+    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset; ``splits`` says which
+    split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only.
+    """
+    found = find(source, data)
+    for name, extra in (("validation", validation), ("test", test)):
+        if extra is not None:
+            if found.lone:
+                found.splits = {"train": found.splits[ALL]}
+            if name in found.splits:
+                found.notes.append(f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}")
+            found.splits[name] = [open_rows(Path(extra).expanduser())]
+    return _Loading(found, text, label, tuple(labels) if labels else None, strict, seed, max_rows, dict(splits or {})).task()
+
+
+@dataclass
+class _Loading:
+    source: Source
+    text: str | Sequence[str] | None
+    label: str | None
+    labels: tuple[str, ...] | None
+    strict: bool
+    seed: int
+    max_rows: int | None
+    roles: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+    skipped: list[BadRow] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
+
+    def task(self) -> Task:
+        self._check_roles()
+        self.notes += self.source.notes
+        columns = self._columns()
+        converted = self._convert(columns)
+        names = self._names(converted, columns)
+        shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
+        splits = {name: self._split(name, files, names, shown) for name, files in converted.items()}
+        train, validation, test = self._divide(splits)
+        if train in splits and self.max_rows is not None and 0 < self.max_rows < len(splits[train]):
+            rows = numpy_generator(self.seed, "max_rows").permutation(len(splits[train]))[: self.max_rows]
+            self.notes.append(f"{train}: a seeded subset of {self.max_rows} of {len(splits[train])} rows")
+            splits[train] = splits[train].select(np.sort(rows))
+        self._look(splits, train, test, names)
+        return Task(
+            name=self.source.name,
+            labels=names,
+            columns=shown,
+            splits=splits,
+            train_split=train,
+            validation_split=validation,
+            test_split=test,
+            unlabelled=tuple(self.unlabelled),
+            skipped=tuple(self.skipped),
+            notes=tuple(self.notes),
+        )
+
+    def _check_roles(self) -> None:
+        for role, split in self.roles.items():
+            if role not in ROLES:
+                raise TicketsError(f"splits= has no role {role!r}", hint=did_you_mean(role, ROLES))
+            if split not in self.source.splits and not self.source.lone:
+                raise TicketsError(f"{self.source.name} has no split {split!r}", hint=did_you_mean(split, self.source.splits))
+        chosen = list(self.roles.values())
+        if len(set(chosen)) != len(chosen):
+            raise TicketsError(f"splits= gives one split two roles: {self.roles}", hint="what is attacked must not train or select")
+
+    def _columns(self) -> dict[str, Columns]:
+        """Which columns to read in each split, by the training split's where there is one."""
+        spec, chosen = self.source.spec, {}
+        first: Columns | None = None
+        for name in sorted(self.source.splits, key=lambda n: (n not in ("train", ALL), n)):
+            rows = self.source.splits[name][0]
+            self.notes += rows.notes
+            text, label = self.text, self.label
+            if spec and text is None and all(c in rows.columns for c in spec.columns):
+                text = spec.columns
+            if spec and label is None and spec.label in rows.columns:
+                label = spec.label
+            if first is not None and not spec:
+                text, label = first.texts, first.label
+            if first is not None and label and label not in rows.columns:
+                self._no_labels(name)
+                continue
+            columns = choose(rows, text, label)
+            if spec and len(columns.texts) != len(spec.columns):
+                raise TicketsError(
+                    f"{self.source.name} reads {' and '.join(spec.columns)}; {rows.name} gives {' and '.join(columns.texts)}",
+                    hint=f"say it: text= with {len(spec.columns)} column(s) of {', '.join(rows.columns)}",
+                )
+            first = first or columns
+            if columns.note and not (spec and columns.texts == spec.columns):
+                self.notes.append(columns.note)
+            chosen[name] = columns
+        return chosen
+
+    def _convert(self, columns: Mapping[str, Columns]) -> dict[str, list[tuple[Rows, Converted]]]:
+        done = {}
+        spec = self.source.spec
+        for name, chosen in columns.items():
+            files = self.source.splits[name]
+            for rows in files[1:]:
+                if rows.columns != files[0].columns:
+                    raise TicketsError(f"{rows.name} has other columns than {files[0].name}", hint="shards of a split have equal columns")
+            where = spec.where if spec and spec.where and spec.where[0] in files[0].columns else None
+            reading = Reading(texts=chosen.texts, label=chosen.label, where=where)
+            pairs = [(rows, convert(rows, reading)) for rows in files]
+            if spec and all(c.rows and set(c.values) == {spec.missing} for _, c in pairs):
+                self._no_labels(name)
+                continue
+            done[name] = pairs
+        if not done:
+            raise TicketsError(f"{self.source.name} has no labelled split", hint="give a file with a label column")
+        return done
+
+    def _no_labels(self, name: str) -> None:
+        self.unlabelled.append(name)
+        self.notes.append(f"{name}: no public labels, left aside")
+
+    def _names(self, converted: Mapping[str, list[tuple[Rows, Converted]]], columns: Mapping[str, Columns]) -> tuple[str, ...]:
+        from robust_tickets.data.hub import declared_labels
+
+        role = self.roles.get("train", "train")
+        name = next((n for n in (role, ALL, self.roles.get("test", "test")) if n in converted), next(iter(converted)))
+        rows = converted[name][0][0]
+        names = self.labels or self.source.labels or declared_labels(rows, columns[name].label)
+        if names is None:
+            for file, done in converted[name]:
+                self._refuse(file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad])
+            names = order(v for _, done in converted[name] for v in done.values)
+        check(names, rows.name)
+        return names
+
+    def _split(self, name: str, files: Sequence[tuple[Rows, Converted]], names: tuple[str, ...], shown: tuple[str, ...]) -> Split:
+        """The rows of a split whose labels are known; the others join the bad rows of their file."""
+        table = open_table([done for _, done in files], len(shown))
+        codes, start = table.numbers("code"), 0
+        ids = np.full(len(codes), -1, dtype=np.int16)
+        missing = self.source.spec.missing if self.source.spec else None
+        left_out = 0
+        for rows, done in files:
+            known = mapping([v for v in done.values if v != missing], names, rows.name)
+            by_code = np.array([known.get(v, -2 if v == missing else -1) for v in done.values] or [-1], dtype=np.int16)
+            part = by_code[codes[start : start + done.rows]]
+            ids[start : start + done.rows] = part
+            unknown = np.flatnonzero(part == -1)
+            lines = table.numbers("line") if len(unknown) else codes
+            bad = [BadRow(rows.name, *b) for b in done.bad]
+            bad += [BadRow(rows.name, int(lines[start + i]), f"unknown label {done.values[codes[start + i]]!r}") for i in unknown]
+            bad.sort(key=lambda b: b.row)
+            count = done.bad_count + len(unknown)
+            self._refuse(rows, count, done.rows + done.bad_count, bad)
+            if count:
+                self.skipped += bad
+                self.notes.append(f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}")
+            left_out += int((part == -2).sum())
+            start += done.rows
+        if left_out:
+            self.notes.append(f"{name}: {left_out} rows without an agreed label ({missing}) left out")
+        keep = np.flatnonzero(ids >= 0)
+        if not len(keep):
+            raise TicketsError(f"{files[0][0].name} has no usable row", hint="check the file")
+        return Split(name, shown, table, keep.astype(np.int32 if len(codes) < 2**31 else np.int64), ids[keep])
+
+    def _refuse(self, rows: Rows, count: int, total: int, bad: Sequence[BadRow]) -> None:
+        if count and (self.strict or count > MOST_BAD * total):
+            first = "\n  ".join(map(str, bad[:SHOWN]))
+            more = f"\n  … and {count - SHOWN} more" if count > SHOWN else ""
+            limit = "strict allows none" if self.strict else f"at most {MOST_BAD:.0%} are skipped"
+            raise TicketsError(
+                f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}",
+                hint="mend or remove these rows (the file must be UTF-8), or check text= and label=",
+            )
+
+    def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:
+        """Give splits their roles; make those that are missing out of ``train``, by hash of the text."""
+        if self.source.lone:
+            return self._divide_lone(splits)
+        spec = self.source.spec
+        train = self.roles.get("train") or (spec.train if spec else "train")
+        test = self.roles.get("test") or (spec.test if spec else "test")
+        explicit = "test" in self.roles or spec
+        if spec and "test" not in self.roles and test not in splits and "test" in splits:
+            self.notes.append(f"{self.source.name}: no labelled {test} here, so test is attacked instead")
+            test = "test"
+        validation = self.roles.get("validation") or (spec.validation if spec else None)
+        if test not in splits and train in splits and not explicit:
+            self._carve(splits, train, test, "test")
+        if validation is None and "validation" in splits and test != "validation" and train != "validation":
+            validation = "validation"
+        if validation is None or (validation not in splits and validation not in self.roles.values()):
+            taken = {*splits, *self.unlabelled}
+            validation = next(n for n in ("validation", "selection", "selection_2") if n not in taken and n != test)
+            if train in splits:
+                self._carve(splits, train, validation, "validation")
+        return train, validation, test
+
+    def _divide_lone(self, splits: dict[str, Split]) -> tuple[str, str, str]:
+        whole = splits.pop(ALL)
+        if set(self.roles.values()) == {ALL}:
+            splits[ALL] = whole
+            names = {role: self.roles.get(role, role) for role in ROLES}
+            return names["train"], names["validation"], names["test"]
+        if self.roles:
+            raise TicketsError(
+                f"{self.source.name} is one file, which is divided into train, validation and test",
+                hint='leave splits= out, or {"test": "all"}',
+            )
+        parts = divide.lone(whole.keys)
+        empty = [name for name, rows in parts.items() if not len(rows)]
+        if empty:
+            raise TicketsError(
+                f"{self.source.name} has {len(whole)} usable rows, too few different texts to divide into train, validation and test",
+                hint="give more rows, or test=… and validation=… files",
+            )
+        for name, rows in parts.items():
+            part = whole.select(rows)
+            part.name = name
+            splits[name] = part
+        sizes = ", ".join(f"{len(rows)} {name}" for name, rows in parts.items())
+        self.notes.append(f"{self.source.name}: one file, divided 80/10/10 by hash of the text into {sizes}")
+        return ROLES
+
+    def _carve(self, splits: dict[str, Split], train: str, name: str, role: str) -> None:
+        mask = divide.carve(splits[train].keys, self.seed, role)
+        if mask.all():
+            raise TicketsError(f"{train} has too few different texts to make a {name} split of it", hint=f"give {role}=FILE")
+        carved, rest = splits[train].select(np.flatnonzero(mask)), splits[train].select(np.flatnonzero(~mask))
+        carved.name = name
+        splits[name], splits[train] = carved, rest
+        self.notes.append(f"{name}: {len(carved)} rows carved from {train} by hash of the text and seed {self.seed}; {len(rest)} stay")
+
+    def _look(self, splits: Mapping[str, Split], train: str, test: str, names: tuple[str, ...]) -> None:
+        """Say what a reader of the results would want to know."""
+        if train not in splits:
+            self.notes.append(f"no {train} split here: this task can be evaluated and attacked, not trained")
+            return
+        absent = [names[i] for i in set(range(len(names))) - set(np.unique(splits[train].labels).tolist())]
+        if absent:
+            self.notes.append(f"{train} has no row of the class(es) {', '.join(sorted(absent))}")
+        if test in splits:
+            shared = int(np.isin(splits[test].keys, splits[train].keys).sum())
+            if shared:
+                self.notes.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {train}")

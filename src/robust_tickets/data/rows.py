@@ -1,0 +1,232 @@
+"""Reading files row by row: csv, tsv, jsonl and parquet, in bounded memory.
+
+A reader never stops at a bad row: it yields a ``Record`` that says what is wrong, so that broken UTF-8 or a torn line costs one row.
+Text is decoded with ``surrogateescape``; a lone surrogate in a field therefore marks bytes that were not UTF-8.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import sha256_file
+
+FIELD_LIMIT = 2**24  # characters in one csv field; beyond it a quote was left open
+COLUMNS_FROM = 1000  # jsonl has no header: the keys of its first rows are its columns
+
+
+class Record(NamedTuple):
+    """``line`` counts from 1; ``values`` are those of the wanted columns, and empty where there is a ``problem``."""
+
+    line: int
+    values: tuple[Any, ...]
+    problem: str
+
+
+class Rows:
+    """One source of rows: its name for messages, its columns, its records, its size and how far it has been read (bytes)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self.size = path.stat().st_size
+        self.position = 0
+        self.columns: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
+
+    def key(self) -> str:
+        """A hash of the content."""
+        return sha256_file(self.path)
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        raise TypeError("use one of the readers")
+
+
+class CsvRows(Rows):
+    """RFC 4180 quoting, newlines inside quotes, BOM, CRLF. The first row is the header."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        csv.field_size_limit(max(FIELD_LIMIT, csv.field_size_limit()))
+        head = _head(path)
+        first = head.splitlines()[0] if head else ""
+        self.delimiter = next((d for d in (",", ";", "\t") if d in first), ",")
+        if self.delimiter != ",":
+            self.notes = (f"{path.name}: fields are separated by {'tabs' if self.delimiter == chr(9) else 'semicolons'}",)
+        with open(path, "rb") as raw:
+            reader = self._reader(raw)
+            try:
+                self.columns = tuple(name.strip() for name in next(reader, []))
+            except csv.Error as problem:
+                raise TicketsError(f"{path}:1: the header cannot be read: {problem}", hint="the first row names the columns") from None
+
+    def _reader(self, raw: Any) -> Any:
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        return csv.reader(stream, delimiter=self.delimiter, strict=True)
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
+        with open(self.path, "rb") as raw:
+            reader = self._reader(raw)
+            next(reader)
+            while True:
+                start = reader.line_num + 1
+                try:
+                    row = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as problem:  # every line it swallowed is lost, so every one is listed
+                    for line in range(start, reader.line_num + 1):
+                        yield Record(line, (), f"broken quoting ({problem})")
+                    continue
+                self.position = raw.tell()
+                if len(row) == width:
+                    yield Record(start, tuple(row[i] for i in picks), "")
+                elif row:  # an empty line is no row
+                    yield Record(start, (), f"expected {width} columns, got {len(row)}")
+
+
+class TsvRows(Rows):
+    """One line is one row and a tab always separates: GLUE's files hold stray quotes. A whole field in quotes loses them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with open(path, "rb") as raw:
+            self.columns = tuple(name.strip() for name in self._fields(raw.readline().removeprefix(b"\xef\xbb\xbf")))
+
+    @staticmethod
+    def _fields(line: bytes) -> list[str]:
+        fields = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape").split("\t")
+        return [_unquote(field) for field in fields]
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
+        with open(self.path, "rb") as raw:
+            raw.readline()
+            for number, line in enumerate(raw, start=2):
+                self.position += len(line)
+                if not line.strip(b"\r\n"):
+                    continue
+                row = self._fields(line)
+                if len(row) == width:
+                    yield Record(number, tuple(row[i] for i in picks), "")
+                else:
+                    yield Record(number, (), f"expected {width} columns, got {len(row)}")
+
+
+class JsonlRows(Rows):
+    """One JSON object a line; a key that a row lacks is a missing value."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        seen: dict[str, None] = {}
+        for count, (_, value, _) in enumerate(self._objects()):
+            seen.update(dict.fromkeys(value))
+            if count >= COLUMNS_FROM:
+                break
+        self.columns = tuple(seen)
+
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any], str]]:
+        self.position = 0
+        with open(self.path, "rb") as raw:
+            for number, line in enumerate(raw, start=1):
+                self.position += len(line)
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if not line.strip():
+                    continue
+                try:
+                    value = json.loads(line.decode("utf-8"))
+                except UnicodeDecodeError:
+                    yield number, {}, "broken UTF-8"
+                except (ValueError, RecursionError):
+                    yield number, {}, "not valid JSON"
+                else:
+                    good = isinstance(value, dict)
+                    yield number, value if good else {}, "" if good else "not a JSON object"
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        for number, value, problem in self._objects():
+            yield Record(number, () if problem else tuple(value.get(name) for name in wanted), problem)
+
+
+class ParquetRows(Rows):
+    """A parquet file, read in batches of rows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with self._open() as file:
+            self.columns = tuple(file.schema_arrow.names)
+
+    def _open(self) -> Any:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
+        except (pyarrow.ArrowException, OSError) as problem:
+            raise TicketsError(f"{self.path} is not a readable parquet file: {problem}", hint="write or download it again") from None
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        number = 0
+        with self._open() as file:
+            total = max(1, file.metadata.num_rows)
+            for batch in file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
+                columns = {name: _plain(batch.column(name)) for name in dict.fromkeys(wanted)}
+                for values in zip(*(columns[name] for name in wanted), strict=True):
+                    number += 1
+                    yield Record(number, values, "")
+                self.position = self.size * number // total
+
+
+READERS: dict[str, type[Rows]] = {".csv": CsvRows, ".tsv": TsvRows, ".jsonl": JsonlRows, ".parquet": ParquetRows}
+
+
+def open_rows(path: Path) -> Rows:
+    """The reader for ``path``, chosen by its ending."""
+    path = Path(path)
+    if not path.is_file():
+        raise TicketsError(f"no such file: {path}", hint="check the path")
+    if path.suffix.lower() not in READERS:
+        raise TicketsError(
+            f"{path}: files end in {', '.join(READERS)}", hint="rename or convert the file (one JSON object a line is .jsonl)"
+        )
+    if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
+        raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}")
+    rows = READERS[path.suffix.lower()](path)
+    if not rows.columns:
+        raise TicketsError(f"{path} has no rows", hint="give a file with a header (csv, tsv) and at least a few rows")
+    return rows
+
+
+def _head(path: Path) -> str:
+    with open(path, "rb") as raw:
+        start = raw.read(65536)
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "\ufeff"
+    return start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+
+
+def _unquote(field: str) -> str:
+    if len(field) >= 2 and field[0] == field[-1] == '"':
+        inner = field[1:-1].replace('""', "\0")
+        if '"' not in inner:
+            return inner.replace("\0", '"')
+    return field
+
+
+def _plain(column: Any) -> list[Any]:
+    """Python values of an arrow column; strings go through bytes, because an arrow string may hold broken UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in column.to_pylist()]
+    return column.to_pylist()

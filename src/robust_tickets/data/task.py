@@ -1,0 +1,155 @@
+"""What a task is: named splits of labelled texts (single or pairs), with label names and what was noticed while reading.
+
+A ``Split`` is a view on rows of a memory-mapped table: opening one costs a few integers a row, its texts stay on disk until they are
+asked for. Digests depend on texts and labels only, never on paths or times, so that they are equal on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robust_tickets.config import digest as config_digest
+from robust_tickets.errors import TicketsError, did_you_mean
+
+if TYPE_CHECKING:
+    from robust_tickets.data.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled text or pair. ``id`` is ``<split>:<position of the record in its source, from 0>``."""
+
+    id: str
+    texts: tuple[str, ...]
+    label: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that was left out: ``row`` is the line of a text file, the row of a table, from 1."""
+
+    file: str
+    row: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.row}: {self.reason}"
+
+
+class Split:
+    """Labelled rows of a table. Cheap to open, to slice (``select``) and to read by index (``take``)."""
+
+    def __init__(self, name: str, columns: tuple[str, ...], table: Table, rows: np.ndarray, labels: np.ndarray) -> None:
+        if len(rows) != len(labels):
+            raise ValueError(f"{len(rows)} rows but {len(labels)} labels")
+        self.name, self.columns, self.table, self.rows, self.labels = name, columns, table, rows, labels
+        self.labels.setflags(write=False)
+
+    @classmethod
+    def of(cls, texts: Sequence[str | Sequence[str]], labels: Sequence[int], *, name: str = "test", columns: tuple[str, ...] = ()) -> Split:
+        """A split of texts (or pairs) that are already in memory."""
+        from robust_tickets.data.table import memory_table
+
+        rows = [(t,) if isinstance(t, str) else tuple(t) for t in texts]
+        width = len(rows[0]) if rows else len(columns) or 1
+        names = columns or (("text",) if width == 1 else ("text1", "text2"))
+        return cls(name, names, memory_table(rows, width), np.arange(len(rows)), np.asarray(labels, dtype=np.int32).copy())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Split({self.name!r}, {len(self)} rows, columns {', '.join(self.columns)})"
+
+    def __getitem__(self, index: int) -> Example:
+        row = int(self.rows[index])
+        texts, record = self.table.read(row)
+        return Example(f"{self.name}:{record}", texts, int(self.labels[index]))
+
+    def __iter__(self) -> Iterator[Example]:
+        return (self[i] for i in range(len(self)))
+
+    def take(self, indices: Iterable[int]) -> list[Example]:
+        """The examples at these positions, in this order; each read costs the same however large the split is."""
+        return [self[int(i)] for i in indices]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Characters of each row, all columns together (int32)."""
+        return self.table.numbers("length")[self.rows]
+
+    @property
+    def keys(self) -> np.ndarray:
+        """A hash of each row's normalised text (uint64): equal texts have equal keys."""
+        return self.table.numbers("key")[self.rows]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over every row's text hash and label, in order."""
+        hashed = hashlib.sha256(f"{len(self.columns)} {len(self)}\n".encode())
+        hashed.update(self.table.numbers("content")[self.rows].astype("<u8").tobytes())
+        hashed.update(self.labels.astype("<i4").tobytes())
+        return hashed.hexdigest()
+
+    def select(self, indices: Sequence[int] | np.ndarray) -> Split:
+        """The rows at these positions; ids stay what they are."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        return Split(self.name, self.columns, self.table, self.rows[chosen], self.labels[chosen])
+
+
+@dataclass(frozen=True)
+class Task:
+    """Splits by name, which of them trains, selects and is attacked, and what was inferred and left out while reading."""
+
+    name: str
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    splits: Mapping[str, Split]
+    train_split: str = "train"
+    validation_split: str = "validation"
+    test_split: str = "test"
+    unlabelled: tuple[str, ...] = ()  # splits of the source that have no public labels
+    skipped: tuple[BadRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def split(self, name: str) -> Split:
+        if name in self.unlabelled:
+            raise TicketsError(
+                f"the split {name!r} of {self.name} has no public labels, so nothing can be trained, evaluated or attacked on it",
+                hint=f"use one of: {', '.join(self.splits)}",
+            )
+        if name not in self.splits:
+            raise TicketsError(f"{self.name} has no split {name!r} here", hint=did_you_mean(name, self.splits))
+        return self.splits[name]
+
+    @property
+    def train(self) -> Split:
+        """What is trained on."""
+        return self.split(self.train_split)
+
+    @property
+    def validation(self) -> Split:
+        """What epochs, ratios and temperatures are picked on; shares no row with ``test``."""
+        return self.split(self.validation_split)
+
+    @property
+    def test(self) -> Split:
+        """What is evaluated and attacked."""
+        return self.split(self.test_split)
+
+    @cached_property
+    def digest(self) -> str:
+        return config_digest(
+            {
+                "labels": self.labels,
+                "columns": self.columns,
+                "splits": {name: split.digest for name, split in self.splits.items()},
+                "roles": [self.train_split, self.validation_split, self.test_split],
+            }
+        )
