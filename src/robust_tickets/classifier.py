@@ -61,9 +61,13 @@ class Classifier:
         if model is not None:
             limit = model.config.max_position_embeddings - layout_of(model).reserved_positions
             if not 2 < self.max_length <= limit:
-                raise TicketsError(f"max_length must be between 3 and {limit}, the positions of this model; got {max_length}", hint="lower it")
+                raise TicketsError(
+                    f"max_length must be between 3 and {limit}, the positions of this model; got {max_length}", hint="lower it"
+                )
             if model.config.num_labels != len(self.labels):
-                raise TicketsError(f"the model has {model.config.num_labels} outputs, got {len(self.labels)} labels", hint="give one a class")
+                raise TicketsError(
+                    f"the model has {model.config.num_labels} outputs, got {len(self.labels)} labels", hint="give one a class"
+                )
             rename_labels(model.config, self.labels)
             model.eval()
 
@@ -71,7 +75,9 @@ class Classifier:
     def wrap(cls, function: Callable[..., Any], *, labels: Sequence[str], columns: Sequence[str] = ("text",)) -> Classifier:
         """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels)."""
         if not callable(function):
-            raise TicketsError(f"wrap expects a callable, got {type(function).__name__}", hint="give a function from texts to probabilities")
+            raise TicketsError(
+                f"wrap expects a callable, got {type(function).__name__}", hint="give a function from texts to probabilities"
+            )
         name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         return cls(model=None, tokenizer=None, labels=labels, function=function, identity=f"callable:{name}", columns=columns)
 
@@ -91,8 +97,12 @@ class Classifier:
                 model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
         except OSError as problem:
-            raise TicketsError(f"could not write {folder}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
-        write_json(folder / ABOUT, {"schema": SCHEMA, "max_length": self.max_length, "columns": list(self.columns), "labels": list(self.labels)})
+            raise TicketsError(
+                f"could not write {folder}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED
+            ) from None
+        write_json(
+            folder / ABOUT, {"schema": SCHEMA, "max_length": self.max_length, "columns": list(self.columns), "labels": list(self.labels)}
+        )
         return folder
 
     def copy(self) -> Classifier:
@@ -189,7 +199,9 @@ class Classifier:
         finally:
             self.model.train(training)
         if not torch.isfinite(logits).all():
-            raise TicketsError(f"the model {self.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED)
+            raise TicketsError(
+                f"the model {self.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
+            )
         return logits.clone()  # out of inference mode: callers may do arithmetic in place
 
     def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
@@ -224,7 +236,9 @@ class Classifier:
             raise TicketsError(f"{self.identity} returned values that are not finite", hint=_PROBABILITIES)
         wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))
         if len(wrong):
-            raise TicketsError(f"{self.identity} returned {p[wrong[0]].tolist()} for text {wrong[0]}: no probabilities", hint=_PROBABILITIES)
+            raise TicketsError(
+                f"{self.identity} returned {p[wrong[0]].tolist()} for text {wrong[0]}: no probabilities", hint=_PROBABILITIES
+            )
         return np.log(np.clip(p, np.finfo(np.float32).tiny, None)).astype(np.float32)
 
     def _needs_model(self, what: str) -> Any:
@@ -237,7 +251,14 @@ class Classifier:
 
 
 _PROBABILITIES = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
-_NOT_IN_DIGEST = {"transformers_version", "_name_or_path", "dtype", "architectures", "id2label", "label2id"}  # labels are hashed by themselves
+_NOT_IN_DIGEST = {
+    "transformers_version",
+    "_name_or_path",
+    "dtype",
+    "architectures",
+    "id2label",
+    "label2id",
+}  # labels are hashed by themselves
 
 
 def _bytes() -> Any:

@@ -60,7 +60,9 @@ def _reorder(model: Any, order: list[int]) -> None:
     prefix = f"{model.base_model_prefix}."
     last = [m for name, m in model.named_modules() if not name.startswith(prefix) and getattr(m, "out_features", None) == len(order)]
     if not last:
-        raise TicketsError(f"no output layer with {len(order)} outputs in {type(model).__name__}", hint="give labels in the checkpoint's order")
+        raise TicketsError(
+            f"no output layer with {len(order)} outputs in {type(model).__name__}", hint="give labels in the checkpoint's order"
+        )
     with torch.no_grad():
         for parameter in last[-1].parameters():
             parameter.copy_(parameter[order].clone())

@@ -115,7 +115,9 @@ def read_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder)
     except Exception as problem:
-        raise TicketsError(f"no tokenizer could be read from {folder}: {_first_line(problem)}", hint="save the tokenizer there too") from None
+        raise TicketsError(
+            f"no tokenizer could be read from {folder}: {_first_line(problem)}", hint="save the tokenizer there too"
+        ) from None
 
 
 def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
@@ -137,7 +139,9 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
     except TicketsError:
         raise
     except Exception as problem:
-        raise TicketsError(f"the weights in {folder} could not be read: {_first_line(problem)}", hint="the files are damaged or do not fit config.json") from None
+        raise TicketsError(
+            f"the weights in {folder} could not be read: {_first_line(problem)}", hint="the files are damaged or do not fit config.json"
+        ) from None
     missing = set(info["missing_keys"])
     head = {name for name in missing if not name.startswith(f"{model.base_model_prefix}.")}
     pooler = {name for name in missing if is_pooler(name, layout_of(model), model.base_model_prefix)}

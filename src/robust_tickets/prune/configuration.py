@@ -7,8 +7,9 @@ and to put everything back where it was.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from robust_tickets.errors import TicketsError
@@ -19,22 +20,52 @@ PREFIX = "ticket-"
 GROUPS = ("heads", "neurons")
 
 
-@cache
-def ticket_config(family: str) -> Any:
-    """The config class of ``family``'s pruned models."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+MODELS = "transformers.models.auto.modeling_auto"
+_made: dict[str, Any] = {}  # family -> config class
 
-    stock = CONFIG_MAPPING[family]
-    body = {
-        "__module__": __name__,
-        "__doc__": f"{stock.__name__} and, per layer, the heads and neurons that a ticket kept.",
-        "__annotations__": {"kept_heads": list[list[int]] | None, "kept_neurons": list[list[int]] | None},
-        "model_type": PREFIX + family,
-        "kept_heads": None,  # None: all of them
-        "kept_neurons": None,
-        "stock_class": stock,
-    }
-    return type(f"Ticket{stock.__name__}", (stock,), body)
+
+def ticket_config(family: str) -> Any:
+    """The config class of ``family``'s pruned models; its model classes register with it, where transformers' mappings are loaded."""
+    if family not in _made:
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+        stock = CONFIG_MAPPING[family]
+        body = {
+            "__module__": __name__,
+            "__doc__": f"{stock.__name__} and, per layer, the heads and neurons that a ticket kept.",
+            "__annotations__": {"kept_heads": list[list[int]] | None, "kept_neurons": list[list[int]] | None},
+            "model_type": PREFIX + family,
+            "kept_heads": None,  # None: all of them
+            "kept_neurons": None,
+            "stock_class": stock,
+        }
+        _made[family] = type(f"Ticket{stock.__name__}", (stock,), body)
+        if hasattr(sys.modules.get(MODELS), "MODEL_MAPPING"):
+            importlib.import_module("robust_tickets.prune.modeling").register()
+    return _made[family]
+
+
+def made() -> tuple[Any, ...]:
+    """The config classes that were asked for so far."""
+    return tuple(_made.values())
+
+
+class _OnDemand(dict[str, Any]):
+    """transformers' table of registered configs, with ours made when they are looked up.
+
+    A stock config cannot be imported while transformers' auto modules are being imported (they import one another), and nobody who
+    loads a stock model should pay for ours: so what is registered is a name.
+    """
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return ticket_config(value) if isinstance(value, str) else value
+
+    def values(self) -> Any:
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        return [(key, self[key]) for key in self]
 
 
 def kept_by(config: Any) -> dict[str, list[list[int]]]:
@@ -54,7 +85,9 @@ def _checked(group: str, kept: Any, layers: int, size: int) -> list[list[int]]:
     for layer, indices in enumerate(kept):
         whole = isinstance(indices, Sequence) and all(type(i) is int for i in indices)
         if not whole or not indices or list(indices) != sorted(set(indices)) or indices[0] < 0 or indices[-1] >= size:
-            raise TicketsError(f"{field}, layer {layer}, must be one or more rising indices from 0 to {size - 1}, got {indices!r:.80}", hint=hint)
+            raise TicketsError(
+                f"{field}, layer {layer}, must be one or more rising indices from 0 to {size - 1}, got {indices!r:.80}", hint=hint
+            )
     return [list(indices) for indices in kept]
 
 
@@ -70,16 +103,19 @@ def convert(config: Any, config_class: Any, **changes: Any) -> Any:
 
 
 def register() -> None:
-    """Teach AutoConfig the ticket configs; called when transformers is, and harmless twice."""
+    """Teach AutoConfig the ticket configs; called when transformers' config mapping is imported, and harmless twice."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    table = CONFIG_MAPPING._extra_content
+    if not isinstance(table, _OnDemand):
+        table = CONFIG_MAPPING._extra_content = _OnDemand(table)
     for name in BACKBONES.names():
         try:
-            config_class = ticket_config(BACKBONES.get(name).family)
+            family = BACKBONES.get(name).family
         except Exception as problem:  # a broken plug-in must not keep transformers from being imported
             warn(f"the backbone {name!r} could not be registered with transformers: {problem}")
             continue
-        CONFIG_MAPPING.register(config_class.model_type, config_class, exist_ok=True)
+        table.setdefault(PREFIX + family, family)
 
 
 def __getattr__(name: str) -> Any:

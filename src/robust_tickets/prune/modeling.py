@@ -15,8 +15,7 @@ import torch
 from torch import nn
 
 from robust_tickets.layout import Layout, encoder_of, layout_of
-from robust_tickets.progress import warn
-from robust_tickets.prune.configuration import kept_by, ticket_config
+from robust_tickets.prune.configuration import kept_by, made, ticket_config
 from robust_tickets.registry import BACKBONES
 
 MAPPINGS = ("MODEL_MAPPING", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING", "MODEL_FOR_MASKED_LM_MAPPING")
@@ -26,6 +25,7 @@ class Cut(NamedTuple):
     """One tensor that pruning touches: the indices it keeps along one dimension."""
 
     name: str  # in the model's state dict
+    group: str  # "heads" or "neurons"
     dim: int
     index: torch.Tensor
 
@@ -38,12 +38,13 @@ def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]]) -> Iterat
         rows = torch.tensor([h * size + j for h in kept["heads"][i] for j in range(size)])
         neurons = torch.tensor(kept["neurons"][i])
         at = f"{prefix}{layout.layers}.{i}."
-        for path, index in ((layout.query, rows), (layout.key, rows), (layout.value, rows), (layout.up, neurons)):
-            yield Cut(f"{at}{path}.weight", 0, index)
+        inner = ((layout.query, "heads", rows), (layout.key, "heads", rows), (layout.value, "heads", rows), (layout.up, "neurons", neurons))
+        for path, group, index in inner:
+            yield Cut(f"{at}{path}.weight", group, 0, index)
             if layer.get_submodule(path).bias is not None:
-                yield Cut(f"{at}{path}.bias", 0, index)
-        yield Cut(f"{at}{layout.attention_output}.weight", 1, rows)
-        yield Cut(f"{at}{layout.down}.weight", 1, neurons)
+                yield Cut(f"{at}{path}.bias", group, 0, index)
+        yield Cut(f"{at}{layout.attention_output}.weight", "heads", 1, rows)
+        yield Cut(f"{at}{layout.down}.weight", "neurons", 1, neurons)
 
 
 def shrink(model: Any) -> None:
@@ -60,7 +61,10 @@ def shrink(model: Any) -> None:
     for i, layer in enumerate(layout.layers_of(model)):
         if len(kept["heads"][i]) < heads[i]:
             attention = layer.get_submodule(layout.query.rpartition(".")[0])
-            for name, value in (("num_attention_heads", len(kept["heads"][i])), ("all_head_size", len(kept["heads"][i]) * layout.head_size(model))):
+            for name, value in (
+                ("num_attention_heads", len(kept["heads"][i])),
+                ("all_head_size", len(kept["heads"][i]) * layout.head_size(model)),
+            ):
                 if hasattr(attention, name):
                     setattr(attention, name, value)
             layout.heads_changed(model, i, kept["heads"][i])
@@ -87,17 +91,19 @@ def ticket_class(stock: Any) -> Any:
 
 
 def register() -> None:
-    """Teach the auto classes the ticket models; called when transformers' model mappings are, and harmless twice."""
+    """Teach the auto classes the models of every ticket config made so far; harmless twice."""
     from transformers.models.auto import modeling_auto
 
-    for name in BACKBONES.names():
-        try:
-            config_class = ticket_config(BACKBONES.get(name).family)
-            for mapping in (getattr(modeling_auto, mapping) for mapping in MAPPINGS):
-                if config_class.stock_class in mapping:
-                    mapping.register(config_class, ticket_class(mapping[config_class.stock_class]), exist_ok=True)
-        except Exception as problem:  # a broken plug-in must not keep transformers from being imported
-            warn(f"the backbone {name!r} could not be registered with transformers: {problem}")
+    for config_class in made():
+        for mapping in (getattr(modeling_auto, mapping) for mapping in MAPPINGS):
+            if config_class.stock_class in mapping and config_class not in mapping:
+                mapping.register(config_class, ticket_class(mapping[config_class.stock_class]))
+
+
+def twin_of(model: Any) -> Any:
+    """The ticket class of a stock model, registered with the auto classes; a ticket model's own class."""
+    register()
+    return ticket_class(getattr(type(model), "stock_class", type(model)))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,110 @@
+"""compact: a ticket as a physically smaller model. expand: the stock shapes back, zeros where the ticket cut.
+
+The three forms of a ticket give the same logits: the smaller model, the gated one (``gates.py``) and the dense one with zeros
+(``zero_outside``). All of them follow one list of cuts (``modeling.cuts``): rows of query, key, value and up, columns of the two output
+projections. The original is never touched. What is kept is stored counted in the dense model, so compacting twice composes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.layout import Layout, layout_of
+from robust_tickets.loading import assemble
+from robust_tickets.prune.configuration import PREFIX, convert, kept_by
+from robust_tickets.prune.modeling import cuts, twin_of
+from robust_tickets.ticket import Ticket
+
+AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
+
+
+def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
+    """A smaller copy of ``model`` that holds only what ``ticket`` keeps; same logits as the gated model."""
+    inner, layout = _unwrapped(model)
+    check(inner, ticket, layout)
+    before = kept_by(inner.config)
+    chosen = {group: ticket.kept(group) for group in before}
+    kept = {group: [[old[i] for i in new] for old, new in zip(before[group], chosen[group], strict=True)] for group in before}
+    tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
+    for cut in cuts(inner, layout, chosen):
+        tensors[cut.name] = tensors[cut.name].index_select(cut.dim, cut.index.to(tensors[cut.name].device))
+    twin = twin_of(inner)
+    config = convert(inner.config, twin.config_class, kept_heads=kept["heads"], kept_neurons=kept["neurons"])
+    return _rewrapped(model, _rebuilt(twin, config, tensors, inner))
+
+
+def expand(model: AnyModel) -> AnyModel:
+    """A stock model of the dense shapes from a compact one: same logits, zeros where the ticket cut. A dense model gives a copy."""
+    inner, layout = _unwrapped(model)
+    stock = getattr(type(inner), "stock_class", type(inner))
+    tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
+    config = inner.config
+    sizes = {"heads": config.num_attention_heads * layout.head_size(inner), "neurons": config.intermediate_size}
+    for cut in cuts(inner, layout, kept_by(config)):
+        small = tensors[cut.name]
+        shape = (*small.shape[: cut.dim], sizes[cut.group], *small.shape[cut.dim + 1 :])
+        tensors[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.index.to(small.device), small)
+    return _rewrapped(model, _rebuilt(stock, convert(config, stock.config_class), tensors, inner))
+
+
+def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
+    """A copy of ``model`` in its own shapes with zeros in everything ``ticket`` does not keep."""
+    inner, layout = _unwrapped(model)
+    check(inner, ticket, layout)
+    tensors = {name: tensor.detach().clone() for name, tensor in inner.state_dict().items()}
+    for cut in cuts(inner, layout, {group: ticket.kept(group) for group in ticket.masks}):
+        gone = torch.ones(tensors[cut.name].shape[cut.dim], dtype=torch.bool, device=tensors[cut.name].device)
+        gone[cut.index.to(gone.device)] = False
+        tensors[cut.name].index_fill_(cut.dim, gone.nonzero().flatten(), 0.0)
+    return _rewrapped(model, _rebuilt(type(inner), convert(inner.config, type(inner.config), **_fields(inner.config)), tensors, inner))
+
+
+def check(model: Any, ticket: Ticket, layout: Layout) -> None:
+    """Refuse a ticket that is not structured or that was not drawn for this shape."""
+    if ticket.kind != "structured":
+        raise TicketsError(
+            f"an {ticket.kind} ticket brings no smaller shapes: it masks single weights",
+            hint="only tickets of heads and neurons can be compacted; apply an unstructured one as a mask",
+        )
+    if ticket.family != layout.family:
+        raise TicketsError(f"the ticket is for {ticket.family}, the model is {layout.family}", hint="use a ticket found on this backbone")
+    have = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
+    for group, masks in ticket.masks.items():
+        wants = [len(mask) for mask in masks]
+        if wants != have[group]:
+            where = next((i for i, (a, b) in enumerate(zip(wants, have[group], strict=False)) if a != b), None)
+            what = f"{len(wants)} layers" if where is None else f"{wants[where]} {group} in layer {where}"
+            has = f"{len(have[group])}" if where is None else f"{have[group][where]}"
+            raise TicketsError(f"the ticket is for {what}, the model has {has}", hint="use a ticket found on a model of this shape")
+
+
+def _unwrapped(model: Any) -> tuple[Any, Layout]:
+    if hasattr(model, "with_model"):  # a Classifier
+        model = model._needs_model("pruned")
+    if not hasattr(model, "config"):
+        raise TicketsError(
+            f"expected a Classifier or a transformers model, got {type(model).__name__}", hint="load one with load_classifier"
+        )
+    return model, layout_of(model)
+
+
+def _rewrapped(like: Any, model: Any) -> Any:
+    return like.with_model(model) if hasattr(like, "with_model") else model
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    if not config.model_type.startswith(PREFIX):
+        return {}
+    return {"kept_heads": config.kept_heads, "kept_neurons": config.kept_neurons}
+
+
+def _rebuilt(model_class: Any, config: Any, tensors: dict[str, torch.Tensor], like: Any) -> Any:
+    """A model of copies of ``tensors``, with the mode and the frozen parameters of ``like``."""
+    model = assemble(model_class, config, {name: tensor.clone() for name, tensor in tensors.items()}, dict(like.named_buffers()))
+    trained = {name: parameter.requires_grad for name, parameter in like.named_parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trained[name])
+    return model.train(like.training)
