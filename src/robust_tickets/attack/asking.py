@@ -1,0 +1,48 @@
+"""What an attack on one example may want to know. It yields one of these and is sent the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from inspect import isgenerator
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """The victim's answer to one input; texts with equal token ids share one."""
+
+    probabilities: np.ndarray  # float32, one per class
+    exact: bool = False  # run alone, so that it depends on nothing but the text
+
+
+@dataclass(slots=True)
+class Ask:
+    """Ask the victim about texts; the answer is one ``Row`` each. ``known`` are the rows this example has seen, by input."""
+
+    texts: Sequence[tuple[str, ...]]
+    known: dict[Any, Row]
+    alone: bool = False  # every text in a batch of its own, also where it is known
+    passes: int = 0  # forward passes this question cost, filled in by the victim's service
+    service: str = field(default="victim", init=False)
+
+
+@dataclass(slots=True)
+class Encode:
+    """Ask the sentence encoder about texts; the answer is one vector each, not necessarily of unit length."""
+
+    texts: Sequence[str]
+    alone: bool = False
+    service: str = field(default="encoder", init=False)
+
+
+Steps = Generator[Any, Any, Any]  # yields questions, is sent answers, returns a result
+
+
+def steps(result: Any) -> Steps:
+    """Run a part of the kit that either has its result at once or asks for something first."""
+    if isgenerator(result):
+        return (yield from result)
+    return result

@@ -1,0 +1,121 @@
+"""One example under attack: the goal, the query counter, and comparisons that rounding cannot flip.
+
+The goal is untargeted: the score of a text is 1 - p(label) in float32, and the attack has won when another class has the highest
+probability. Queries are counted as TextAttack counts them: every text of every request, known or not, twice if it comes twice.
+
+**Why comparisons need care.** A text's probabilities depend a little (about 1e-7 in fp32) on the batch it was run in, so two texts with
+nearly equal scores could be ordered one way in batches of 16 and the other way in batches of 32. Rounding scores to a grid does not
+help: a value near a grid line then flips instead. So the score of a text is *defined* as the one it gets when run alone. A batched score
+is an approximation of it within ``noise``; where two scores are further apart than twice that, the approximation decides as the exact
+score would, and where they are not, both texts are run alone and the exact scores decide. The result is that of batches of one, at
+nearly the cost of large batches. Texts with equal token ids share one row, so that a true tie stays a tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from robust_tickets.attack.asking import Ask, Row, Steps
+from robust_tickets.attack.text import Text
+
+ULP = 2.0**-23  # rounding of 1 - p in float32, generously
+
+
+@dataclass(slots=True)
+class Scored:
+    """A text and the victim's row for it."""
+
+    columns: tuple[str, ...]
+    row: Row
+    label: int
+
+    @property
+    def score(self) -> float:
+        return float(np.float32(1) - self.row.probabilities[self.label])
+
+
+@dataclass(slots=True)
+class Game:
+    """The state of the attack on one example."""
+
+    original: Text
+    label: int
+    column_names: tuple[str, ...]
+    noise: float  # the most a batch moves a logit, 0 where it moves none
+    budget: float = float("inf")  # most queries
+    seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
+    queries: int = 0
+    passes: int = 0
+    known: dict[object, Row] = field(default_factory=dict)
+    vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text
+    exact_vectors: set[str] = field(default_factory=set)
+
+    @property
+    def over(self) -> bool:
+        return self.queries >= self.budget
+
+    def ask(self, texts: Sequence[tuple[str, ...]]) -> Steps:
+        """Query the victim: counts, cuts the list to the budget, returns a ``Scored`` each."""
+        if self.budget < float("inf"):
+            texts = texts[: max(0, int(self.budget) - self.queries)]
+        self.queries += len(texts)
+        if not texts:
+            return []
+        rows = yield from self._rows(texts, alone=False)
+        return [Scored(text, row, self.label) for text, row in zip(texts, rows, strict=True)]
+
+    def _rows(self, texts: Sequence[tuple[str, ...]], alone: bool) -> Steps:
+        question = Ask(texts, self.known, alone)
+        rows = yield question
+        self.passes += question.passes
+        return rows
+
+    # --- comparisons
+
+    def tolerance(self, score: float) -> float:
+        """How far apart two scores near ``score`` must be for the batched values to decide."""
+        return 0.0 if self.noise == 0 else 2 * (self.noise * score * (1 - score) + ULP)
+
+    def near(self, a: float, b: float) -> bool:
+        return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
+
+    def settle(self, items: Iterable[Scored]) -> Steps:
+        """Give the items exact rows. Not a query: the answer is about texts already asked for."""
+        fresh = {id(item.row): item for item in items if not item.row.exact}
+        if self.noise and fresh:
+            yield from self._rows([item.columns for item in fresh.values()], alone=True)
+
+    def ordered(self, items: Sequence[Scored]) -> Steps:
+        """The items by falling score, stable, with near neighbours settled."""
+        ranked = sorted(items, key=lambda item: -item.score)
+        close: list[Scored] = []
+        for above, below in pairwise(ranked):
+            if above.row is not below.row and self.near(above.score, below.score):
+                close += [above, below]
+        yield from self.settle(close)
+        return sorted(items, key=lambda item: -item.score)
+
+    def best(self, items: Sequence[Scored], than: Scored) -> Steps:
+        """The first item of the highest score, or ``None`` if it is not above ``than``."""
+        top = max(item.score for item in items)
+        close = [item for item in items if self.near(item.score, top)]
+        if len({id(item.row) for item in close}) > 1:
+            yield from self.settle(close)
+        winner = max(close, key=lambda item: item.score)
+        if winner.row is not than.row and self.near(winner.score, than.score):
+            yield from self.settle([*close, than])
+            winner = max(close, key=lambda item: item.score)
+        return winner if winner.score > than.score else None
+
+    def won(self, item: Scored) -> Steps:
+        """Whether another class than the label has the highest probability."""
+        p = item.row.probabilities
+        others = np.delete(p, self.label)
+        if others.size and self.near(float(p[self.label]), float(others.max())):
+            yield from self.settle([item])
+        return int(item.row.probabilities.argmax()) != self.label

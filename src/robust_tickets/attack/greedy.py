@@ -1,0 +1,161 @@
+"""The greedy kit: rank the words once, then swap them one after another, best candidate first.
+
+A recipe is a ranking × a transformation × constraints. Each part may answer at once or, as a generator, ask the victim or another
+service first. The search is TextAttack's ``GreedyWordSwapWIR``, on which most word-swap attacks run:
+
+- words are ranked on the *original* text; a rank is an original index and is used on the current text without shifting;
+- a candidate is kept only if it scores strictly higher than the current text; equal scores go to the first in the order of the texts;
+- after the first success the winner is the most similar one among the leading successes, where a constraint measured similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from robust_tickets.attack.asking import Steps, steps
+from robust_tickets.attack.game import Game, Scored
+from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
+from robust_tickets.lexicon.words import words as spans_of
+
+
+@dataclass(eq=False)
+class Candidate:
+    """Word ``index`` of ``base`` replaced by ``new``; strings are built when they are first needed."""
+
+    base: Text
+    index: int
+    new: str
+    cosine: float | None = None  # similarity that a constraint measured
+    sharpen: Callable[[], Steps] | None = None  # measures it again, exactly
+    _columns: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self._columns is None:
+            self._columns = self.base.swapped(self.index, self.new)
+        return self._columns
+
+    @property
+    def key(self) -> str:
+        return BETWEEN_COLUMNS.join(self.columns)
+
+    @property
+    def text(self) -> Text:
+        return self.base.replace(self.index, self.new)
+
+    def count(self) -> int:
+        """How many words the candidate has."""
+        return len(self.base) + len(spans_of(self.new)) - 1
+
+    def word(self) -> str | None:
+        """The word that now stands at ``index``; none past the end."""
+        inner = spans_of(self.new)
+        if inner:
+            return self.new[inner[0][0] : inner[0][1]]
+        return self.base.words[self.index + 1] if self.index + 1 < len(self.base) else None
+
+
+class Frozen(Protocol):
+    """A rule about which words may change at all."""
+
+    def allowed(self, game: Game, text: Text) -> set[int]: ...
+
+
+class Transform(Protocol):
+    """What may stand in a word's place: a list of strings, or steps that return one."""
+
+    def replacements(self, game: Game, text: Text, index: int) -> Sequence[str] | Steps: ...
+
+
+class Constraint(Protocol):
+    """Which candidates pass: a list, or steps that return one."""
+
+    def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate] | Steps: ...
+
+
+class Ranking(Protocol):
+    """In which order the words are visited: an array of word indices, or steps that return one."""
+
+    def order(self, game: Game, kit: Greedy) -> np.ndarray | Steps: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy:
+    """A ranking, a transformation, rules about words, constraints on candidates."""
+
+    ranking: Any
+    transform: Any
+    frozen: tuple[Any, ...] = ()
+    constraints: tuple[Any, ...] = ()
+
+    def modifiable(self, game: Game, text: Text, only: int | None = None) -> list[int]:
+        """Words that may change. A list of a set, as TextAttack has it: its order decides ties of the ranking."""
+        indices = set(range(len(text))) if only is None else {only}
+        for rule in self.frozen:
+            indices = indices & rule.allowed(game, text)
+        return list(indices)
+
+    def candidates(self, game: Game, text: Text, index: int) -> Steps:
+        """Texts with word ``index`` replaced that pass every constraint, by text."""
+        if index >= len(text) or not self.modifiable(game, text, index):
+            return []
+        found = yield from steps(self.transform.replacements(game, text, index))
+        kept = [Candidate(text, index, new) for new in found if new != text.words[index]]
+        for constraint in self.constraints:
+            if not kept:
+                return []
+            kept = yield from steps(constraint.keep(game, kept, text))
+        return sorted(kept, key=lambda candidate: candidate.key)
+
+    def attack(self, game: Game) -> Steps:
+        """The search on one example; returns (status, final text, first answer, last answer)."""
+        first: Scored = (yield from game.ask([game.original.columns]))[0]
+        if (yield from game.won(first)):
+            return "skipped", game.original, first, first
+        order = yield from steps(self.ranking.order(game, self))
+        text, best = game.original, first
+        for index in order:
+            if game.over:
+                break
+            found: list[Candidate] = yield from self.candidates(game, text, int(index))
+            answers: list[Scored] = yield from game.ask([candidate.columns for candidate in found])
+            if not answers:
+                continue
+            top = yield from game.best(answers, best)
+            if top is None:
+                continue
+            if (yield from game.won(top)):
+                chosen = yield from self._winner(game, found, answers, top)
+                return "success", found[chosen].text, first, answers[chosen]
+            text, best = found[_place(answers, top)].text, top
+        return "failed", text, first, best
+
+    def _winner(self, game: Game, found: list[Candidate], answers: list[Scored], top: Scored) -> Steps:
+        """Index of the most similar of the successes that lead the answers; ``top`` where nothing measured similarity."""
+        if found[_place(answers, top)].cosine is None:
+            return _place(answers, top)
+        leading: list[int] = []
+        for answer in (yield from game.ordered(answers)):
+            if not (yield from game.won(answer)):
+                break
+            leading.append(_place(answers, answer))
+        highest = max(_cosine(found[i]) for i in leading)
+        close = [i for i in leading if highest - _cosine(found[i]) <= game.vector_noise]
+        if len(close) > 1:
+            for i in close:
+                sharpen = found[i].sharpen
+                if sharpen is not None:
+                    yield from sharpen()
+        return max(close, key=lambda i: _cosine(found[i]))
+
+
+def _place(answers: list[Scored], wanted: Scored) -> int:
+    return next(i for i, answer in enumerate(answers) if answer is wanted)
+
+
+def _cosine(candidate: Candidate) -> float:
+    return -1.0 if candidate.cosine is None else candidate.cosine

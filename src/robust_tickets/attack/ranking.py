@@ -1,0 +1,95 @@
+"""In which order an attack visits the words: the more a word matters to the victim, the earlier.
+
+Ties fall as numpy's default ``argsort`` lets them, on indices in the order of ``Greedy.modifiable``; scores that are too near for a
+batched forward pass to tell apart are settled first (see ``game``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.game import Game, Scored
+from robust_tickets.attack.greedy import Candidate, Greedy
+
+UNKNOWN = "[UNK]"
+
+
+@dataclass(frozen=True)
+class DropScore:
+    """By the score of the text without the word (``replacement=""``) or with another in its place."""
+
+    replacement: str = ""
+
+    def order(self, game: Game, kit: Greedy) -> Steps:
+        indices = kit.modifiable(game, game.original)
+        answers: list[Scored] = yield from game.ask([game.original.swapped(i, self.replacement) for i in indices])
+        yield from game.ordered(answers)
+        scores = np.array([answer.score for answer in answers], dtype=np.float64)
+        return np.array(indices, dtype=np.int64)[(-scores).argsort()]
+
+
+@dataclass(frozen=True)
+class WeightedSaliency:
+    """PWWS: how much the victim needs the word, times how much its best substitute gains.
+
+    a = softmax over the modifiable words of the score with the word replaced by ``[UNK]``; d = the highest score over the word's
+    candidates in the original text, 0 without any; words by a·d, falling. All these texts are queries.
+    """
+
+    def order(self, game: Game, kit: Greedy) -> Steps:
+        indices = kit.modifiable(game, game.original)
+        hidden: list[Scored] = yield from game.ask([game.original.swapped(i, UNKNOWN) for i in indices])
+        groups: list[list[Candidate]] = []
+        for i in indices:
+            groups.append((yield from kit.candidates(game, game.original, i)))
+        flat: list[Scored] = yield from game.ask([candidate.columns for group in groups for candidate in group])
+        swaps: list[list[Scored]] = []
+        for group in groups:
+            swaps.append(flat[: len(group)])
+            flat = flat[len(group) :]
+        # a budget may have cut the answers short: words without one are not visited
+        swaps = swaps[: len(hidden)]
+        doubtful = self._doubtful(game, hidden, swaps)
+        if doubtful:
+            yield from game.settle([*hidden, *doubtful])
+        return np.array(indices[: len(hidden)], dtype=np.int64)[(-_products(hidden, swaps)).argsort()]
+
+    def _doubtful(self, game: Game, hidden: list[Scored], swaps: list[list[Scored]]) -> list[Scored]:
+        """The answers behind products that lie too near to one another."""
+        if not hidden or game.noise == 0:
+            return []
+        gains = _gains(swaps)
+        weights = _softmax(hidden)
+        products = weights * gains
+        spread = max(game.tolerance(answer.score) for answer in hidden)
+        # da <= 2 a ds for a softmax, so d(a·d) <= a·dd + 2 a·d·ds
+        slack = np.array([w * game.tolerance(g) + 2 * w * g * spread for w, g in zip(weights, gains, strict=True)])
+        ranked = [int(i) for i in np.argsort(-products, kind="stable") if swaps[int(i)]]
+        tied = {
+            i
+            for above, below in pairwise(ranked)
+            if products[above] - products[below] <= slack[above] + slack[below]
+            for i in (above, below)
+        }
+        return [answer for i in sorted(tied) for answer in swaps[i] if game.near(answer.score, gains[i])]
+
+
+def _gains(swaps: list[list[Scored]]) -> np.ndarray:
+    return np.array([max((answer.score for answer in group), default=0.0) for group in swaps], dtype=np.float64)
+
+
+def _softmax(hidden: list[Scored]) -> np.ndarray:
+    """In float32, as TextAttack takes it."""
+    scores = np.array([answer.score for answer in hidden], dtype=np.float32)
+    if not scores.size:
+        return scores
+    grown = np.exp(scores - scores.max())
+    return (grown / grown.sum()).astype(np.float32)
+
+
+def _products(hidden: list[Scored], swaps: list[list[Scored]]) -> np.ndarray:
+    return _softmax(hidden) * _gains(swaps)

@@ -1,0 +1,193 @@
+"""What an attack found: the numbers, how sure they are, and every example."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.attack.store import FINAL, RESULT, read_lines, write_lines
+from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.files import read_json, write_json
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, wilson
+
+SCHEMA = 1
+DIGITS = 4  # decimals of percentages and means in result.json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleOutcome:
+    """What became of one example. Labels are class numbers of the task; ``changed`` marks words in the perturbed text."""
+
+    id: str
+    label: int
+    status: str  # success | failed | skipped | error
+    original: tuple[str, ...]
+    perturbed: tuple[str, ...] | None = None  # where the search ended; of a failed attack, its best try
+    queries: int = 0
+    words: int = 0
+    words_changed: int = 0  # positions at which the words differ
+    changed: tuple[Mapping[str, Any], ...] = ()
+    predicted_before: int | None = None
+    predicted_after: int | None = None
+    score_before: float | None = None  # 1 - p(label)
+    score_after: float | None = None
+    confidence: float | None = None  # highest probability of the clean text
+    forward_passes: int = 0
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        plain = asdict(self)
+        if self.error is None:
+            del plain["error"]
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Running sums over examples; nothing that grows with them."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    classes: set[int] = field(default_factory=set)
+    queries: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum and sum of squares over the attacked
+    perturbed: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum of shares and count, over successes
+    confidence: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum and count
+    passes: list[int] = field(default_factory=lambda: [0])
+
+    @classmethod
+    def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
+        tally = cls()
+        for line in lines:
+            tally.add(line)
+        return tally
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        status = line["status"]
+        self.statuses[status] += 1
+        self.passes[0] += line["forward_passes"]
+        if status == ERROR:
+            return
+        self.classes.add(line["label"])
+        if status in (SUCCESS, FAILED):
+            self.queries[0] += line["queries"]
+            self.queries[1] += line["queries"] ** 2
+            self.confidence[0] += line["confidence"]
+            self.confidence[1] += 1
+        if status == SUCCESS and line["words"]:
+            self.perturbed[0] += 100 * line["words_changed"] / line["words"]
+            self.perturbed[1] += 1
+
+    @property
+    def n(self) -> int:
+        return sum(self.statuses.values()) - self.statuses[ERROR]
+
+    def mean_confidence(self) -> float | None:
+        return self.confidence[0] / self.confidence[1] if self.confidence[1] else None
+
+    def metrics(self) -> dict[str, Any]:
+        """clean, aua, suc, queries, perturbed and their intervals, counted as TextAttack counts; None where nothing was counted."""
+        s, f, k = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED))
+        counts = {"clean": (s + f, s + f + k), "aua": (f, s + f + k), "suc": (s, s + f)}
+        found: dict[str, Any] = {name: _round(100 * x / of) if of else None for name, (x, of) in counts.items()}
+        intervals = {name: tuple(_round(100 * end) for end in wilson(x, of)) for name, (x, of) in counts.items() if of}
+        found["queries"] = _round(self.queries[0] / (s + f)) if s + f else None
+        if s + f > 1:
+            mean = self.queries[0] / (s + f)
+            variance = max(0.0, (self.queries[1] - (s + f) * mean * mean) / (s + f - 1))
+            half = 1.959964 * math.sqrt(variance / (s + f))  # normal interval of a mean
+            intervals["queries"] = (_round(mean - half), _round(mean + half))
+        found["perturbed"] = _round(self.perturbed[0] / self.perturbed[1]) if self.perturbed[1] else None
+        return {**found, "intervals": intervals, "n": self.n, "errors": self.statuses[ERROR], "forward_passes": self.passes[0]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackResult:
+    """An attack in numbers. Percentages from 0 to 100; ``None`` where nothing was counted.
+
+    ``clean`` is on the attacked examples, ``clean_full`` on the whole split; ``queries`` counts as TextAttack does,
+    ``forward_passes`` is what was run.
+    """
+
+    attack: str
+    digest: str  # of everything that determines the result
+    compat: str | None
+    constraints: tuple[str, ...]
+    resources: Mapping[str, Mapping[str, Any]]
+    model: Mapping[str, Any]
+    task: Mapping[str, Any]
+    ids: tuple[str, ...]
+    n: int
+    seed: int
+    clean: float | None
+    aua: float | None
+    suc: float | None
+    queries: float | None
+    forward_passes: int
+    temperature: float
+    intervals: Mapping[str, tuple[float, float]]
+    flags: tuple[str, ...]
+    errors: int
+    clean_full: float | None
+    perturbed: float | None
+    seconds: float
+    env: Mapping[str, Any]
+    folder: Path | None = field(default=None, compare=False)
+    lines: tuple[bytes, ...] = field(default=(), repr=False, compare=False)  # of an attack without a folder
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """The 95 % interval of ``clean``, ``aua``, ``suc`` (Wilson) or ``queries`` (normal)."""
+        if name not in self.intervals:
+            raise TicketsError(f"there is no interval of {name!r} here", hint=did_you_mean(name, self.intervals))
+        low, high = self.intervals[name]
+        return low, high
+
+    def examples(self) -> Iterator[ExampleOutcome]:
+        """Every example in the order of the attack set."""
+        known = {f.name for f in fields(ExampleOutcome)}
+        plain = map(json.loads, self.lines) if self.folder is None else read_lines(self.folder / FINAL)
+        for line in plain:
+            values = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k in known}
+            yield ExampleOutcome(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("folder", "lines")}
+        return {"schema": SCHEMA, **json.loads(json.dumps(plain, default=dict))}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``examples.jsonl`` and, last, ``result.json``."""
+        folder = Path(folder)
+        if self.folder is None:
+            write_lines(folder / FINAL, iter(self.lines))
+        elif folder.resolve() != self.folder.resolve():
+            with open(self.folder / FINAL, "rb") as stream:
+                write_lines(folder / FINAL, iter(stream))
+        write_json(folder / RESULT, self.to_json())
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> AttackResult:
+        folder = Path(folder)
+        plain = read_json(folder / RESULT)
+        names = {f.name for f in fields(cls)} - {"folder", "lines"}
+        if not isinstance(plain, dict) or plain.get("schema") != SCHEMA or set(plain) != names | {"schema"}:
+            raise TicketsError(
+                f"{folder / RESULT} is not an attack result of schema {SCHEMA}", hint="it was made by another version: run the attack again"
+            )
+        values = {name: plain[name] for name in names}
+        for name in ("constraints", "ids", "flags"):
+            values[name] = tuple(values[name])
+        values["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
+        return cls(**values, folder=folder)
+
+
+def digest_of(**parts: Any) -> str:
+    return digest(parts)
+
+
+def _round(value: float) -> float:
+    return round(value, DIGITS)

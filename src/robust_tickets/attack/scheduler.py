@@ -1,0 +1,83 @@
+"""Many attacks at once: keep up to ``live`` examples going, answer their questions together.
+
+Each example is a generator. In every round the questions of all live examples are collected, each service answers its own in one call,
+and the answers are sent back; a finished example makes room for the next, which is only then read. What comes out for an example
+depends on that example alone, never on its company. A failure stays with the example that caused it: a call that fails is cut in
+halves until the culprit is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from robust_tickets.attack.asking import Steps
+
+
+class Service(Protocol):
+    """Answers the questions of one kind, one answer each."""
+
+    def answer(self, questions: Sequence[Any]) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An exception in the place of an answer or a result."""
+
+    problem: Exception
+
+
+def drive(jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int) -> Iterator[tuple[int, Any]]:
+    """Run the jobs; yields (number, result) as they finish, in no particular order; a job that raised gives a ``Failed``."""
+    source = iter(jobs)
+    waiting: list[tuple[int, Steps, Any]] = []  # number, generator, its open question
+    while True:
+        while len(waiting) < live:
+            job = next(source, None)
+            if job is None:
+                break
+            done = _step(*job, None, waiting)
+            if done is not None:
+                yield done
+        if not waiting:
+            return
+        asked, waiting = waiting, []
+        answers = _answers(services, [question for _, _, question in asked])
+        for (number, game, _), answer in zip(asked, answers, strict=True):
+            done = _step(number, game, answer, waiting)
+            if done is not None:
+                yield done
+
+
+def _step(number: int, game: Steps, answer: Any, waiting: list[tuple[int, Steps, Any]]) -> tuple[int, Any] | None:
+    """Send one answer; keep the next question, or give the result back."""
+    try:
+        question = game.throw(answer.problem) if isinstance(answer, Failed) else game.send(answer)
+    except StopIteration as end:
+        return number, end.value
+    except Exception as problem:
+        return number, Failed(problem)
+    waiting.append((number, game, question))
+    return None
+
+
+def _answers(services: Mapping[str, Service], questions: Sequence[Any]) -> list[Any]:
+    found: list[Any] = [None] * len(questions)
+    for name, service in services.items():
+        mine = [i for i, question in enumerate(questions) if question.service == name]
+        for i, answer in zip(mine, _careful(service, [questions[i] for i in mine]), strict=True):
+            found[i] = answer
+    return found
+
+
+def _careful(service: Service, questions: list[Any]) -> list[Any]:
+    if not questions:
+        return []
+    try:
+        return service.answer(questions)
+    except Exception as problem:
+        if len(questions) == 1:
+            return [Failed(problem)]
+        half = len(questions) // 2
+        return _careful(service, questions[:half]) + _careful(service, questions[half:])
