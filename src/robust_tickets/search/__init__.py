@@ -1,0 +1,1 @@
+"""Searches that find a ticket, one file per method."""

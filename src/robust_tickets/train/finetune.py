@@ -7,6 +7,7 @@ RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -64,8 +65,7 @@ class FineTune:
 
     def steps(self, task: Any) -> int:
         """Updates that training on ``task`` takes."""
-        batches = -(-len(task.train) // self.batch_size)
-        whole = self.epochs * -(-batches // self.accumulate)
+        whole = self.epochs * updates_per_epoch(task, self.batch_size, self.accumulate)
         return whole if self.max_steps is None else min(self.max_steps, whole)
 
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, stop_after: int | None = None) -> Any:
@@ -112,11 +112,18 @@ class FineTune:
         return lambda: evaluate(clf, split).numbers()
 
 
-def batches_of(clf: Any, task: Any, batch_size: int, seed: int) -> Any:
-    """Shuffled batches of the task's training split, as ``clf`` reads them."""
-    from robust_tickets.data.batch import Batches
+def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
+    batches = math.ceil(len(task.train) / batch_size)
+    return math.ceil(batches / accumulate)
 
-    return Batches(
+
+def batches_of(clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False) -> Any:
+    """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file."""
+    from robust_tickets.data.batch import Batches
+    from robust_tickets.train.order import FileOrder
+
+    kind = FileOrder if file_order else Batches
+    return kind(
         split=task.train,
         tokenizer=clf.tokenizer,
         batch_size=batch_size,
@@ -129,4 +136,4 @@ def batches_of(clf: Any, task: Any, batch_size: int, seed: int) -> Any:
 def identity_of(method: Any, clf: Any, task: Any) -> str:
     """Hash of what determines a run: the method's settings, the task's rows, the starting weights."""
     settings = {name: value for name, value in to_plain(method).items() if name not in INVISIBLE}
-    return digest({"settings": settings, "task": task.digest, "model": clf.digest})
+    return digest({"method": type(method).__name__, "settings": settings, "task": task.digest, "model": clf.digest})

@@ -1,0 +1,29 @@
+"""Found: what a search returns. The ticket, how the search went, and the distances between its masks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.files import write_json, write_text
+from robust_tickets.ticket import Ticket
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """``trace`` has one entry per recorded point; ``distances`` the matrices behind the heat map (empty for a random ticket)."""
+
+    ticket: Ticket
+    trace: Sequence[Mapping[str, Any]] = ()
+    distances: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: str | Path) -> Path:
+        """trace.jsonl, distances.json and, last, the ticket's two files."""
+        folder = Path(folder)
+        write_text(folder / "trace.jsonl", "".join(json.dumps(dict(line), allow_nan=False) + "\n" for line in self.trace))
+        if self.distances:
+            write_json(folder / "distances.json", dict(self.distances))
+        return self.ticket.save(folder)

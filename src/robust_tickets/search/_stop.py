@@ -1,0 +1,68 @@
+"""When a search has seen enough: three rules on the distances between the masks of successive mini-epochs, each decided online.
+
+A rule gets the matrix ``far`` of distances between all points so far (the larger of heads' and neurons', so one comparison covers both)
+and answers with the point to draw the ticket at, or None to go on. It keeps no state, so that a resumed search decides as before.
+
+| rule         | fires when                                                                                   | draws at            |
+|--------------|----------------------------------------------------------------------------------------------|---------------------|
+| `paper`      | the last ``window`` distances between neighbours are all < gamma (EarlyRobust §3.3.2)        | current, or first   |
+| `official`   | an anchor's next ``window`` points are all < gamma away from it (the released code, post hoc) | the anchor          |
+| `early_bird` | the newest of the last ``window`` masks is <= gamma away from each of the others (You'20)    | current             |
+
+The paper's text allows two readings of where to draw ("extract when smaller", "end when five times in a row"): ``at="first"`` takes the
+first point of the run. Scale to remember: two masks at ratio p differ by at most 2p, random ones by 2p(1-p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from robust_tickets.errors import TicketsError, did_you_mean
+
+Masks = Sequence[np.ndarray]  # one per layer
+
+
+def hamming(one: Masks, other: Masks) -> float:
+    """Units in which two masks differ, over all units."""
+    return sum(int((a != b).sum()) for a, b in zip(one, other, strict=True)) / sum(a.size for a in one)
+
+
+def distances(points: Sequence[Mapping[str, Masks]]) -> dict[str, np.ndarray]:
+    """Per group, the matrix of distances between all points."""
+    found = {}
+    for group in points[0] if points else ():
+        flat = np.stack([np.concatenate(list(point[group])) for point in points])
+        found[group] = (flat[:, None, :] != flat[None, :, :]).mean(axis=2)
+    return found
+
+
+def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
+    last = len(far) - 1
+    if last < window or any(far[t, t - 1] >= gamma for t in range(last - window + 1, last + 1)):
+        return None
+    return last if at == "current" else last - window + 1
+
+
+def official(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
+    anchor = len(far) - 1 - window
+    if anchor < 0 or any(far[anchor, anchor + i] >= gamma for i in range(1, window + 1)):
+        return None
+    return anchor
+
+
+def early_bird(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
+    last = len(far) - 1
+    if last < window - 1 or any(far[last, last - i] > gamma for i in range(1, window)):
+        return None
+    return last
+
+
+RULES: Mapping[str, Callable[..., int | None]] = {"paper": paper, "official": official, "early_bird": early_bird}
+
+
+def rule_called(name: str) -> Callable[..., int | None]:
+    if name not in RULES:
+        raise TicketsError(f"no stopping rule is called {name!r}", hint=did_you_mean(name, RULES))
+    return RULES[name]

@@ -1,0 +1,24 @@
+"""A toy task that a tiny model learns in seconds: sentences of a few words, one of which decides the label."""
+
+from __future__ import annotations
+
+from robust_tickets.data.task import Split, Task
+from robust_tickets.seeds import numpy_generator
+
+SAID = (("bad", "awful", "poor"), ("good", "great", "fine"))
+FILLER = ("the", "a", "film", "movie", "story", "plot", "very", "is", "was")
+
+
+def toy_task(rows: int = 40, *, pairs: bool = False, seed: int = 0) -> Task:
+    """``rows`` training rows, and 12 each to validate and to test."""
+    columns = ("first", "second") if pairs else ("text",)
+    splits = {}
+    for name, count in (("train", rows), ("validation", 12), ("test", 12)):
+        generator = numpy_generator(seed, "toy", name)
+        texts, labels = [], []
+        for i in range(count):
+            words = [*generator.choice(FILLER, generator.integers(1, 7)), generator.choice(SAID[i % 2]), str(i)]
+            texts.append((" ".join(words), str(generator.choice(FILLER)))[: len(columns)])
+            labels.append(i % 2)
+        splits[name] = Split.of(texts, labels, name=name, columns=columns)
+    return Task(name="toy", labels=("bad", "good"), columns=columns, splits=splits)
