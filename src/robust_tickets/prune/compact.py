@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 
+from robust_tickets.classifier.checkpoint import assemble
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
-from robust_tickets.loading import assemble
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
-from robust_tickets.prune.modeling import cuts, twin_of
+from robust_tickets.prune.modeling import cuts, stock_of, twin_of
 from robust_tickets.ticket import Ticket
 
 AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
@@ -30,7 +30,7 @@ def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
     kept = {group: [[old[i] for i in new] for old, new in zip(before[group], chosen[group], strict=True)] for group in before}
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
     for cut in cuts(inner, layout, chosen):
-        tensors[cut.name] = tensors[cut.name].index_select(cut.dim, cut.index.to(tensors[cut.name].device))
+        tensors[cut.name] = tensors[cut.name].index_select(cut.dim, cut.kept.to(tensors[cut.name].device))
     twin = twin_of(inner)
     config = convert(inner.config, twin.config_class, kept_heads=kept["heads"], kept_neurons=kept["neurons"])
     return _rewrapped(model, _rebuilt(twin, config, tensors, inner))
@@ -39,14 +39,14 @@ def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
 def expand(model: AnyModel) -> AnyModel:
     """A stock model of the dense shapes from a compact one: same logits, zeros where the ticket cut. A dense model gives a copy."""
     inner, layout = _unwrapped(model)
-    stock = getattr(type(inner), "stock_class", type(inner))
+    stock = stock_of(inner)
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
     config = inner.config
     sizes = {"heads": config.num_attention_heads * layout.head_size(inner), "neurons": config.intermediate_size}
     for cut in cuts(inner, layout, kept_by(config)):
         small = tensors[cut.name]
         shape = (*small.shape[: cut.dim], sizes[cut.group], *small.shape[cut.dim + 1 :])
-        tensors[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.index.to(small.device), small)
+        tensors[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.kept.to(small.device), small)
     return _rewrapped(model, _rebuilt(stock, convert(config, stock.config_class), tensors, inner))
 
 
@@ -57,7 +57,7 @@ def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
     tensors = {name: tensor.detach().clone() for name, tensor in inner.state_dict().items()}
     for cut in cuts(inner, layout, {group: ticket.kept(group) for group in ticket.masks}):
         gone = torch.ones(tensors[cut.name].shape[cut.dim], dtype=torch.bool, device=tensors[cut.name].device)
-        gone[cut.index.to(gone.device)] = False
+        gone[cut.kept.to(gone.device)] = False
         tensors[cut.name].index_fill_(cut.dim, gone.nonzero().flatten(), 0.0)
     return _rewrapped(model, _rebuilt(type(inner), convert(inner.config, type(inner.config), **_fields(inner.config)), tensors, inner))
 
@@ -83,7 +83,7 @@ def check(model: Any, ticket: Ticket, layout: Layout) -> None:
 
 def _unwrapped(model: Any) -> tuple[Any, Layout]:
     if hasattr(model, "with_model"):  # a Classifier
-        model = model._needs_model("pruned")
+        model = model.needs_model("pruned")
     if not hasattr(model, "config"):
         raise TicketsError(
             f"expected a Classifier or a transformers model, got {type(model).__name__}", hint="load one with load_classifier"

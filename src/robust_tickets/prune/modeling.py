@@ -27,7 +27,7 @@ class Cut(NamedTuple):
     name: str  # in the model's state dict
     group: str  # "heads" or "neurons"
     dim: int
-    index: torch.Tensor
+    kept: torch.Tensor
 
 
 def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]]) -> Iterator[Cut]:
@@ -55,7 +55,7 @@ def shrink(model: Any) -> None:
         path, _, leaf = cut.name.rpartition(".")
         module = model.get_submodule(path)
         old = getattr(module, leaf)
-        setattr(module, leaf, nn.Parameter(old.detach().index_select(cut.dim, cut.index.to(old.device)), requires_grad=old.requires_grad))
+        setattr(module, leaf, nn.Parameter(old.detach().index_select(cut.dim, cut.kept.to(old.device)), requires_grad=old.requires_grad))
         if leaf == "weight":
             module.out_features, module.in_features = module.weight.shape
     for i, layer in enumerate(layout.layers_of(model)):
@@ -76,14 +76,14 @@ def shrink(model: Any) -> None:
 def ticket_class(stock: Any) -> Any:
     """The pruned twin of a stock model class."""
 
-    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+    def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
         stock.__init__(self, config, *args, **kwargs)
         shrink(self)
 
     body = {
         "__module__": __name__,
         "__doc__": f"{stock.__name__} with the heads and neurons that its config keeps.",
-        "__init__": __init__,
+        "__init__": build,
         "config_class": ticket_config(stock.config_class.model_type),
         "stock_class": stock,
     }
@@ -103,7 +103,13 @@ def register() -> None:
 def twin_of(model: Any) -> Any:
     """The ticket class of a stock model, registered with the auto classes; a ticket model's own class."""
     register()
-    return ticket_class(getattr(type(model), "stock_class", type(model)))
+    return ticket_class(stock_of(model))
+
+
+def stock_of(model: Any) -> Any:
+    """The stock class of a ticket model; a stock model's own class."""
+    own: Any = type(model)
+    return getattr(own, "stock_class", own)
 
 
 def __getattr__(name: str) -> Any:

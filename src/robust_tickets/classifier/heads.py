@@ -6,8 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from robust_tickets.classifier.checkpoint import assemble, fresh
 from robust_tickets.errors import TicketsError
-from robust_tickets.loading import assemble, fresh
 
 
 def labels_of_config(config: Any) -> tuple[str, ...]:
@@ -66,3 +66,10 @@ def _reorder(model: Any, order: list[int]) -> None:
     with torch.no_grad():
         for parameter in last[-1].parameters():
             parameter.copy_(parameter[order].clone())
+
+
+def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    labels = tuple(str(label) for label in labels)
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        raise TicketsError(f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once")
+    return labels

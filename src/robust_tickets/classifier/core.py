@@ -9,20 +9,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets import loading
+from robust_tickets.classifier.checkpoint import silence
+from robust_tickets.classifier.heads import checked_labels, rename_labels
+from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
+from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import read_json, write_json
-from robust_tickets.heads import labels_of_config, rename_labels, with_labels
+from robust_tickets.files import write_json
 from robust_tickets.layout import layout_of
-from robust_tickets.progress import say
-from robust_tickets.texts import Text, columns_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,14 +31,6 @@ ABOUT = "tickets.json"
 SCHEMA = 1
 MAX_LENGTH = 128  # tokens; GLUE in all three papers
 TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length
-
-
-class Encoded(NamedTuple):
-    """One text as the model sees it: hashable, so that texts with equal token ids can share a forward pass."""
-
-    ids: tuple[Any, ...]  # token ids; for a wrapped callable, the text columns themselves
-    types: tuple[int, ...] = ()
-    size: int = 0  # tokens (words for a wrapped callable): what batches are sorted and budgeted by
 
 
 class Classifier:
@@ -56,7 +48,7 @@ class Classifier:
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.model, self.tokenizer, self.function = model, tokenizer, function
-        self.labels = _checked_labels(labels)
+        self.labels = checked_labels(labels)
         self.max_length, self.identity, self.columns = int(max_length), identity, tuple(columns)
         if model is not None:
             limit = model.config.max_position_embeddings - layout_of(model).reserved_positions
@@ -84,16 +76,18 @@ class Classifier:
     @classmethod
     def from_pretrained(cls, name: str | Path, *, dtype: str = "float32", device: str | None = None) -> Classifier:
         """A saved classifier, head included."""
+        from robust_tickets.classifier.load import load_classifier
+
         return load_classifier(name, dtype=dtype, device=device)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """What transformers saves, readable by its auto classes, and ``tickets.json`` with the rest; that one is written last."""
-        model = self._needs_model("saved")
+        model = self.needs_model("saved")
         folder = Path(folder)
         if folder.is_file():
             raise TicketsError(f"{folder} is a file", hint="give a folder")
         try:
-            with loading.silence():
+            with silence():
                 model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
         except OSError as problem:
@@ -190,7 +184,7 @@ class Classifier:
         if not rows:
             return torch.zeros((0, len(self.labels)))
         if self.model is None:
-            return torch.from_numpy(self._call([row.ids for row in rows]))
+            return torch.from_numpy(log_probabilities(self.function, [row.ids for row in rows], len(self.labels), self.identity))
         training = self.model.training
         self.model.eval()
         try:
@@ -219,29 +213,7 @@ class Classifier:
         probabilities = powers / powers.sum(axis=1, keepdims=True)
         return [self.labels[i] for i in probabilities.argmax(axis=1)], probabilities
 
-    def _call(self, rows: list[tuple[str, ...]]) -> np.ndarray:
-        """log p of the wrapped callable, so that softmax gives its p back."""
-        assert self.function is not None
-        given = self.function([row if len(row) > 1 else row[0] for row in rows])
-        try:
-            if hasattr(given, "detach"):
-                given = given.detach().cpu()
-            p = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError, RuntimeError) as problem:
-            raise TicketsError(f"{self.identity} did not return numbers: {problem}", hint=_PROBABILITIES) from None
-        expected = (len(rows), len(self.labels))
-        if p.shape != expected:
-            raise TicketsError(f"{self.identity} returned shape {p.shape}, expected {expected} (texts, labels)", hint=_PROBABILITIES)
-        if not np.isfinite(p).all():
-            raise TicketsError(f"{self.identity} returned values that are not finite", hint=_PROBABILITIES)
-        wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))
-        if len(wrong):
-            raise TicketsError(
-                f"{self.identity} returned {p[wrong[0]].tolist()} for text {wrong[0]}: no probabilities", hint=_PROBABILITIES
-            )
-        return np.log(np.clip(p, np.finfo(np.float32).tiny, None)).astype(np.float32)
-
-    def _needs_model(self, what: str) -> Any:
+    def needs_model(self, what: str) -> Any:
         if self.model is None:
             raise TicketsError(f"a wrapped callable cannot be {what}", hint="load a model with load_classifier")
         return self.model
@@ -250,7 +222,6 @@ class Classifier:
         return f"Classifier({self.identity!r}, labels={list(self.labels)}, max_length={self.max_length})"
 
 
-_PROBABILITIES = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 _NOT_IN_DIGEST = {
     "transformers_version",
     "_name_or_path",
@@ -265,61 +236,3 @@ def _bytes() -> Any:
     import torch
 
     return torch.uint8
-
-
-def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Positions in batches of like size whose padded size (texts times the longest) stays within ``budget``; longest first."""
-    batch: list[int] = []
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):  # stable; the first batch shows at once whether memory suffices
-        if batch and (len(batch) + 1) * sizes[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
-
-
-def load_classifier(
-    name: str | Path,
-    task: Any = None,
-    *,
-    labels: Sequence[str] | None = None,
-    max_length: int | None = None,
-    seed: int = 0,
-    dtype: str = "float32",
-    device: str | None = None,
-) -> Classifier:
-    """A classifier from a folder, an embedded name ("minilm") or a Hub id, for the labels of ``task`` (or ``labels``).
-
-    A checkpoint's own head is kept where its label names are the wanted ones, in whatever order; else a new head is drawn from
-    ``seed``. Without wanted labels the checkpoint must bring a head. ``max_length`` defaults to what was saved with it, else 128.
-    """
-    import torch
-
-    if dtype not in ("float32", "bfloat16", "float16", "float64"):
-        raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
-    found = loading.find_checkpoint(name)
-    config = loading.read_config(found.folder)
-    about = read_json(found.folder / ABOUT) if (found.folder / ABOUT).is_file() else {}
-    wanted = _checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
-    tokenizer = loading.read_tokenizer(found.folder)
-    model, has_head = loading.read_model(found.folder, config, dtype=dtype, seed=seed)
-    if wanted is None:
-        if not has_head:
-            raise TicketsError(f"{found.identity} has no classification head", hint="give a task or labels=[...] for a new one")
-        wanted = labels_of_config(config)
-    model, kept = with_labels(model, wanted, has_head=has_head, seed=seed)
-    if has_head and not kept:
-        say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
-    limit = config.max_position_embeddings - layout_of(config).reserved_positions
-    length = max_length if max_length is not None else min(about.get("max_length", MAX_LENGTH), limit)
-    columns = task.columns if task is not None else about.get("columns", ("text",))
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)
-
-
-def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    labels = tuple(str(label) for label in labels)
-    if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise TicketsError(f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once")
-    return labels

@@ -53,7 +53,7 @@ def find_checkpoint(name: str | Path) -> Checkpoint:
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     why = ""
     for local in (True, False):  # the cache, then the network
@@ -146,10 +146,10 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
     head = {name for name in missing if not name.startswith(f"{model.base_model_prefix}.")}
     pooler = {name for name in missing if is_pooler(name, layout_of(model), model.base_model_prefix)}
     lost = sorted(missing - head - pooler)
-    if lost or info["mismatched_keys"]:
-        worst = lost[0] if lost else sorted(str(key) for key in info["mismatched_keys"])[0]
+    wrong = lost + sorted(str(key) for key in info["mismatched_keys"])
+    if wrong:
         raise TicketsError(
-            f"{folder} does not hold the whole encoder: {len(lost) or len(info['mismatched_keys'])} weight(s) missing or misshapen, such as {worst}",
+            f"{folder} does not hold the whole encoder: {len(wrong)} weights are missing or misshapen, such as {wrong[0]}",
             hint="the files are damaged or do not fit config.json",
         )
     shapes = {name: parameter for name, parameter in model.named_parameters() if name in missing}

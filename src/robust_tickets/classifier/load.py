@@ -1,0 +1,54 @@
+"""load_classifier: from a name and a task to a Classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.classifier import checkpoint
+from robust_tickets.classifier.core import ABOUT, MAX_LENGTH, Classifier
+from robust_tickets.classifier.heads import checked_labels, labels_of_config, with_labels
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
+from robust_tickets.layout import layout_of
+from robust_tickets.progress import say
+
+
+def load_classifier(
+    name: str | Path,
+    task: Any = None,
+    *,
+    labels: Sequence[str] | None = None,
+    max_length: int | None = None,
+    seed: int = 0,
+    dtype: str = "float32",
+    device: str | None = None,
+) -> Classifier:
+    """A classifier from a folder, an embedded name ("minilm") or a Hub id, for the labels of ``task`` (or ``labels``).
+
+    A checkpoint's own head is kept where its label names are the wanted ones, in whatever order; else a new head is drawn from
+    ``seed``. Without wanted labels the checkpoint must bring a head. ``max_length`` defaults to what was saved with it, else 128.
+    """
+    import torch
+
+    if dtype not in ("float32", "bfloat16", "float16", "float64"):
+        raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
+    found = checkpoint.find_checkpoint(name)
+    config = checkpoint.read_config(found.folder)
+    about = read_json(found.folder / ABOUT) if (found.folder / ABOUT).is_file() else {}
+    wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
+    tokenizer = checkpoint.read_tokenizer(found.folder)
+    model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
+    if wanted is None:
+        if not has_head:
+            raise TicketsError(f"{found.identity} has no classification head", hint="give a task or labels=[...] for a new one")
+        wanted = labels_of_config(config)
+    model, kept = with_labels(model, wanted, has_head=has_head, seed=seed)
+    if has_head and not kept:
+        say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
+    limit = config.max_position_embeddings - layout_of(config).reserved_positions
+    length = max_length if max_length is not None else min(about.get("max_length", MAX_LENGTH), limit)
+    columns = task.columns if task is not None else about.get("columns", ("text",))
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)

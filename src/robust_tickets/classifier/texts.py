@@ -1,0 +1,47 @@
+"""Texts as they come (a string, or a tuple of one or two), as a model sees them, and in batches of like size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from robust_tickets.errors import TicketsError
+
+Text = str | tuple[str, ...]
+
+
+def columns_of(text: Text) -> tuple[str, ...]:
+    """The columns of one text; refuses anything but one or two strings."""
+    columns = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple | list) else ()
+    if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
+        raise TicketsError(f"a text is a string or a tuple of one or two strings, got {text!r:.80}", hint="pass texts, not rows or numbers")
+    return tuple(clean(column) for column in columns)
+
+
+def clean(text: str) -> str:
+    """``text`` with lone surrogates, which tokenizers refuse, replaced by U+FFFD, and split pairs joined; any other text as it is."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+class Encoded(NamedTuple):
+    """One text as the model sees it: hashable, so that texts with equal token ids can share a forward pass."""
+
+    ids: tuple[Any, ...]  # token ids; for a wrapped callable, the text columns themselves
+    types: tuple[int, ...] = ()
+    size: int = 0  # tokens (words for a wrapped callable): what batches are sorted and budgeted by
+
+
+def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Positions in batches of like size whose padded size (texts times the longest) stays within ``budget``; longest first."""
+    batch: list[int] = []
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):  # stable; the first batch shows at once whether memory suffices
+        if batch and (len(batch) + 1) * sizes[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

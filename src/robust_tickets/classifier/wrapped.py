@@ -1,0 +1,30 @@
+"""What a wrapped callable returns, checked and turned into logits: log p, so that softmax gives its p back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.errors import TicketsError
+
+HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
+
+
+def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: int, name: str) -> np.ndarray:
+    """Ask ``function`` for the probabilities of ``rows``; single texts are passed as strings, pairs as tuples."""
+    assert function is not None
+    given = function([row if len(row) > 1 else row[0] for row in rows])
+    try:
+        p = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise TicketsError(f"{name} did not return numbers: {problem}", hint=HINT) from None
+    if p.shape != (len(rows), labels):
+        raise TicketsError(f"{name} returned shape {p.shape}, expected {(len(rows), labels)} (texts, labels)", hint=HINT)
+    if not np.isfinite(p).all():
+        raise TicketsError(f"{name} returned values that are not finite", hint=HINT)
+    wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))
+    if len(wrong):
+        raise TicketsError(f"{name} returned {p[wrong[0]].tolist()} for text {wrong[0]}: no probabilities", hint=HINT)
+    return np.log(np.clip(p, np.finfo(np.float32).tiny, None)).astype(np.float32)
