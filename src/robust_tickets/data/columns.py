@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -71,6 +71,17 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     return Columns(
         texts=texts, label=label, note=f"{_name(rows)}: text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}"
     )
+
+
+def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[str] = ()) -> tuple[str, ...]:
+    """The text columns alone, of a file that needs no labels; columns named as in ``but`` are not looked at."""
+    given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
+    for name in given:
+        _present(rows, name)
+    if given:
+        return given
+    _header(rows)
+    return _texts(rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but])
 
 
 def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:

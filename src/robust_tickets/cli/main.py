@@ -1,0 +1,101 @@
+"""The command ``tickets``: parsing, printing and exit codes; each verb lives in a file of its own group.
+
+Exit codes: 0 done; 1 a gate said no; 2 bad input or usage; 3 failed while running; 130 interrupted. An error is one line that says
+what and where, and one that says what to do; ``--debug`` shows the traceback. ``--help`` and ``ls`` import no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+from robust_tickets import __version__
+from robust_tickets.cli import looking, making, using, walking
+from robust_tickets.cli.answer import Answer
+from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
+
+INTERRUPTED = 130
+
+app = App(
+    name="tickets",
+    help="Find, train, attack, prove and ship robust lottery tickets of pretrained text encoders.",
+    version=f"robust-tickets {__version__}",
+    result_action="return_value",
+)
+for verb in (
+    walking.demo, walking.run, making.search, making.draw, making.train, using.attack, using.predict, using.report, using.export,
+    looking.ls, looking.doctor,
+):  # fmt: skip
+    app.command(verb)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run ``tickets`` and exit with its code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away (`tickets ls | head -1`): not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    as_json, debug = "--json" in arguments, "--debug" in arguments
+    if "--quiet" in arguments:
+        from robust_tickets import progress
+
+        progress.quiet()
+    try:
+        answer = app(arguments, exit_on_error=False, print_error=False)
+    except KeyboardInterrupt:
+        print("interrupted: run the same command to go on", file=sys.stderr)
+        return INTERRUPTED
+    except CycloptsError as problem:
+        return _fail(str(problem), "`tickets --help` lists the verbs, `tickets VERB --help` its flags", BAD_INPUT, as_json)
+    except TicketsError as problem:
+        if debug:
+            traceback.print_exc()
+        return _fail(problem.message, problem.hint, problem.exit_code, as_json)
+    except Exception as problem:
+        if debug:
+            traceback.print_exc()
+        message, hint = _unexpected(problem)
+        return _fail(message, hint, FAILED, as_json)
+    return _print(answer, as_json)
+
+
+def _print(answer: Any, as_json: bool) -> int:
+    if not isinstance(answer, Answer):  # --help and --version print for themselves
+        return 0
+    if as_json:
+        print(json.dumps(answer.data, indent=2, sort_keys=True, ensure_ascii=True))
+    else:
+        from rich.console import Console
+
+        answer.show(Console())
+    return answer.exit_code
+
+
+def _fail(message: str, hint: str, code: int, as_json: bool) -> int:
+    print(f"error: {message}" + (f"\n  what to do: {hint}" if hint else ""), file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": {"message": message, "hint": hint}, "exit_code": code}, indent=2))
+    return code
+
+
+def _unexpected(problem: Exception) -> tuple[str, str]:
+    """Failures that no house foresaw, in words: memory and disk have their own."""
+    text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    if isinstance(problem, MemoryError) or "out of memory" in text.lower():
+        return f"out of memory: {text}", "lower batch_size or max_length and run the same command: finished stages are kept"
+    if isinstance(problem, OSError):
+        return f"{text}", "check the disk and the folder's rights, then run the same command"
+    return f"{type(problem).__name__}: {text}", "run again with --debug for the traceback; finished stages are kept"

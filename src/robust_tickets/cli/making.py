@@ -1,0 +1,178 @@
+"""Verbs that make something, one house each: ``search``, ``draw``, ``train``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.progress import say, warn
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which task, and where it lies."""
+
+    task: Annotated[str, Parameter(help="A registered task, a Hub id, or a csv, tsv, jsonl or parquet file or folder.")] = "reviews"
+    data: Annotated[str | None, Parameter(help="Local files of a registered task.")] = None
+    text: Annotated[str | None, Parameter(help="The text column; a pair as premise,hypothesis.")] = None
+    label: Annotated[str | None, Parameter(help="The label column.")] = None
+    test: Annotated[str | None, Parameter(help="A file to evaluate and attack.")] = None
+    validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
+    strict: Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")] = False
+    max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
+
+    def load(self, seed: int = 0) -> Any:
+        from robust_tickets.data.load import load_task
+
+        options = {k: v for k, v in vars(self).items() if k not in ("task", "text")}
+        task = load_task(self.task, text=columns(self.text), seed=seed, **options)
+        for note in task.notes:
+            say(f"data: {note}")
+        if task.skipped:
+            warn(f"{len(task.skipped)} bad rows skipped; first: {task.skipped[0]}")
+        return task
+
+
+def columns(text: str | None) -> str | tuple[str, ...] | None:
+    """``premise,hypothesis`` as a pair."""
+    if text is None or "," not in text:
+        return text
+    return tuple(part.strip() for part in text.split(","))
+
+
+def search(
+    method: str = "earlyrobust",
+    *,
+    out: Path,
+    data: Data = Data(),  # noqa: B008
+    model: str = "minilm",
+    max_length: int = 128,
+    seed: int = 0,
+    set: Settings = (),
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Search a ticket and save it.
+
+    Parameters
+    ----------
+    method
+        `tickets ls methods`.
+    out
+        The folder for ticket.safetensors, ticket.json and trace.jsonl.
+    model
+        A folder, a Hub id, or the embedded minilm.
+    max_length
+        Tokens of a text.
+    seed
+        The one seed.
+    """
+    from robust_tickets.classifier import load_classifier
+    from robust_tickets.config import build_component
+    from robust_tickets.run import Stage
+    from robust_tickets.walk import stages
+    from robust_tickets.walk.recipe import tree_of
+
+    chosen = build_component("methods", {"name": method, "seed": seed, **tree_of(set)}, method)
+    task = data.load(seed)
+    start = load_classifier(model, task, max_length=max_length, seed=seed)
+    ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, start, task)), chosen, start, task)
+    return _ticket(ticket, out)
+
+
+def draw(
+    ticket: Path,
+    *,
+    out: Path,
+    heads: float = 1 / 6,
+    neurons: float = 0.3,
+    head_scope: Annotated[str, Parameter(help="global or layer")] = "global",
+    neuron_scope: Annotated[str, Parameter(help="global or layer")] = "global",
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Draw another sparsity from a saved ticket's scores; no new search.
+
+    Parameters
+    ----------
+    ticket
+        A folder that a search wrote.
+    out
+        The folder for the new ticket.
+    heads
+        The fraction of heads removed.
+    neurons
+        The fraction of feed-forward neurons removed.
+    """
+    from robust_tickets.ticket import Ticket
+
+    drawn = Ticket.load(ticket).draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope)  # type: ignore[arg-type]
+    drawn.save(out)
+    return _ticket(drawn, out)
+
+
+def train(
+    model: str = "minilm",
+    *,
+    out: Path,
+    data: Data = Data(),  # noqa: B008
+    ticket: Path | None = None,
+    max_length: int = 128,
+    seed: int = 0,
+    set: Settings = (),
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Fine-tune a model, or the ticket of one; the same command again resumes or finds it done.
+
+    Parameters
+    ----------
+    model
+        A folder, a Hub id, or the embedded minilm.
+    out
+        The folder for model/, metrics.jsonl and evaluation.json.
+    ticket
+        Cut the model to this ticket first.
+    max_length
+        Tokens of a text.
+    seed
+        The one seed.
+    """
+    from robust_tickets.classifier import load_classifier
+    from robust_tickets.config import build
+    from robust_tickets.run import Stage
+    from robust_tickets.ticket import Ticket
+    from robust_tickets.train.finetune import FineTune
+    from robust_tickets.walk import stages
+    from robust_tickets.walk.recipe import tree_of
+
+    trainer = build(FineTune, {"seed": seed, **tree_of(set)}, "train")
+    task = data.load(seed)
+    start = load_classifier(model, task, max_length=max_length, seed=seed)
+    cut = Ticket.load(ticket) if ticket else None
+    stage = Stage(folder=out, key=stages.train_key(trainer, start, task, cut))
+    stages.train(stage, trainer, start, task, cut)
+    evaluation = stages.evaluation_of(stage)
+    told = {"model": str(out / "model"), "evaluation": evaluation}
+
+    def show(console: Any) -> None:
+        low, high = evaluation["interval"]
+        console.print(
+            f"{evaluation['accuracy']:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}", markup=False
+        )
+        print(f"model: {told['model']}")
+
+    return Answer(data=told, show=show)
+
+
+def _ticket(ticket: Any, out: Path) -> Answer:
+    told = {"ticket": str(out), "kind": ticket.kind, "removed": ticket.removed, "sparsity": ticket.sparsity, "digest": ticket.digest}
+    words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
+
+    def show(console: Any) -> None:
+        console.print(f"ticket without {words} ({ticket.sparsity:.1%} of the prunable weights)", markup=False)
+        print(f"ticket: {out}")
+
+    return Answer(data=told, show=show)

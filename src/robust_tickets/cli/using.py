@@ -1,0 +1,174 @@
+"""Verbs that use a model or a run: ``attack``, ``predict``, ``report``, ``export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.cli.making import columns
+from robust_tickets.errors import TicketsError
+from robust_tickets.progress import say, warn
+
+
+def attack(
+    model: str,
+    *,
+    out: Path,
+    data: str | None = None,
+    task: str | None = None,
+    attack: str = "pwws",
+    n: int = 200,
+    seed: int = 0,
+    text: str | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    token_budget: int | None = None,
+    query_budget: int | None = None,
+    strict: Annotated[bool, Parameter(negative="")] = False,
+    set: Settings = (),
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Attack a classifier on labelled texts; the same command again resumes or finds it done.
+
+    Parameters
+    ----------
+    model
+        A folder or a Hub id of a sequence classifier.
+    out
+        The folder for result.json and examples.jsonl.
+    data
+        A file of texts and labels, all of whose rows may be attacked; or the local files of --task.
+    task
+        A registered task instead of a file: its attacked split.
+    attack
+        `tickets ls attacks`.
+    n
+        How many examples, class-balanced; 0 for all.
+    seed
+        Which examples.
+    text
+        The text column; a pair as premise,hypothesis.
+    label
+        The label column.
+    split
+        Another split than the one the task attacks.
+    token_budget
+        Padded tokens in one forward pass; changes speed and memory, not results.
+    query_budget
+        At most so many queries an example.
+    strict
+        Any bad row stops the run.
+    """
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.config import build_component
+    from robust_tickets.data.load import load_task
+    from robust_tickets.walk.recipe import tree_of
+
+    if data is None and task is None:
+        raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
+    configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
+    victim = Classifier.from_pretrained(model)
+    options: dict[str, Any] = {"data": data} if task else {}
+    if not task and Path(str(data)).is_file():
+        options["splits"] = {"test": "all"}
+    loaded = load_task(task or str(data), text=columns(text), label=label, strict=strict, **options)
+    for note in loaded.notes:
+        say(f"data: {note}")
+    if loaded.skipped:
+        warn(f"{len(loaded.skipped)} bad rows skipped; first: {loaded.skipped[0]}")
+    rows = loaded.split(split) if split else loaded.test
+    result = configured(
+        victim, rows, n=n, seed=seed, labels=loaded.labels, folder=out, token_budget=token_budget, query_budget=query_budget
+    )  # fmt: skip
+    told = result.to_json()
+
+    def show(console: Any) -> None:
+        from robust_tickets.report.terminal import attack_table
+
+        console.print(attack_table(told))
+        print(f"result: {out / 'result.json'}")
+
+    return Answer(data=told, show=show)
+
+
+def predict(
+    model: str,
+    *,
+    data: Path,
+    out: Path,
+    text: str | None = None,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Label a file of texts: one row out for every row in.
+
+    Parameters
+    ----------
+    model
+        A folder or a Hub id of a sequence classifier.
+    data
+        A csv, tsv, jsonl or parquet file.
+    out
+        A csv, tsv, jsonl or parquet file with the texts, the label and every class's probability.
+    text
+        The text column; a pair as premise,hypothesis.
+    """
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.ship.predict import predict_file
+
+    told = predict_file(Classifier.from_pretrained(model), data, out, text=columns(text))
+
+    def show(console: Any) -> None:
+        counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
+        console.print(
+            f"{told['rows']} rows: {counts}" + (f"; {told['bad']} bad rows left without a label" if told["bad"] else ""), markup=False
+        )
+        print(f"predictions: {out}")
+
+    return Answer(data=told, show=show)
+
+
+def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+    """Write the page of one or more runs.
+
+    Parameters
+    ----------
+    runs
+        Run folders (`tickets ls runs`).
+    out
+        The HTML file; by default report.html in the first run's folder.
+    """
+    from robust_tickets.report.page import write_report
+
+    if not runs:
+        raise TicketsError("report: no run folder given", hint="`tickets ls runs` lists them")
+    page = out or runs[0] / "report.html"
+    write_report(page, list(runs))
+    return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))
+
+
+def export(
+    model: str,
+    *,
+    out: Path,
+    format: Literal["compact", "dense", "onnx"] = "compact",
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Write a model for others to load: compact (needs robust_tickets), dense (plain transformers, zeros) or ONNX.
+
+    Parameters
+    ----------
+    model
+        A folder of a trained model.
+    out
+        The folder to write.
+    format
+        compact, dense or onnx.
+    """
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.ship.export import export as write
+
+    folder = write(Classifier.from_pretrained(model), out, format=format)
+    return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))

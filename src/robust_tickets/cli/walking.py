@@ -1,0 +1,66 @@
+"""Verbs that walk the whole street: ``demo`` and ``run``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.progress import duration, say
+
+
+def demo(*, set: Settings = (), out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+    """The embedded walk: search, draw, train, attack, report; opens nothing, prints the path.
+
+    Parameters
+    ----------
+    out
+        The run folder; by default runs/demo-HASH.
+    """
+    return _walk("demo", set, out, f"tickets demo{_settings(set)}")
+
+
+def run(recipe: str, *, set: Settings = (), out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+    """Walk a recipe; running it again resumes or finds it done.
+
+    Parameters
+    ----------
+    recipe
+        A recipe's name (`tickets ls recipes`) or a TOML file.
+    out
+        The run folder; by default runs/RECIPE-HASH.
+    """
+    return _walk(recipe, set, out, f"tickets run {shlex.quote(recipe)}{_settings(set)}")
+
+
+def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) -> Answer:
+    from robust_tickets.walk.recipe import read_recipe
+
+    begun = time.monotonic()
+    recipe = read_recipe(name, settings)
+    say(recipe.title)
+    from robust_tickets.report.terminal import figures, summary
+    from robust_tickets.walk.estimate import tell
+    from robust_tickets.walk.runner import prepare
+
+    walk = prepare(recipe, out=out, command=command)
+    if (walk.run.folder / "manifest.json").is_file():
+        say(f"{walk.run.folder} is done already; checking its stages")
+    else:
+        tell(walk)
+    folder = walk.go()
+    say(f"done in {duration(time.monotonic() - begun)}")
+    page = folder / "report.html"
+
+    def show(console: object) -> None:
+        console.print(summary(folder))  # type: ignore[attr-defined]
+        print(f"report: {page}")
+        sys.stdout.flush()
+
+    return Answer(data={"run": str(folder), "report": str(page), "arms": figures(folder)}, show=show)
+
+
+def _settings(settings: tuple[str, ...]) -> str:
+    return "".join(f" --set {shlex.quote(s)}" for s in settings)

@@ -1,0 +1,33 @@
+"""Texts without labels, row by row: what ``tickets predict`` reads. A bad row is given back with its problem, never dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from robust_tickets.data.columns import LABELS, text_columns
+from robust_tickets.data.rows import Rows, open_rows
+from robust_tickets.data.table import text_problem
+
+
+class Unlabelled(NamedTuple):
+    """A row of a file: ``texts`` is empty where there is a ``problem``."""
+
+    line: int
+    texts: tuple[str, ...]
+    problem: str
+
+
+def open_texts(path: str | Path, text: str | Sequence[str] | None = None, like: Sequence[str] = ()) -> tuple[Rows, tuple[str, ...]]:
+    """The reader of ``path`` and its text columns: those given, else those called as in ``like``, else the only reading possible."""
+    rows = open_rows(Path(path).expanduser())
+    if text is None and like and all(name in rows.columns for name in like):
+        text = tuple(like)
+    return rows, text_columns(rows, text, but=LABELS)
+
+
+def read_texts(rows: Rows, columns: tuple[str, ...]) -> Iterator[Unlabelled]:
+    for record in rows.records(columns):
+        problem = record.problem or next(filter(None, map(text_problem, record.values)), "")
+        yield Unlabelled(record.line, () if problem else tuple(record.values), problem)

@@ -1,0 +1,207 @@
+"""Recipe: one TOML file that says the whole walk.
+
+Top level: the model, the task and where it lies, the seed. ``[search]``, ``[train]`` and ``[attack]`` are the components with their
+hyper-parameters; ``[arms.NAME]`` are the models to compare: each may switch the search on (``search = true``) or bring another one, and
+may change ``train``. ``--set search.neurons=0.4`` writes into the same tree, so every key of a recipe is a flag.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.config import build, build_component, read_toml
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.names import recipes
+
+SPARSITY = ("heads", "neurons")  # what an arm's own search takes over from [search], so that arms stay comparable
+CALL = ("n", "seed", "split", "query_budget", "token_budget")  # keys of [attack] that belong to the call, not to the attack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the task's texts and labels come from; as :func:`robust_tickets.load_task`."""
+
+    task: str
+    text: str | tuple[str, str] | None = None
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    test: str | None = None
+    validation: str | None = None
+    data: str | None = None
+    strict: bool = False
+    max_rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackPlan:
+    """One attack on every arm: the same seeded, class-balanced examples of ``split``."""
+
+    attack: Any = field(metadata={"registry": "attacks"})
+    n: int = 200
+    seed: int = 0
+    split: str | None = None  # another split than the one the task attacks
+    query_budget: int | None = None
+    token_budget: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One model to compare: searched or not, trained, attacked."""
+
+    name: str
+    title: str
+    search: Any = field(default=None, metadata={"registry": "methods"})
+    train: Any = None  # FineTune
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole walk, resolved: what is searched, trained and attacked, on what, from which seed."""
+
+    name: str
+    title: str
+    about: str
+    model: str
+    max_length: int
+    seed: int
+    source: Source
+    arms: tuple[Arm, ...]
+    attacks: tuple[AttackPlan, ...]
+    baseline: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Top:
+    """The keys a recipe file may have at its top level."""
+
+    title: str = ""
+    about: str = ""
+    model: str = "minilm"
+    task: str = "reviews"
+    text: str | tuple[str, str] | None = None
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    test: str | None = None
+    validation: str | None = None
+    data: str | None = None
+    strict: bool = False
+    max_rows: int | None = None
+    max_length: int = 128
+    seed: int = 0
+    baseline: str | None = None
+    search: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    attack: Any = None
+    arms: dict[str, dict[str, Any]] | str | tuple[str, ...] | None = None
+
+
+def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe called ``name`` (shipped, or a TOML file), with ``key=value`` settings written over it."""
+    tree = _read(name)
+    arms = [s.partition("=")[2] for s in settings if s.partition("=")[0].strip() == "arms"]
+    tree_of([s for s in settings if s.partition("=")[0].strip() != "arms"], tree)
+    chosen = [part.strip() for part in arms[-1].split(",") if part.strip()] if arms else None
+    return resolve(Path(name).stem, tree, chosen)
+
+
+def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write ``key=value`` settings (dotted keys go deeper) into ``tree``, a new one by default."""
+    tree = {} if tree is None else tree
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise TicketsError(f"--set {setting}: expected key=value", hint="for example --set train.epochs=3")
+        _write(tree, key.strip(), _value(value), setting)
+    return tree
+
+
+def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = None) -> Recipe:
+    """Check every key of ``tree`` and build the components."""
+    top = build(_Top, tree, name)
+    if not isinstance(top.arms, dict) or not top.arms:
+        raise TicketsError(f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples")
+    wanted = list(top.arms) if chosen is None else list(chosen)
+    for arm in wanted:
+        if arm not in top.arms:
+            raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
+    arms = tuple(_arm(name, arm, top.arms[arm], top) for arm in wanted)
+    baseline = top.baseline if top.baseline in wanted else wanted[0]
+    plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
+    attacks = tuple(_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
+    source = {key: getattr(top, key) for key in Source.__dataclass_fields__}
+    if not top.title:
+        raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
+    return Recipe(
+        name=name, title=top.title, about=top.about, model=top.model, max_length=top.max_length, seed=top.seed,
+        source=Source(**source), arms=arms, attacks=attacks, baseline=baseline,
+    )  # fmt: skip
+
+
+def _arm(recipe: str, name: str, table: Mapping[str, Any], top: _Top) -> Arm:
+    from robust_tickets.train.finetune import FineTune
+
+    where = f"{recipe}.arms.{name}"
+    for key in table:
+        if key not in ("title", "search", "train"):
+            raise TicketsError(f"{where}: unknown key {key!r}", hint=did_you_mean(key, ("title", "search", "train")))
+    search = table.get("search", False)
+    if search is True:
+        search = dict(top.search)
+    elif isinstance(search, str):
+        search = {"name": search}
+    if isinstance(search, Mapping) and search.get("name") != top.search.get("name"):
+        search = {**{k: v for k, v in top.search.items() if k in SPARSITY}, **search}
+    elif isinstance(search, Mapping):
+        search = {**top.search, **search}
+    if search:
+        search = {"seed": top.seed, **search}
+    train = build(FineTune, {"seed": top.seed, **top.train, **table.get("train", {})}, f"{where}.train")
+    return Arm(name=name, title=str(table.get("title", name)), search=build_component("methods", search, f"{where}.search"), train=train)
+
+
+def _plan(recipe: str, table: Any, seed: int) -> AttackPlan:
+    if isinstance(table, str):
+        table = {"name": table}
+    if not isinstance(table, Mapping):
+        raise TicketsError(f"{recipe}.attack: expected a name or a table, got {table!r}", hint='attack = "pwws"')
+    attack = {k: v for k, v in table.items() if k not in CALL}
+    call = {k: v for k, v in table.items() if k in CALL}
+    return build(AttackPlan, {"seed": seed, **call, "attack": attack}, f"{recipe}.attack")
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name in recipes():
+        with as_file(files("robust_tickets.recipe") / f"{name}.toml") as path:
+            return read_toml(path)
+    if name.endswith(".toml"):
+        return read_toml(Path(name))
+    raise TicketsError(f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file")
+
+
+def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = tree.setdefault(parent, {})
+        if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
+            inner = tree[parent] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise TicketsError(f"--set {setting}: {parent!r} is not a table", hint="set the whole value instead")
+        tree = inner
+    tree[last] = value
+
+
+def _value(text: str) -> Any:
+    """A TOML value where it reads as one, else the text itself, so that paths and names need no quotes."""
+    if text in ("", "none", "None"):
+        return None
+    if "," in text and not text.lstrip().startswith(("[", "{", '"', "'")):
+        return [_value(part.strip()) for part in text.split(",")]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

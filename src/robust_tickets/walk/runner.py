@@ -1,0 +1,116 @@
+"""The whole walk of a recipe: data, search, ticket, compact, train, attack, report.
+
+Running the same command again resumes or finds everything done. Two arms that share a stage (the same key) do its work once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets import __version__
+from robust_tickets.config import digest, to_plain
+from robust_tickets.files import write_json
+from robust_tickets.progress import say, warn
+from robust_tickets.run import Run, environment
+from robust_tickets.walk import stages
+from robust_tickets.walk.recipe import Arm, Recipe
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """One recipe on its way: the task and theta_0 loaded, the run folder known."""
+
+    recipe: Recipe
+    task: Task
+    start: Classifier  # theta_0; never changed
+    run: Run
+    command: str
+
+    def go(self) -> Path:
+        """Walk to the end and return the run folder."""
+        from robust_tickets.report.page import write_report
+
+        folder = self.run.folder
+        with self.run.locked():
+            about = {"schema": SCHEMA, "recipe": to_plain(self.recipe), **stages.inputs(self.start, self.task)}
+            write_json(folder / "config.json", about)
+            write_json(folder / "env.json", dict(environment()))
+            rows = [self._arm(arm) for arm in self.recipe.arms]
+            write_json(folder / "arms.json", self._arms(rows))
+            write_report(folder / "report.html", [folder])
+            self.run.finish()
+        return folder
+
+    def _arm(self, arm: Arm) -> dict[str, Any]:
+        from robust_tickets.classifier import Classifier
+
+        say(f"— {arm.title} —")
+        ticket, searched = None, None
+        if arm.search is not None:
+            searched = self.run.stage("search", stages.search_key(arm.search, self.start, self.task))
+            ticket = stages.search(searched, arm.search, self.start, self.task)
+        trained = self.run.stage("train", stages.train_key(arm.train, self.start, self.task, ticket))
+        stages.train(trained, arm.train, self.start, self.task, ticket)
+        victim = Classifier.from_pretrained(trained.folder / "model")
+        attacks = []
+        for plan in self.recipe.attacks:
+            split = stages.attacked(plan, self.task)
+            stage = self.run.stage("attack", stages.attack_key(plan, victim, split))
+            evaluation = stages.evaluation_of(trained)
+            clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
+            stages.attack(stage, plan, victim, self.task, clean)
+            attacks.append(stage.name)
+        return {
+            "name": arm.name,
+            "title": arm.title,
+            "search": searched.name if searched else None,
+            "train": trained.name,
+            "attacks": attacks,
+        }
+
+    def _arms(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        task = {
+            "name": self.task.name,
+            "labels": list(self.task.labels),
+            "train_rows": len(self.task.train),
+            "attacked_split": self.task.test_split,
+            "skipped_rows": len(self.task.skipped),
+            "notes": list(self.task.notes),
+        }
+        return {
+            "schema": SCHEMA,
+            "title": self.recipe.title,
+            "about": self.recipe.about.strip(),
+            "arms": rows,
+            "baseline": self.recipe.baseline,
+            "task": task,
+            "model": self.recipe.model,
+            "command": self.command,
+        }
+
+
+def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Walk:
+    """Load what the recipe names and decide its run folder; trains nothing."""
+    from robust_tickets.classifier import load_classifier
+    from robust_tickets.data.load import load_task
+
+    source = recipe.source
+    options = {k: v for k, v in vars(source).items() if k != "task"}
+    task = load_task(source.task, seed=recipe.seed, **options)
+    for note in task.notes:
+        say(f"data: {note}")
+    if task.skipped:
+        warn(f"{len(task.skipped)} bad rows skipped; first: {task.skipped[0]}")
+    start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
+    # where data and model lie does not determine a result: what is in them does
+    identity = to_plain(replace(recipe, source=replace(source, task=task.name, data=None, test=None, validation=None), model=""))
+    name = f"{recipe.name}-{digest([identity, task.digest, start.digest, __version__])[:8]}"
+    return Walk(recipe=recipe, task=task, start=start, run=Run(folder=out or Path("runs") / name), command=command)

@@ -1,0 +1,148 @@
+"""The three stages that cost something: search, train, attack. Each begins with "if it is done, take it".
+
+A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings. Where files lie, how
+many tokens go through the model at once and on which device are not in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets import __version__
+from robust_tickets.config import describe, to_plain
+from robust_tickets.files import read_json, write_json
+from robust_tickets.progress import say
+from robust_tickets.run import Stage
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Split, Task
+    from robust_tickets.ticket import Ticket
+    from robust_tickets.walk.recipe import AttackPlan
+
+INVISIBLE = ("checkpoint_every", "checkpoint_steps")  # of a trainer or search: they change no result
+
+
+def inputs(start: Classifier, task: Task) -> dict[str, Any]:
+    return {"version": __version__, "model": start.digest, "task": task.digest}
+
+
+def search_key(method: Any, start: Classifier, task: Task) -> Mapping[str, Any]:
+    return {**inputs(start, task), "stage": "search", "method": _visible(describe(method))}
+
+
+def train_key(trainer: Any, start: Classifier, task: Task, ticket: Ticket | None) -> Mapping[str, Any]:
+    return {
+        **inputs(start, task),
+        "stage": "train",
+        "train": _visible(to_plain(trainer)),
+        "ticket": ticket.digest if ticket is not None else None,
+    }
+
+
+def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
+    settings = {k: v for k, v in to_plain(plan).items() if k != "token_budget"}
+    return {"version": __version__, "stage": "attack", "plan": settings, "victim": victim.digest, "split": split.digest}
+
+
+def search(stage: Stage, method: Any, start: Classifier, task: Task) -> Ticket:
+    """The ticket that ``method`` finds; ``start`` is theta_0 and stays as it is."""
+    from robust_tickets.ticket import Ticket
+
+    if stage.done():
+        say(f"search: found done in {stage.name}")
+    else:
+        found = method(start, task, folder=stage.folder)
+        found.save(stage.folder)
+        _finish(stage)
+    return Ticket.load(stage.folder)
+
+
+def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None) -> None:
+    """Cut ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
+    from robust_tickets.measure.cost import peak_memory
+    from robust_tickets.prune.compact import compact
+    from robust_tickets.train.evaluate import evaluate
+
+    if stage.done():
+        say(f"train: found done in {stage.name}")
+        return
+    model = start.copy() if ticket is None else compact(start, ticket)
+    trainer(model, task, folder=stage.folder)
+    model.save_pretrained(stage.folder / "model")
+    evaluation = evaluate(model, task.test)
+    write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
+    seconds = max((line.get("seconds", 0.0) for line in _lines(stage)), default=0.0)
+    write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
+    _finish(stage)
+    say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
+
+
+def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None) -> None:
+    """Attack ``victim`` on the plan's seeded, class-balanced examples."""
+    if stage.done():
+        say(f"attack: found done in {stage.name}")
+        return
+    result = plan.attack(
+        victim,
+        attacked(plan, task),
+        n=plan.n,
+        seed=plan.seed,
+        labels=task.labels,
+        folder=stage.folder,
+        clean_full=clean_full,
+        query_budget=plan.query_budget,
+        token_budget=plan.token_budget,
+    )
+    stage.finish()
+    say(f"attack: {result.aua:.1f} % accuracy under attack, {result.queries:.0f} queries an example")
+
+
+def attacked(plan: AttackPlan, task: Task) -> Split:
+    return task.split(plan.split) if plan.split else task.test
+
+
+def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
+    """Parameters and FLOPs of a forward pass at the attacked split's mean length, beside those of the whole model."""
+    from robust_tickets.measure.cost import encoder_parameters, flops, parameters
+
+    some = [task.test[i].texts for i in range(0, len(task.test), max(1, len(task.test) // 200))]
+    tokens = round(sum(row.size for row in start.encode(some)) / len(some))
+    return {
+        "tokens": tokens,
+        "parameters": parameters(model.model),
+        "encoder_parameters": encoder_parameters(model.model),
+        "flops_per_example": flops(model.model, tokens),
+        "dense_parameters": parameters(start.model),
+        "dense_flops_per_example": flops(start.model, tokens),
+    }
+
+
+def _plain(evaluation: Any, split: str) -> dict[str, Any]:
+    from robust_tickets.measure.metrics import wilson
+
+    interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
+    return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}
+
+
+def _visible(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in settings.items() if k not in INVISIBLE}
+
+
+def _lines(stage: Stage) -> list[dict[str, Any]]:
+    import json
+
+    path = stage.folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def _finish(stage: Stage) -> None:
+    """A finished stage needs no checkpoint; the mark is written before it goes."""
+    stage.finish()
+    shutil.rmtree(stage.folder / "checkpoint", ignore_errors=True)
+
+
+def evaluation_of(stage: Stage) -> dict[str, Any]:
+    return dict(read_json(stage.folder / "evaluation.json"))
