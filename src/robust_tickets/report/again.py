@@ -1,0 +1,76 @@
+"""How to run it again: the command, the config, versions, device, seeds, hashes and the ids of the attacked examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from robust_tickets.report import numbers
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.model import Run
+from robust_tickets.report.verdict import attack_title
+
+
+def again(run: Run) -> Html:
+    parts: list[Html | None] = []
+    if run.command:
+        parts.append(tag("pre", tag("code", run.command)))
+    parts.append(_facts("Where it ran", _environment(run.env), opened=True))
+    parts.append(_facts("Data", {key: value for key, value in run.task.items() if key != "labels"} | {"labels": ", ".join(run.labels)}))
+    if run.config:
+        parts.append(_fold("Config", tag("pre", tag("code", _json(run.config)))))
+    for arm in run.arms:
+        for attack in arm.attacks:
+            title = f"{attack_title(attack.name)} on {arm.title}"
+            facts = {
+                "seed": attack.seed,
+                "examples": attack.n,
+                "forward passes": numbers.count(attack.forward_passes),
+                "seconds": numbers.seconds(attack.seconds),
+                **{key: value for key, value in attack.about.items() if key != "env"},
+            }
+            parts.append(_facts(title, facts))
+    for arm in run.arms:
+        if arm.shape is not None:
+            parts.append(_facts(f"Ticket of {arm.title}", {"digest": arm.shape.digest, **arm.shape.provenance}))
+    ids = {a.ids for arm in run.arms for a in arm.attacks if a.ids}
+    for k, group in enumerate(sorted(ids)):
+        told = (
+            "the same for every arm" if len(ids) == 1 else f"set {k + 1} of {len(ids)}: the arms were not all attacked on the same examples"
+        )
+        parts.append(_fold(f"Ids of the attacked examples ({len(group)}, {told})", tag("p", ", ".join(group), class_="ids")))
+    if run.hashes:
+        rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", digest))) for name, digest in run.hashes.items()]
+        table = tag("table", tag("caption", "sha256 of every file of the run."), tag("tbody", *rows), class_="facts")
+        parts.append(_fold(f"Files and hashes ({len(rows)})", tag("div", table, class_="scroll", tabindex="0")))
+    return join(parts)
+
+
+def _environment(env: Mapping[str, Any]) -> dict[str, Any]:
+    packages = env.get("packages")
+    plain = {key: value for key, value in env.items() if key != "packages"}
+    if isinstance(packages, Mapping):
+        plain["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items())
+    return plain
+
+
+def _facts(title: str, facts: Mapping[str, Any], opened: bool = False) -> Html | None:
+    known = {key: value for key, value in facts.items() if value not in (None, "", [], {})}
+    if not known:
+        return None
+    rows = [
+        tag("tr", tag("th", key, scope="row"), tag("td", value if isinstance(value, str | int | float) else _json(value)))
+        for key, value in known.items()
+    ]
+    table = tag("table", tag("caption", title), tag("tbody", *rows), class_="facts")
+    body = tag("div", table, class_="scroll", tabindex="0")
+    return body if opened else _fold(title, body)
+
+
+def _fold(title: str, body: Html) -> Html:
+    return tag("details", tag("summary", title), body)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

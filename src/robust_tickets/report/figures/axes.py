@@ -1,0 +1,81 @@
+"""Scales, ticks, markers and the frame around every figure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from robust_tickets.report.markup import Html, join, tag
+
+COLOURS = 6  # arms beyond the sixth start over, with another marker
+SHAPES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Data from ``low`` to ``high`` onto pixels from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / ((self.high - self.low) or 1) * (self.end - self.start)
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Round numbers inside the scale, about so many."""
+        rough = (self.high - self.low) / max(about, 1) or 1
+        power = 10 ** math.floor(math.log10(rough))
+        step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [step * i for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def around(values: list[float], pad: float, low: float = 0.0, high: float = 100.0) -> tuple[float, float]:
+    """A range that holds ``values`` with ``pad`` on both sides, inside the possible ones."""
+    return max(low, min(values) - pad), min(high, max(values) + pad)
+
+
+def colour(index: int) -> str:
+    return f"arm{index % COLOURS}"
+
+
+def marker(x: float, y: float, index: int, size: float = 7, hollow: bool = False) -> Html:
+    """A point of arm ``index``: its own colour and its own shape, so that colour is never the only sign."""
+    kind = f"{colour(index)} {'hollow' if hollow else 'solid'}"
+    shape = (index % COLOURS) % SHAPES
+    if shape == 0:
+        return tag("circle", cx=x, cy=y, r=size, class_=kind)
+    if shape == 1:
+        s = size * 0.9
+        return tag("rect", x=x - s, y=y - s, width=2 * s, height=2 * s, class_=kind)
+    around_ = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.25), (1.2, 0.9), (-1.2, 0.9))}[shape]
+    return tag("polygon", points=" ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in around_), class_=kind)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def label(x: float, y: float, words: object, anchor: str = "start", kind: str = "", **more: object) -> Html:
+    return tag("text", words, x=x, y=y, text_anchor=anchor, class_=kind or None, **more)
+
+
+def svg(width: float, height: float, parts: list[Html], *, alt: str, kind: str = "") -> Html:
+    """A drawing with a text for those who cannot see it."""
+    size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}", "height": f"{height:.0f}"}
+    return tag("svg", *parts, **size, role="img", aria_label=alt, class_=kind or None)
+
+
+def figure(drawings: list[Html], caption: object, kind: str = "") -> Html:
+    """Drawings under one caption; what is too wide for a phone scrolls in its own box."""
+    return tag("figure", *[tag("div", drawing, class_="scroll") for drawing in drawings], tag("figcaption", caption), class_=kind or None)
+
+
+def shorten(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+
+
+def group(*parts: object, kind: str = "", title: str = "") -> Html:
+    return tag("g", tag("title", title) if title else None, join(parts), class_=kind or None)

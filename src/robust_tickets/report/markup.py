@@ -1,0 +1,59 @@
+"""HTML that is escaped by construction: ``tag`` escapes every child and attribute that is not already ``Html``.
+
+Texts come from data sets and attackers. ``clean`` makes what cannot be shown visible instead of passing it on: lone surrogates would
+break the file's UTF-8, control characters its parsing, and direction overrides would reorder what the reader sees.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+_VOID = {"meta", "br", "hr", "link", "input", "rect", "line", "circle", "path", "polygon", "use", "wbr"}
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+
+
+class Html(str):
+    """A piece of finished markup."""
+
+    __slots__ = ()
+
+
+def clean(value: object) -> str:
+    """``value`` as text in which everything is visible and every character is valid in HTML and on a terminal."""
+    return _CONTROL.sub(_visible, str(value))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+
+
+def escape(value: object) -> Html:
+    """``value`` as HTML: finished markup stays, anything else is cleaned and escaped."""
+    return value if isinstance(value, Html) else Html(html.escape(clean(value), quote=True))
+
+
+def join(parts: Iterable[object], between: str = "") -> Html:
+    return Html(between.join(escape(part) for part in parts if part is not None))
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element. ``class_`` is class, other underscores are hyphens; None and False leave an attribute out, True writes it bare."""
+    written = []
+    for key, value in attributes.items():
+        key = key.rstrip("_").replace("_", "-")
+        if value is True:
+            written.append(f" {key}")
+        elif value is not None and value is not False:
+            written.append(f' {key}="{escape(_short(value))}"')
+    head = f"<{name}{''.join(written)}"
+    if name in _VOID and not children:
+        return Html(head + ("/>" if name not in ("meta", "br", "hr", "link", "input", "wbr") else ">"))
+    return Html(f"{head}>{join(children)}</{name}>")
+
+
+def _short(value: object) -> object:
+    """Coordinates need no more than two decimals."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

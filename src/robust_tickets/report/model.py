@@ -1,0 +1,136 @@
+"""What a run folder says, as frozen values. Whatever a run did not measure is None or empty, and the page leaves it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One attacked example; ``status`` is success, failed, skipped or error, from the attacker's side."""
+
+    id: str
+    label: Any
+    status: str
+    original: tuple[str, ...]
+    perturbed: tuple[str, ...] | None
+    queries: int | None
+    predicted: Any  # label after the attack
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One attack on one arm; percentages."""
+
+    name: str
+    n: int
+    clean: float | None
+    aua: float | None
+    suc: float | None
+    queries: float | None
+    perturbed: float | None
+    clean_full: float | None
+    forward_passes: int | None
+    seconds: float | None
+    seed: int | None
+    errors: int
+    intervals: Mapping[str, Interval]
+    flags: tuple[str, ...]
+    ids: tuple[str, ...]
+    examples: tuple[Example, ...]
+    about: Mapping[str, Any]  # the rest of result.json: constraints, resources, hashes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Which heads each layer keeps, and how many neurons of how many."""
+
+    heads: tuple[tuple[bool, ...], ...]
+    neurons: tuple[tuple[int, int], ...]
+    digest: str
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """Mask distances between the points of a search, per group."""
+
+    points: tuple[float, ...]  # epochs
+    groups: Mapping[str, tuple[tuple[float, ...], ...]]
+    stopped_at: int | None  # index into points
+    drawn_at: int | None  # likewise; a rule may look back
+    converged: bool
+    rule: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Accuracy on a whole split."""
+
+    split: str
+    n: int | None
+    accuracy: float
+    macro_f1: float | None
+    interval: Interval | None
+    per_class: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One model of the comparison."""
+
+    name: str
+    title: str
+    shape: Shape | None
+    distances: Distances | None
+    evaluation: Evaluation | None
+    cost: Mapping[str, float]
+    attacks: tuple[Attack, ...]
+
+    def attack(self, name: str) -> Attack | None:
+        return next((a for a in self.attacks if a.name == name), None)
+
+    @property
+    def clean(self) -> float | None:
+        """Accuracy on the whole split, wherever it was measured."""
+        if self.evaluation is not None:
+            return self.evaluation.accuracy
+        return next((a.clean_full for a in self.attacks if a.clean_full is not None), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run folder."""
+
+    name: str
+    title: str
+    about: str
+    arms: tuple[Arm, ...]
+    baseline: str
+    task: Mapping[str, Any]
+    labels: tuple[str, ...]
+    model: str
+    command: str
+    config: Mapping[str, Any]
+    env: Mapping[str, Any]
+    hashes: Mapping[str, str]
+    notes: tuple[str, ...]  # what could not be read
+
+    @property
+    def attack_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(a.name for arm in self.arms for a in arm.attacks))
+
+    @property
+    def base(self) -> Arm | None:
+        return next((arm for arm in self.arms if arm.name == self.baseline), None)
+
+    def label(self, value: Any) -> str:
+        """A label's name, where the task gives one."""
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(self.labels):
+            return self.labels[value]
+        return "?" if value is None else str(value)

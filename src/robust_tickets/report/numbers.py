@@ -1,0 +1,53 @@
+"""Numbers as a reader wants them, with their unit, and a dash where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.progress import duration
+
+NONE = "–"
+GLUE = "\u00a0"  # keeps a number and its unit on one line
+
+
+def percent(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}{GLUE}%"
+
+
+def span(interval: Sequence[float] | None) -> str:
+    return NONE if interval is None else f"{interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
+
+
+def points(value: float) -> str:
+    """A signed difference in percentage points."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def signed_span(interval: Sequence[float]) -> str:
+    return f"{points(interval[0])}{GLUE}to{GLUE}{points(interval[1])}"
+
+
+def p_value(p: float | None) -> str:
+    return NONE if p is None else f"<{GLUE}0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def count(value: float | None, digits: int = 0) -> str:
+    return NONE if value is None else f"{value:,.{digits}f}".replace(",", "\u202f")  # thin space between thousands
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    """``85054464`` as ``85.1 M``; ``22_300_000_000`` with unit FLOPs as ``22.3 GFLOPs``."""
+    if value is None:
+        return NONE
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{GLUE}{letter}{unit}"
+    return f"{value:.0f} {unit}".strip()
+
+
+def memory(value: float | None) -> str:
+    return NONE if value is None else f"{value / 2**30:.1f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+
+
+def seconds(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}{GLUE}s" if value < 10 else duration(value).replace(" ", GLUE)

@@ -1,0 +1,143 @@
+"""The page: one HTML file with its style and its script inside, which opens from a disk and asks nothing of any network.
+
+The content-security policy names the style and the script by their hashes and forbids everything else, so that no text, however
+hostile, can load or run anything even if an escape were missed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from robust_tickets import __version__
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import write_text
+from robust_tickets.report.again import again
+from robust_tickets.report.figures.glance import glance
+from robust_tickets.report.figures.heat import heat
+from robust_tickets.report.figures.layers import layers
+from robust_tickets.report.figures.scatter import scatter
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.model import Run
+from robust_tickets.report.read import read_run
+from robust_tickets.report.table import arms_table, joint_table, per_class_table
+from robust_tickets.report.texts import texts
+from robust_tickets.report.verdict import attack_title, costs, verdicts, warnings
+
+
+def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
+    """Write the report of one or more run folders to ``path``; returns it."""
+    folders = [runs] if isinstance(runs, str | Path) else list(runs)
+    if not folders:
+        raise TicketsError("a report needs at least one run folder", hint="tickets report RUN [RUN …]")
+    return write_text(Path(path), page([read_run(folder) for folder in folders]))
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The whole document."""
+    style, script = (Html(files("robust_tickets.report").joinpath(name).read_text("utf-8")) for name in ("style.css", "script.js"))
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    title = runs[0].title if len(runs) == 1 else f"{len(runs)} runs compared"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content=f"robust-tickets {__version__}"),
+        tag("title", f"{title} · robust tickets"),
+        tag("style", style),
+    )
+    many = len(runs) > 1
+    sections = [section(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
+    joint = None
+    if many:
+        links = tag("ul", *[tag("li", tag("a", run.title, href=f"#r{i + 1}")) for i, run in enumerate(runs)])
+        joint = tag("header", tag("p", "robust tickets", class_="brand"), tag("h1", title), links, tag("section", joint_table(runs)))
+    foot = tag("footer", tag("p", f"Made by robust-tickets {__version__}. This page loads nothing from any network."))
+    body = tag("body", joint, tag("main", *sections), foot, tag("script", script))
+    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def section(run: Run, key: str, level: str) -> Html:
+    """One run, the verdict first."""
+    below = {"h1": "h2", "h2": "h3"}[level]
+    parts: list[Html | None] = [_top(run, level), _warnings(run, below)]
+    if run.attack_names:
+        for attack in run.attack_names:
+            parts.append(_part(f"{key}-table-{attack}", below, _named("The numbers", run, attack), [arms_table(run, attack)]))
+    else:
+        parts.append(_part(f"{key}-table", below, "The numbers", [arms_table(run, None)]))
+    parts.append(per_class_table(run))
+    for attack in run.attack_names:
+        parts.append(_part(f"{key}-figure-{attack}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
+    kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i)) is not None]
+    told = "Filled squares are heads that stay; the bar is the share of neurons that stay. Layer 1 is nearest the words."
+    parts.append(
+        _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
+    )
+    parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in run.arms]))
+    for attack in run.attack_names:
+        parts.append(_part(f"{key}-texts-{attack}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
+    parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
+    return tag("section", join(parts), id=key, class_="run")
+
+
+def _top(run: Run, level: str) -> Html:
+    found = verdicts(run)
+    parts: list[Html | None] = [tag("p", "robust tickets", class_="brand") if level == "h1" else None, tag(level, run.title)]
+    facts = _facts(run)
+    if facts:
+        parts.append(tag("p", facts, class_="facts-line"))
+    if not found:
+        parts.append(tag("p", "No attack was made, so nothing can be said about robustness.", class_="verdict"))
+    for verdict in found:
+        parts.append(tag("p", verdict.headline, class_="verdict sure" if verdict.sure else "verdict"))
+        parts.append(glance(run, verdict.attack))
+        parts.append(tag("ul", *[tag("li", words) for words in verdict.sentences], class_="said"))
+    said = costs(run)
+    if said:
+        parts.append(tag("p", "What the ticket costs" if len(said) == 1 else "What the tickets cost", class_="lead"))
+        parts.append(tag("ul", *[tag("li", words) for words in said], class_="said"))
+    if found:
+        note = "This compares these trained models. Another seed trains other models: repeat over seeds before speaking of methods."
+        parts.append(tag("p", note, class_="quiet"))
+    return tag("header", join(parts))
+
+
+def _facts(run: Run) -> str:
+    """One quiet line: what was trained on what, and attacked where."""
+    task = run.task
+    rows = task.get("train_rows")
+    parts = [
+        str(task.get("name") or ""),
+        f"{rows} training rows" if rows else "",
+        f"{len(run.labels)} classes" if run.labels else "",
+        run.model,
+        f"attacked split: {task['attacked_split']}" if task.get("attacked_split") else "",
+        str(run.env.get("device") or ""),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _warnings(run: Run, level: str) -> Html | None:
+    found = warnings(run)
+    if not found:
+        return None
+    return tag("aside", tag(level, "Read this before you believe it"), tag("ul", *[tag("li", words) for words in found]), role="note")
+
+
+def _part(key: str, level: str, title: str, body: Sequence[Html | None]) -> Html | None:
+    shown = [part for part in body if part is not None]
+    return tag("section", tag(level, title), *shown, id=key) if shown else None
+
+
+def _named(title: str, run: Run, attack: str) -> str:
+    return title if len(run.attack_names) == 1 else f"{title}: {attack_title(attack)}"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
