@@ -9,6 +9,7 @@ from typing import Any
 from robust_tickets.data.rows import Record, Rows
 from robust_tickets.data.source import Source
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.progress import say
 
 
 class HubRows(Rows):
@@ -42,6 +43,7 @@ def from_hub(hub_id: str, config: str = "", task: str = "") -> Source:
             f"reading {shown} from the Hub needs the package datasets, which is not installed",
             hint=f"pip install datasets; or download its files elsewhere and give the folder: {local} (--set data=FOLDER)",
         ) from None
+    say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
         found = datasets.load_dataset(hub_id, config or None)
     except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons

@@ -230,6 +230,7 @@ class _Loading:
             test = "test"
         validation = self.roles.get("validation") or (spec.validation if spec else None)
         if test not in splits and train in splits and not explicit:
+            test = "held_out" if test in self.unlabelled else test
             self._carve(splits, train, test, "test")
         if validation is None and "validation" in splits and test != "validation" and train != "validation":
             validation = "validation"
