@@ -1,0 +1,66 @@
+"""Universal part-of-speech tags by NLTK's averaged perceptron, read from a given nltk_data folder: no pickle, no download.
+
+NLTK supplies the algorithm (3.9 or later), the folder its three JSON files and the map from Penn Treebank tags to universal ones.
+They are read here, because NLTK refuses folders outside its own search path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
+
+MODEL = "averaged_perceptron_tagger_eng"
+PARTS = ("weights", "tagdict", "classes")
+MAP = Path("universal_tagset") / "en-ptb.map"
+GET = 'pip install "robust-tickets[textfooler]"'
+CONTEXTS = 1 << 14  # remembered tag sequences; an attack asks for the same contexts again and again
+
+
+def tagger_files(path: Path) -> list[Path] | None:
+    """The tagger's files and the map below ``path`` (an nltk_data folder, its ``taggers``, or the tagger's own); none if incomplete."""
+    for root in (path / "taggers", path, path.parent):
+        files = [*(root / MODEL / f"{MODEL}.{part}.json" for part in PARTS), root / MAP]
+        if all(file.is_file() for file in files):
+            return files
+    return None
+
+
+class Tagger:
+    """``tags(words)`` gives one universal tag a word, in context."""
+
+    def __init__(self, model: Any, universal: dict[str, str]) -> None:
+        self._model, self._universal = model, universal
+        self._remembered = lru_cache(maxsize=CONTEXTS)(self._tag)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Tagger:
+        try:
+            from nltk.tag.perceptron import PerceptronTagger
+        except ImportError:
+            raise TicketsError("part-of-speech tags need the package nltk, which is not installed", hint=GET) from None
+        files = tagger_files(Path(path))
+        if files is None:
+            raise TicketsError(f"no {MODEL} with {MAP.name} in {path}", hint="give an nltk_data folder that holds both")
+        weights, tagdict, classes = (read_json(file) for file in files[:3])
+        if not isinstance(weights, dict) or not isinstance(tagdict, dict) or not isinstance(classes, list):
+            raise TicketsError(f"{files[0].parent} is not the JSON form of the tagger", hint="get it again")
+        model = PerceptronTagger(load=False)
+        model.model.weights, model.tagdict = weights, tagdict
+        model.classes = model.model.classes = set(classes)
+        lines = files[3].read_text(encoding="utf-8").splitlines()
+        pairs = [line.split() for line in lines if line.strip()]
+        if any(len(pair) != 2 for pair in pairs):
+            raise TicketsError(f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one")
+        return cls(model, {pair[0]: pair[1] for pair in pairs})
+
+    def tags(self, words: Sequence[str]) -> list[str]:
+        """The universal tag of every word of this context ("X" for a tag without one)."""
+        return list(self._remembered(tuple(words)))
+
+    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self._universal.get(tag, "X") for _, tag in self._model.tag(list(words)))

