@@ -1,0 +1,246 @@
+"""The model card: what an exported folder is, how to load it, what was measured and what was not.
+
+``Facts`` come from the model itself, ``Evidence`` from the files of a run. A number appears only with its n, its interval and its seed;
+without evidence the card says that nothing was measured. Names that people chose (labels, tasks, models) are escaped, so that none can
+break the YAML, the Markdown or the page that shows them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.classifier.checkpoint import EMBEDDED
+from robust_tickets.files import write_text
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+SHOWN = 40  # labels, and characters of a name times two, before the card says "…"
+_JOINERS = "\u200c\u200d"  # the only formatting characters that words need (Persian, emoji); the others can reorder or hide text
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#!|~$@:^=])")
+
+LOAD = {
+    "compact": """pip install robust-tickets
+
+import robust_tickets as rt  # also registers the class with transformers' AutoModelForSequenceClassification
+clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict(["a text"]))""",
+    "dense": """from transformers import pipeline
+print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text"))""",
+    "onnx": """import onnxruntime, transformers  # inputs, labels and maximum length: labels.json
+session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")""",
+}
+KIND = {
+    "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
+    "dense": "Stock shapes, zeros where the ticket cut: transformers loads it alone; the compact model's answers, not its speed.",
+    "onnx": "An ONNX graph with free batch and sequence axes; ONNX Runtime's logits were compared with torch's at export (within 1e-4).",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the model itself says; ``heads`` and ``neurons`` are (kept, stock) per layer."""
+
+    format: str
+    family: str
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    max_length: int
+    parameters: int
+    dense_parameters: int
+    heads: tuple[tuple[int, int], ...]
+    neurons: tuple[tuple[int, int], ...]
+
+    @property
+    def pruned(self) -> bool:
+        return any(kept < stock for kept, stock in (*self.heads, *self.neurons))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the card may claim: names, and the contents of ``evaluation.json`` and of each attack's ``result.json``."""
+
+    name: str = ""
+    base: str = ""  # the pretrained model: a Hub id or a folder, of which only the last part is shown
+    method: str = ""
+    task: str = ""
+    evaluation: Mapping[str, Any] | None = None
+    attacks: Sequence[Mapping[str, Any]] = ()
+
+
+def write_card(folder: Path, facts: Facts, evidence: Evidence) -> Path:
+    """``README.md`` in ``folder``."""
+    return write_text(folder / "README.md", card(facts, evidence))
+
+
+def card(facts: Facts, evidence: Evidence) -> str:
+    """The card's text."""
+    name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned else 'classifier'}"
+    parts = [f"---\n{front_matter(name, facts, evidence)}---", f"# {markdown(name)}", _what(facts, evidence), _load(facts)]
+    return "\n\n".join([*parts, _evaluation(evidence), _limits(evidence)]) + "\n"
+
+
+def front_matter(name: str, facts: Facts, evidence: Evidence) -> str:
+    """The YAML that the Hub reads."""
+    import yaml  # type: ignore[import-untyped]  # transformers requires it
+
+    head: dict[str, Any] = {
+        "library_name": "transformers" if facts.format != "onnx" else "onnx",
+        "pipeline_tag": "text-classification",
+        "tags": ["robust-tickets", "text-classification", facts.family, *(["pruned", "lottery-ticket"] if facts.pruned else [])],
+    }
+    if _on_hub(evidence.base):
+        head["base_model"] = evidence.base
+    metrics = _metrics(evidence)
+    if metrics:
+        task = one_line(evidence.task) or "unnamed"
+        result = {"task": {"type": "text-classification"}, "dataset": {"name": task, "type": task}, "metrics": metrics}
+        head["model-index"] = [{"name": name, "results": [result]}]
+    return str(yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+def one_line(text: Any, limit: int = 2 * SHOWN) -> str:
+    """``text`` without line breaks, control, formatting and broken characters, cut at ``limit``."""
+    kept = "".join("\ufffd" if unicodedata.category(c) in ("Cs", "Cn", "Co") else c for c in str(text))
+    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" and c not in _JOINERS else c for c in kept)
+    kept = " ".join(kept.split())
+    return kept if len(kept) <= limit else kept[: limit - 1] + "…"
+
+
+def markdown(text: Any, limit: int = 2 * SHOWN) -> str:
+    """``text`` as inline Markdown that shows exactly its characters: no markup, no HTML, no links, no table cells."""
+    line = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", line).replace("www.", "www\\.")
+
+
+def _what(facts: Facts, evidence: Evidence) -> str:
+    lines = [f"A {facts.family} text classifier written by robust-tickets. {KIND[facts.format]}", ""]
+    shown = ", ".join(markdown(label) for label in facts.labels[:SHOWN]) + (", …" if len(facts.labels) > SHOWN else "")
+    rows = [
+        ("method", markdown(evidence.method) or "not recorded"),
+        ("base model", markdown(_base(evidence.base)) or "not recorded"),
+        ("trained on", markdown(evidence.task) or "not recorded"),
+        (f"labels ({len(facts.labels)})", shown),
+        ("input", f"{len(facts.columns)} text(s), cut at {facts.max_length} tokens"),
+    ]
+    if facts.pruned:
+        removed = 1 - facts.parameters / facts.dense_parameters
+        rows += [
+            ("parameters", f"{facts.parameters:,} of {facts.dense_parameters:,} ({100 * removed:.1f} % removed)"),
+            ("heads kept per layer", _kept(facts.heads)),
+            ("neurons kept per layer", _kept(facts.neurons)),
+        ]
+    else:
+        rows.append(("parameters", f"{facts.parameters:,} (not pruned)"))
+    return "\n".join([*lines, "| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])
+
+
+def _base(base: str) -> str:
+    """A Hub id as it is; of a folder only its last part: a card does not tell how somebody's disk is laid out."""
+    return base if _on_hub(base) else Path(base).name
+
+
+def _on_hub(base: str) -> bool:
+    return bool(HUB_ID.fullmatch(base)) and base not in EMBEDDED and not Path(base).exists()
+
+
+def _kept(pairs: Sequence[tuple[int, int]]) -> str:
+    removed = 1 - sum(kept for kept, _ in pairs) / sum(stock for _, stock in pairs)
+    return f"{', '.join(str(kept) for kept, _ in pairs)} of {max(stock for _, stock in pairs)} ({100 * removed:.1f} % removed)"
+
+
+def _load(facts: Facts) -> str:
+    text = LOAD[facts.format]
+    if facts.format == "compact" and not facts.pruned:
+        text = LOAD["dense"]
+    return f"## Load it\n\n```python\n{text.replace('pip install', '# pip install')}\n```"
+
+
+def _evaluation(evidence: Evidence) -> str:
+    if evidence.evaluation is None and not evidence.attacks:
+        return "## Evaluation\n\nNothing was measured on this export, or the numbers were not given to it."
+    lines = ["## Evaluation", "", "| what | value | 95 % interval | n | seed |", "|---|---|---|---|---|"]
+    if evidence.evaluation is not None:
+        told = evidence.evaluation
+        split = markdown(told.get("split", "the test split"))
+        lines.append(f"| accuracy on {split} | {_row(told.get('accuracy'), told.get('interval'), told.get('n'))} | |")
+        if _number(told.get("macro_f1")):
+            lines.append(f"| macro F1 | {_row(told['macro_f1'], None, told.get('n'))} | |")
+    for result in evidence.attacks:
+        attack, between, seed = markdown(attack_name(result)), result.get("intervals") or {}, markdown(result.get("seed", ""))
+        for key, title in (("clean", "accuracy before"), ("aua", "accuracy under"), ("suc", "success of")):
+            if key in result:
+                lines.append(f"| {title} {attack} | {_row(result[key], _pair(between, key), result.get('n'))} | {seed} |")
+        if _number(result.get("queries")):
+            lines.append(f"| queries of {attack} an example | {result['queries']:.1f} | | {markdown(result.get('n', ''))} | {seed} |")
+    notes = [note for result in evidence.attacks for note in _notes(result)]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _row(value: Any, between: Any, n: Any) -> str:
+    shown = f"{value:.1f} %" if _number(value) else "not defined"
+    interval = f"{between[0]:.1f} to {between[1]:.1f}" if _is_pair(between) else ""
+    return f"{shown} | {interval} | {markdown(n if n is not None else '')}"
+
+
+def attack_name(result: Mapping[str, Any]) -> str:
+    """``result["attack"]`` is a name or a component's settings with its name."""
+    told = result.get("attack", "")
+    return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)
+
+
+def _notes(result: Mapping[str, Any]) -> list[str]:
+    """What qualifies an attack's numbers: its resources, substitutes among them, and its flags."""
+    attack = markdown(attack_name(result))
+    notes = []
+    told = result.get("resources") or {}
+    entries = list(told.items()) if isinstance(told, Mapping) else [("", entry) for entry in told]
+    for kind, entry in entries:
+        about = entry if isinstance(entry, Mapping) else {"name": entry}
+        substitute = " (a substitute for the resource that the paper used)" if about.get("substitute") else ""
+        notes.append(f"- {attack} used {markdown(kind or about.get('kind', ''))}: {markdown(about.get('name', ''))}{substitute}.")
+    notes += [f"- {attack}, {markdown(flag, 400)}." for flag in result.get("flags") or ()]
+    return notes
+
+
+def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
+    found = []
+    told = evidence.evaluation or {}
+    for key, kind, title in (("accuracy", "accuracy", "Accuracy"), ("macro_f1", "f1", "Macro F1")):
+        if _number(told.get(key)):
+            found.append({"type": kind, "name": f"{title} (n={one_line(told.get('n', '?'))})", "value": round(float(told[key]), 2)})
+    for result in evidence.attacks:
+        if _number(result.get("aua")):
+            how = f"{one_line(attack_name(result))}, n={one_line(result.get('n', '?'))}, seed={one_line(result.get('seed', '?'))}"
+            found.append(
+                {"type": "accuracy_under_attack", "name": f"Accuracy under attack ({how})", "value": round(float(result["aua"]), 2)}
+            )
+    return found
+
+
+def _limits(evidence: Evidence) -> str:
+    lines = [
+        "## Limits",
+        "",
+        "- Accuracy under one attack is an upper bound on robustness: another attack, or a larger budget, can find more.",
+        "- Measured on one task and in one language; nothing is known about texts of another kind.",
+        "- The licences of the base model and of the training data are unknown to this export: check both before passing it on.",
+    ]
+    if not evidence.attacks:
+        lines.insert(2, "- No attack was run on this export: it makes no claim of robustness.")
+    return "\n".join(lines)
+
+
+def _pair(between: Any, key: str) -> Any:
+    return between.get(key) if isinstance(between, Mapping) else None
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2 and all(map(_number, value))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,45 @@
+"""What a run knows about one of its models: the files that lie around ``train/<hash8>/model`` in a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.files import read_json
+from robust_tickets.ship.card import Evidence
+
+
+def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
+    """The Evidence for a model that a run trained; for any other folder, only what ``over`` says. ``over`` wins where both speak."""
+    stage = Path(model_folder).resolve().parent
+    run = stage.parent.parent
+    found: dict[str, Any] = {}
+    if (stage / "stage.json").is_file() and (stage / "evaluation.json").is_file():
+        found["evaluation"] = read_json(stage / "evaluation.json")
+    if found and (run / "arms.json").is_file():
+        found |= _of_run(run, f"{stage.parent.name}/{stage.name}")
+    return Evidence(**{**found, **{key: value for key, value in over.items() if value}})
+
+
+def _of_run(run: Path, stage: str) -> dict[str, Any]:
+    about: Any = read_json(run / "arms.json")
+    for arm in about.get("arms", []):
+        if arm.get("train") == stage:
+            title = str(arm.get("title", ""))
+            return {
+                "name": title,
+                "method": _method(run, arm) or title,
+                "base": str(about.get("model", "")),
+                "task": str((about.get("task") or {}).get("name", "")),
+                "attacks": tuple(read_json(run / name / "result.json") for name in arm.get("attacks", [])),
+            }
+    return {}
+
+
+def _method(run: Path, arm: Mapping[str, Any]) -> str:
+    """The search's name as its ticket tells it; a run without a search trained the whole model."""
+    if not arm.get("search"):
+        return "fine-tuned, not pruned"
+    told = read_json(run / str(arm["search"]) / "ticket.json").get("provenance", {}).get("method", "")
+    return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)

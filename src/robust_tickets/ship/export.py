@@ -1,0 +1,127 @@
+"""Export: one folder that somebody else can load; compact (smallest), dense (plain transformers) or ONNX (no Python at all).
+
+The folder appears whole or not at all: it is written beside its place and renamed into it. ``export.json`` lists its files with their
+hashes, so that a later export may replace it, and only it: a folder with anything else in it, or with edits, is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from robust_tickets.errors import FAILED, TicketsError, did_you_mean
+from robust_tickets.files import read_json, sha256_file, write_json
+from robust_tickets.ship.card import Evidence, Facts, write_card
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+
+Format = Literal["compact", "dense", "onnx"]
+MARK = "export.json"
+SCHEMA = 1
+
+
+def export(model: Classifier, folder: str | Path, format: Format = "compact", *, evidence: Evidence | None = None) -> Path:
+    """Write ``model`` into ``folder`` with a model card, and return the folder.
+
+    ``compact``: the small model; loads with transformers after ``import robust_tickets``. ``dense``: stock shapes, zeros where the ticket
+    cut; loads with transformers alone. ``onnx``: the model as it is, for ONNX Runtime. ``evidence`` is what the card may claim.
+    """
+    if format not in get_args(Format):
+        raise TicketsError(f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)))
+    if getattr(model, "model", None) is None:
+        raise TicketsError("only a Classifier with a transformers model can be exported", hint="load one with load_classifier")
+    place = Path(folder).expanduser().resolve()
+    _refuse_unless_ours(place)
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        _write(model, part, format, evidence or Evidence())
+        _mark(part)
+        _move(part, place)
+    except OSError as problem:
+        raise TicketsError(f"could not write {place}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return place
+
+
+def _write(model: Classifier, folder: Path, format: str, evidence: Evidence) -> None:
+    from robust_tickets.prune.compact import expand
+
+    dense = expand(model)
+    if format == "onnx":
+        from robust_tickets.ship import onnx
+
+        onnx.write(model, folder, dense.model.config)
+    else:
+        (dense if format == "dense" else model).save_pretrained(folder)
+    write_card(folder, _facts(model, dense, format), evidence)
+
+
+def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
+    from robust_tickets.layout import layout_of
+
+    layout = layout_of(dense.model)
+    return Facts(
+        format=format,
+        family=layout.family,
+        labels=model.labels,
+        columns=model.columns,
+        max_length=model.max_length,
+        parameters=sum(p.numel() for p in model.model.parameters()),
+        dense_parameters=sum(p.numel() for p in dense.model.parameters()),
+        heads=tuple(zip(layout.heads_of(model.model), layout.heads_of(dense.model), strict=True)),
+        neurons=tuple(zip(layout.neurons_of(model.model), layout.neurons_of(dense.model), strict=True)),
+    )
+
+
+def _mark(folder: Path) -> None:
+    """List every file of the export; written last."""
+    write_json(folder / MARK, {"schema": SCHEMA, "files": {name: sha256_file(path) for name, path in _files(folder).items()}})
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Everything below ``folder`` that is not a plain directory, by relative name, except the mark."""
+    found = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_symlink() or not p.is_dir()}
+    found.pop(MARK, None)
+    return found
+
+
+def _refuse_unless_ours(place: Path) -> None:
+    """Only a missing or empty folder, or an untouched earlier export, is written to."""
+    if not place.exists():
+        return
+    hint = "give another folder, or remove this one yourself"
+    if not place.is_dir():
+        raise TicketsError(f"{place} is a file, expected a folder", hint=hint)
+    if not any(place.iterdir()):
+        return
+    if not (place / MARK).is_file():
+        raise TicketsError(f"{place} is not empty and not an earlier export ({MARK} is missing)", hint=hint)
+    listed: Any = read_json(place / MARK)
+    listed = listed.get("files") if isinstance(listed, dict) else None
+    for name, path in _files(place).items():
+        if not isinstance(listed, dict) or name not in listed:
+            raise TicketsError(f"{place} holds {name}, which no export wrote", hint=hint)
+        if path.is_symlink() or not path.is_file() or sha256_file(path) != listed[name]:
+            raise TicketsError(f"{place / name} was changed after it was exported", hint=hint)
+
+
+def _move(part: Path, place: Path) -> None:
+    """Put the finished folder in its place; an earlier export steps aside first and goes last."""
+    aside = place.with_name(f".{place.name}.{os.getpid()}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    replaced = place.exists()
+    if replaced:
+        place.rename(aside)
+    try:
+        part.rename(place)
+    except OSError:
+        if replaced:
+            aside.rename(place)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,222 @@
+"""Exports load where they say they load, give the model's answers, appear whole or not at all, and overwrite nothing of the user's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robust_tickets.classifier import Classifier
+from robust_tickets.errors import TicketsError
+from robust_tickets.prune.compact import compact
+from robust_tickets.ship import onnx
+from robust_tickets.ship.evidence import evidence_of
+from robust_tickets.ship.export import export
+from robust_tickets.ticket import Ticket
+from tiny import tiny_classifier
+
+FAMILIES = ("bert", "roberta", "mpnet")
+TEXTS = ["a great film", "the story was not very good", "plot", "a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9"]
+LABELS = ("bad", "good", "so so")
+
+# runs in a process that never imports robust_tickets; the last line proves it
+PLAIN = """
+import json, sys
+import torch, transformers
+texts, told = json.loads(sys.argv[1]), []
+for folder in sys.argv[2:]:
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.inference_mode():
+        logits = model(**tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")).logits
+    told.append({"logits": logits.tolist(), "class": type(model).__name__, "labels": model.config.id2label})
+print(json.dumps(told))
+assert not any(name.split(".")[0] == "robust_tickets" for name in sys.modules)
+"""
+
+
+def ticket_for(model: Any) -> Ticket:
+    """Uneven: one layer down to one head and one neuron, one whole."""
+    return Ticket.from_kept(model, heads=[[2], [0, 1, 3], [0, 1, 2, 3]], neurons=[[5], list(range(0, 24, 3)), list(range(24))])
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def small(request: pytest.FixtureRequest) -> Classifier:
+    whole = tiny_classifier(request.param, labels=LABELS)
+    return compact(whole, ticket_for(whole))
+
+
+@pytest.fixture(scope="module")
+def bert() -> Classifier:
+    whole = tiny_classifier("bert", labels=LABELS)
+    return compact(whole, ticket_for(whole))
+
+
+def test_compact_export_loads_with_its_class_and_answers(small: Classifier, tmp_path: Path) -> None:
+    folder = export(small, tmp_path / "out")
+    again = Classifier.from_pretrained(folder)
+    assert type(again.model) is type(small.model)
+    assert type(again.model).__name__.startswith("Ticket")
+    assert again.labels == LABELS
+    np.testing.assert_allclose(again.logits(TEXTS), small.logits(TEXTS), atol=1e-6)
+
+
+def test_dense_export_loads_in_plain_transformers(tmp_path: Path) -> None:
+    wholes = [tiny_classifier(family, labels=LABELS) for family in FAMILIES]
+    cuts = [compact(whole, ticket_for(whole)) for whole in wholes]
+    folders = [export(cut, tmp_path / family, "dense") for cut, family in zip(cuts, FAMILIES, strict=True)]
+    command = [sys.executable, "-c", PLAIN, json.dumps(TEXTS), *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for told, whole, cut in zip(json.loads(done.stdout.splitlines()[-1]), wholes, cuts, strict=True):
+        assert told["class"] == type(whole.model).__name__
+        assert list(told["labels"].values()) == list(LABELS)
+        np.testing.assert_allclose(np.array(told["logits"]), cut.logits(TEXTS), atol=1e-5)
+
+
+def test_onnx_export_of_a_compact_model_answers_like_torch(small: Classifier, tmp_path: Path) -> None:
+    digest, state = small.digest, torch.random.get_rng_state()
+    folder = export(small, tmp_path / "out", "onnx")
+    assert small.digest == digest
+    assert torch.equal(torch.random.get_rng_state(), state)
+    served = onnx.open_onnx(folder)
+    assert served.labels == LABELS
+    np.testing.assert_allclose(served.predict(TEXTS)[1], small.predict(TEXTS)[1], atol=1e-5)
+    about = json.loads((folder / "labels.json").read_text())
+    assert (about["labels"], about["max_length"]) == (list(LABELS), small.max_length)
+    assert ("token_type_ids" in about["inputs"]) == small.token_types
+    blob = (folder / "model.onnx").read_bytes()
+    assert len(blob) < sum(p.numel() * 4 for p in small.model.parameters()) + 60_000  # the weights and a graph, nothing else
+    assert b"site-packages" not in blob  # no paths of whoever exported it
+    assert b".py" not in blob
+    assert json.loads((folder / "config.json").read_text())["model_type"] in FAMILIES
+
+
+def test_onnx_export_of_a_whole_model_and_of_pairs(tmp_path: Path) -> None:
+    whole = tiny_classifier("bert", labels=LABELS)
+    whole.columns = ("premise", "hypothesis")
+    pairs = [("a film", "the film was good"), ("plot", "story")]
+    served = onnx.open_onnx(export(whole, tmp_path / "out", "onnx") / "model.onnx")
+    np.testing.assert_allclose(served.predict(pairs)[1], whole.predict(pairs)[1], atol=1e-5)
+    assert served.columns == whole.columns
+
+
+@pytest.fixture(scope="module")
+def exported(bert: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(bert, tmp_path_factory.mktemp("onnx") / "out", "onnx")
+
+
+def test_onnx_check_refuses_a_graph_with_other_weights(bert: Classifier, exported: Path) -> None:
+    folder = exported
+    other = bert.copy()
+    with torch.no_grad():
+        other.model.classifier.bias += 1e-2
+    names = json.loads((folder / "labels.json").read_text())["inputs"]
+    assert onnx.check(bert, onnx._logits_only()(bert.model, names), names, folder / "model.onnx") < 1e-5
+    with pytest.raises(TicketsError, match=r"disagree by 0\.01") as caught:
+        onnx.check(other, onnx._logits_only()(other.model, names), names, folder / "model.onnx")
+    assert caught.value.exit_code == 3
+
+
+def test_failed_export_leaves_the_earlier_one_and_nothing_else(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = export(bert, tmp_path / "out")
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def disk_full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("robust_tickets.ship.export.write_card", disk_full)
+    with pytest.raises(TicketsError, match="No space left") as caught:
+        export(bert, folder, "dense")
+    assert caught.value.exit_code == 3
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_missing_onnx_packages_name_the_command(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else real(name, *rest))
+    with pytest.raises(TicketsError, match="onnxscript") as caught:
+        export(bert, tmp_path / "out", "onnx")
+    assert caught.value.hint == 'pip install "robust-tickets[onnx]"'
+    assert not (tmp_path / "out").exists()
+
+
+def test_overwrites_only_an_untouched_earlier_export(bert: Classifier, tmp_path: Path) -> None:
+    folder = export(bert, tmp_path / "out")
+    assert export(bert, folder, "dense") == folder
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "bert"
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(TicketsError, match=r"notes\.txt, which no export wrote"):
+        export(bert, folder)
+    (folder / "notes.txt").unlink()
+    (folder / "README.md").write_text("my own card")
+    with pytest.raises(TicketsError, match=r"README\.md was changed"):
+        export(bert, folder)
+    assert (folder / "README.md").read_text() == "my own card"
+
+
+def test_refuses_what_is_not_an_export(bert: Classifier, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("years of work")
+    with pytest.raises(TicketsError, match="not empty and not an earlier export"):
+        export(bert, tmp_path / "full")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(TicketsError, match="is a file"):
+        export(bert, tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    assert (export(bert, tmp_path / "empty") / "model.safetensors").is_file()
+    with pytest.raises(TicketsError, match="did you mean 'dense'"):
+        export(bert, tmp_path / "new", "dens")  # type: ignore[arg-type]
+    with pytest.raises(TicketsError, match="only a Classifier"):
+        export(Classifier.wrap(lambda texts: [[0.5, 0.5]] * len(texts), labels=["a", "b"]), tmp_path / "new")
+
+
+def test_damaged_onnx_folders_are_errors(exported: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "out"))
+    about = (folder / "labels.json").read_text()
+    for broken in ("{", "[]", '{"schema": 1}', about.replace('"schema": 1', '"schema": 9')):
+        (folder / "labels.json").write_text(broken)
+        with pytest.raises(TicketsError):
+            onnx.open_onnx(folder)
+    (folder / "labels.json").write_text(about)
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(TicketsError, match="cannot open"):
+        onnx.open_onnx(folder)
+    with pytest.raises(TicketsError, match="not an exported ONNX model"):
+        onnx.open_onnx(tmp_path)
+
+
+def test_evidence_is_found_around_a_model_of_a_run(tmp_path: Path) -> None:
+    stage = tmp_path / "train" / "ab12cd34"
+    (stage / "model").mkdir(parents=True)
+    for name, value in {
+        stage / "stage.json": {},
+        stage / "evaluation.json": {"split": "test", "n": 10, "accuracy": 80.0},
+        tmp_path / "search/11112222/ticket.json": {"provenance": {"method": "earlyrobust"}},
+        tmp_path / "attack/99998888/result.json": {"attack": "pwws", "aua": 30.0},
+        tmp_path / "arms.json": {
+            "model": "minilm",
+            "task": {"name": "reviews"},
+            "arms": [
+                {"name": "plain", "train": "train/other", "attacks": []},
+                {"title": "EarlyRobust", "train": "train/ab12cd34", "search": "search/11112222", "attacks": ["attack/99998888"]},
+            ],
+        },
+    }.items():
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.write_text(json.dumps(value))
+    found = evidence_of(stage / "model", name="mine")
+    assert (found.name, found.method, found.base, found.task) == ("mine", "earlyrobust", "minilm", "reviews")
+    assert found.evaluation == {"split": "test", "n": 10, "accuracy": 80.0}
+    assert [result["aua"] for result in found.attacks] == [30.0]
+    assert evidence_of(tmp_path).evaluation is None
