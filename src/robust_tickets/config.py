@@ -80,6 +80,9 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
     for key, value in values.items():
         registry = known[key].metadata.get("registry")
         place = f"{where}.{key}"
+        default = known[key].default
+        if registry and isinstance(value, Mapping) and "name" not in value and dataclasses.is_dataclass(default):
+            value = {**describe(default), **value}  # {steps = 3} changes one setting of the default component
         built[key] = build_component(registry, value, place) if registry else _coerce(hints[key], value, place)
     try:
         return cls(**built)

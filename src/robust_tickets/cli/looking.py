@@ -38,6 +38,7 @@ def _runs(folder: Path) -> list[dict[str, str]]:
 
 def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
     """Tell what is installed, found and missing, and the command that gets it."""
+    from robust_tickets.config import to_plain
     from robust_tickets.lexicon.resolve import status
     from robust_tickets.run import versions
 
@@ -54,17 +55,23 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         missing = [name for name in wanted if name not in have]
         get = "" if not missing else f'pip install "robust-tickets[{extra}]"'
         optional.append({"extra": extra, "found": have, "missing": missing, "get": get})
-    resources = [dict(entry) for entry in status()]
+    resources = [to_plain(entry) for entry in status()]
 
     def show(console: Any) -> None:
-        from rich.table import Table
-
-        console.print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()), highlight=False)
-        table = Table("what", "found", "how to get it", title="extras and resources", title_justify="left")
+        print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()))
+        print("\nextras")
         for row in optional:
-            table.add_row(f"extra {row['extra']}", ", ".join(f"{k} {v}" for k, v in row["found"].items()) or "—", row["get"])
+            have = ", ".join(f"{k} {v}" for k, v in row["found"].items())
+            print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}" + (f"  get: {row['get']}" if row["get"] else ""))
+        print("\nresources")
         for row in resources:
-            table.add_row(f"{row['kind']}: {row['name']}", str(row["where"] or "—"), "" if row["found"] else str(row["get"]))
-        console.print(table)
+            print(
+                f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['found'] and row['substitute'] else ''}"
+            )
+            print(f"    {'found' if row['found'] else 'looked'}: {row['where']}" + ("" if row["found"] else f"\n    get: {row['get']}"))
 
     return Answer(data={"packages": packages, "extras": optional, "resources": resources}, show=show)
+
+
+def _mark(found: bool) -> str:
+    return "yes" if found else "no "

@@ -54,7 +54,9 @@ def _run(arguments: list[str]) -> int:
 
         progress.quiet()
     try:
-        answer = app(arguments, exit_on_error=False, print_error=False)
+        return _print(app(arguments, exit_on_error=False, print_error=False), as_json)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         print("interrupted: run the same command to go on", file=sys.stderr)
         return INTERRUPTED
@@ -69,7 +71,6 @@ def _run(arguments: list[str]) -> int:
             traceback.print_exc()
         message, hint = _unexpected(problem)
         return _fail(message, hint, FAILED, as_json)
-    return _print(answer, as_json)
 
 
 def _print(answer: Any, as_json: bool) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.report import numbers
 from robust_tickets.report.compare import compare
@@ -80,3 +81,22 @@ def _attack_figures(arm: Arm, name: str) -> dict[str, object] | None:
         return None
     intervals = {key: list(value) for key, value in found.intervals.items()}
     return {"aua": found.aua, "suc": found.suc, "queries": found.queries, "n": found.n, "intervals": intervals}
+
+
+def attack_table(result: Mapping[str, Any]) -> Table:
+    """One attack's result.json."""
+    from rich.table import Table
+    from rich.text import Text
+
+    flags = "; ".join(str(flag) for flag in result["flags"])
+    table = Table(title=Text(clean(f"{result['attack']} on {result['n']} examples, seed {result['seed']}")), title_justify="left")
+    if flags:
+        table.caption, table.caption_justify = Text(clean(f"flags: {flags}")), "left"
+    for name in ("clean", "under attack", "attack wins", "queries"):
+        table.add_column(name, justify="right")
+    shown = []
+    for name in ("clean", "aua", "suc"):
+        interval = result["intervals"].get(name)
+        shown.append(numbers.percent(result[name]) + (f"\n{numbers.span(tuple(interval))}" if interval else ""))
+    table.add_row(*(Text(cell) for cell in shown), numbers.count(result["queries"], 1))
+    return table

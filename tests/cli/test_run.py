@@ -1,0 +1,94 @@
+"""`tickets run` as a user calls it: a CSV with string labels, one with pairs, resuming, and the same hashes twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_tickets.cli.main import main
+
+SMALL = ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "attack.n=6", "--set", "search.adversary.steps=2"]
+
+
+def tickets(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--json"])
+    out = capsys.readouterr()
+    assert end.value.code == code, out.err
+    return json.loads(out.out)
+
+
+def test_a_csv_with_three_string_labels_goes_through_without_python(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    said = tickets(
+        capsys, "run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL,
+        "--out", str(tmp_path / "r"),
+    )  # fmt: skip
+    run = Path(said["run"])
+    assert {arm["name"] for arm in said["arms"]} == {"earlyrobust", "finetune"}
+    assert (run / "report.html").stat().st_size > 5000
+    manifest = json.loads((run / "manifest.json").read_text())["files"]
+    assert {"config.json", "env.json", "arms.json", "report.html"} <= manifest.keys()
+    arms = json.loads((run / "arms.json").read_text())
+    assert arms["task"]["labels"] == ["bad", "flat", "good"]
+    for arm in arms["arms"]:
+        result = json.loads((run / arm["attacks"][0] / "result.json").read_text())
+        assert result["n"] == 6
+        assert (run / arm["train"] / "model" / "model.safetensors").is_file()
+        assert not (run / arm["train"] / "checkpoint").exists()
+
+
+def test_a_csv_with_pairs_goes_through(capsys: pytest.CaptureFixture[str], pairs: Path, model_folder: Path, tmp_path: Path) -> None:
+    said = tickets(
+        capsys, "run", "random", "--set", f"task={pairs}", "--set", f"model={model_folder}", *SMALL[:-2], "--set", "arms=random",
+        "--out", str(tmp_path / "r"),
+    )  # fmt: skip
+    arms = json.loads((Path(said["run"]) / "arms.json").read_text())
+    assert arms["task"]["labels"] == ["other", "same"]
+    examples = (Path(said["run"]) / arms["arms"][0]["attacks"][0] / "examples.jsonl").read_text().splitlines()
+    assert all(len(json.loads(line)["original"]) == 2 for line in examples)
+
+
+def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_done(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    arguments = ["run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL]
+    runs = [Path(tickets(capsys, *arguments, "--out", str(tmp_path / name))["run"]) for name in ("one", "two")]
+    files = [json.loads((run / "manifest.json").read_text())["files"] for run in runs]
+    for name in files[0]:
+        if name.endswith((".safetensors", "config.json", "ticket.json", "trace.jsonl", "examples.jsonl", "evaluation.json", "arms.json")):
+            assert files[0][name]["sha256"] == files[1][name]["sha256"], name
+    assert any(name.endswith("model.safetensors") for name in files[0])
+    before = {p: p.stat().st_mtime_ns for p in runs[0].rglob("stage.json")}
+    tickets(capsys, *arguments, "--out", str(runs[0]))
+    assert before == {p: p.stat().st_mtime_ns for p in runs[0].rglob("stage.json")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "earlyrobst"], "earlyrobust"),
+        (["run", "earlyrobust", "--set", "train.epoch=3"], "epochs"),
+        (["run", "earlyrobust", "--set", "train.epochs=many"], "whole number"),
+        (["run", "earlyrobust", "--set", "search.adversary=frelb"], "freelb"),
+        (["run", "earlyrobust", "--set", "task=no/such.csv"], "no/such.csv"),
+        (["run", "earlyrobust", "--set", "train.epochs"], "key=value"),
+        (["run", "earlyrobust", "--set", "arms=nobody"], "earlyrobust"),
+        (["run", "nowhere.toml"], "nowhere.toml"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_input_exits_2_with_words_and_no_traceback(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+    assert end.value.code == 2
+    assert said.out == ""
+    assert "error:" in said.err
+    assert "what to do" in said.err
+    assert words in said.err
+    assert "Traceback" not in said.err

@@ -1,0 +1,107 @@
+"""The single houses, one verb each, and what every verb promises: JSON alone on standard output, exit codes, no torch for looking."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.cli import main as cli
+from robust_tickets.cli.main import main
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict:
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--json"])
+    out = capsys.readouterr()
+    assert end.value.code == code, out.err
+    return json.loads(out.out)
+
+
+def test_search_draw_train_attack_predict_export(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    data = ["--task", str(three_classes), "--max-length", "32"]
+    found = call(
+        capsys, "search", "earlyrobust", "--model", str(model_folder), *data, "--set", "adversary.steps=1", "--out", str(tmp_path / "t")
+    )  # fmt: skip
+    assert found["kind"] == "structured"
+    drawn = call(capsys, "draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "t2"))
+    assert drawn["removed"] == {"heads": 0.25, "neurons": 0.5}
+    trained = call(
+        capsys, "train", str(model_folder), *data, "--ticket", str(tmp_path / "t2"), "--set", "epochs=1", "--out", str(tmp_path / "m")
+    )  # fmt: skip
+    assert 0 <= trained["evaluation"]["accuracy"] <= 100
+    result = call(
+        capsys, "attack", trained["model"], "--data", str(three_classes), "--attack", "pwws", "--n", "5", "--out", str(tmp_path / "a")
+    )  # fmt: skip
+    assert result["n"] == 5
+    told = call(capsys, "predict", trained["model"], "--data", str(three_classes), "--out", str(tmp_path / "p.csv"))
+    assert told["rows"] == 300
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 301
+    exported = call(capsys, "export", trained["model"], "--format", "dense", "--out", str(tmp_path / "dense"))
+    assert (Path(exported["model"]) / "config.json").is_file()
+
+
+@pytest.mark.parametrize("kind", ["methods", "adversaries", "attacks", "backbones", "tasks", "recipes"])
+def test_ls_lists_names(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    assert len(call(capsys, "ls", kind)[kind]) >= 1
+
+
+def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    told = call(capsys, "doctor")
+    assert "torch" in told["packages"]
+    assert all(entry["found"] or entry["get"] for entry in told["resources"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]])
+def test_looking_imports_no_torch(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom robust_tickets.cli.main import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules), 'imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_exits_130_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(["ls", "methods"])
+    assert end.value.code == 130
+    assert "same command" in capsys.readouterr().err
+
+
+def test_a_failure_nobody_foresaw_exits_3_without_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit) as end:
+        main(["ls", "methods"])
+    said = capsys.readouterr().err
+    assert end.value.code == 3
+    assert "out of memory" in said
+    assert "Traceback" not in said
+
+
+def test_predict_keeps_every_row_and_never_reads_what_it_writes(
+    capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "in.csv"
+    data.write_bytes(b'id,text\n1,"a fine, film"\n2,\n3,bro\xffken\n4,last\n')
+    told = call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert told["rows"] == 4
+    assert [row["line"] for row in rows] == [2, 3, 4, 5]
+    assert [row["label"] is None for row in rows] == [False, True, True, False]
+    assert rows[1]["problem"] == "empty text"
+    assert abs(sum(value for key, value in rows[0].items() if key.startswith("p_")) - 1) < 1e-4
+    call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(data), code=2)
