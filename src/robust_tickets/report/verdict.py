@@ -69,8 +69,8 @@ def _headline(best: Arm, run: Run, pairs: list[Comparison], clear: list[Comparis
 
 
 def _against(c: Comparison, sure: bool, name: str) -> str:
-    how = f"95 % interval {numbers.signed_span((c.low, c.high))}, McNemar p {_equals(c.p)}, n = {c.n}"
-    how = how.replace("95 %", f"95{numbers.GLUE}%").replace("p ", f"p{numbers.GLUE}").replace("n = ", f"n{numbers.GLUE}={numbers.GLUE}")
+    glue = numbers.GLUE
+    how = f"95{glue}% interval {numbers.signed_span((c.low, c.high))}, McNemar p{glue}{_equals(c.p)}, n{glue}={glue}{c.n}"
     if sure:
         return f"Against {c.other.title} that is {numbers.points(c.difference)} points ({how})."
     if c.difference == 0:

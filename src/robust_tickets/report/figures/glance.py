@@ -19,7 +19,7 @@ def glance(run: Run, attack: str) -> Html | None:
     alt = f"Accuracy before and under {attack_title(attack)}. " + "; ".join(_said(arm, found) for _, arm, found in rows)
     caption = f"Hollow: accuracy on unattacked texts. Filled: accuracy under {attack_title(attack)}; the haze is its 95 % interval."
     # a wide drawing with the names beside the lines, and a phone's with the names above them; the style sheet shows one
-    return figure([_draw(rows, 860, 190, 52, alt, "broad"), _draw(rows, 350, 16, 74, alt, "narrow")], caption, "glance")
+    return figure([_draw(rows, 860, 212, 52, alt, "broad"), _draw(rows, 350, 16, 74, alt, "narrow")], caption, "glance")
 
 
 def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: str) -> Html:
@@ -30,7 +30,7 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     parts += [label(scale(t), bottom + 18, f"{t} %" if kind == "broad" else t, "middle", "tick") for t in ticks]
     for place, (i, arm, found) in enumerate(rows):
         y = height * (place + (0.58 if kind == "broad" else 0.75)) + 6
-        name = label(left - 22, y + 5, shorten(arm.title, 22), "end", "name")
+        name = label(left - 22, y + 5, shorten(arm.title, 20), "end", "name")
         if kind == "narrow":
             name = label(left, y - 36, shorten(arm.title, 40), kind="name")
         parts.append(group(name, *_row(i, arm, found, scale, y), title=_said(arm, found)))

@@ -1,0 +1,145 @@
+"""Nothing that a data set, an attacker or a config says becomes markup, breaks the file, or reorders what a reader sees."""
+
+from __future__ import annotations
+
+import html
+import io
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from fake_run import make_run
+from robust_tickets.files import read_json, write_json
+from robust_tickets.report.markup import Html, clean, escape, tag
+from robust_tickets.report.page import write_report
+from robust_tickets.report.read import read_run
+from robust_tickets.report.terminal import summary
+from robust_tickets.report.texts import mark
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "</style><script>alert(1)</script>",
+    '"><svg onload=alert(1)> \' onmouseover=alert(1) x="',
+    "<!-- --><![CDATA[ ]]> &lt;b&gt; &#60;i&#62;",
+    "lone \ud800 surrogate \udfff",
+    "nul \x00 bell \x07 escape \x1b[31m delete \x7f next \x85",
+    "override \u202egnirts\u202c isolate \u2066x\u2069 mark \u200f \u061c",
+    "javascript:alert(1) [bold red]markup[/] {braces} %s",
+)
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+        self.comments = 0
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, tuple(sorted(name for name, _ in attrs))))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+
+    def handle_comment(self, data):
+        self.comments += 1
+
+    unknown_decl = handle_pi = handle_comment
+
+
+def elements(text: str) -> Elements:
+    parser = Elements()
+    parser.feed(text)
+    parser.close()
+    return parser
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory):
+    """Every free text of a run folder replaced by hostile ones."""
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    texts = tuple((f"{words} good {words}", k % 2, "good", f"b{words}d") for k, words in enumerate(HOSTILE))
+    arms = tuple((f"arm{k}", words, 0.3, 80.0, k == 0) for k, words in enumerate(HOSTILE))
+    make_run(folder, n=40, texts=texts, arms=arms, title=HOSTILE[0])
+    about = read_json(folder / "arms.json")
+    about["task"] |= {"name": HOSTILE[1], "labels": [HOSTILE[0], HOSTILE[6]]}
+    about |= {"command": HOSTILE[0], "about": HOSTILE[2]}
+    write_json(folder / "arms.json", about)
+    for name in ("config.json", "env.json"):
+        write_json(
+            folder / name, {**read_json(folder / name), HOSTILE[0]: HOSTILE, "device": HOSTILE[1], "packages": {HOSTILE[2]: HOSTILE[0]}}
+        )
+    write_json(folder / "manifest.json", {"files": {HOSTILE[0]: {"sha256": HOSTILE[2]}}})
+    result = read_json(folder / "attack/00000000/result.json")
+    write_json(
+        folder / "attack/00000000/result.json", result | {"flags": list(HOSTILE), "attack": HOSTILE[2], "constraints": list(HOSTILE)}
+    )
+    distances = read_json(folder / "search/00000000/distances.json")
+    write_json(folder / "search/00000000/distances.json", distances | {"rule": HOSTILE[0]})
+    return folder, write_report(folder / "report.html", folder)
+
+
+def test_hostile_texts_stay_texts(hostile_page):
+    _, path = hostile_page
+    text = path.read_bytes().decode("utf-8")  # strict: a lone surrogate would fail here
+    page = elements(text)
+    names = [name for name, _ in page.found]
+    assert names.count("script") == 1
+    assert names.count("style") == 1
+    assert "img" not in names
+    assert page.comments == 0
+    assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_no_control_or_direction_character_reaches_the_page(hostile_page):
+    text = hostile_page[1].read_text("utf-8")
+    bad = [
+        c
+        for c in text
+        if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200f\u061c"
+    ]
+    assert bad == []
+    assert "⟨U+202E⟩" in text
+    assert "⟨U+D800⟩" in text
+
+
+def test_the_terminal_gets_no_escape_and_no_markup(hostile_page):
+    out = io.StringIO()
+    Console(file=out, width=4000, force_terminal=False).print(summary(hostile_page[0]))
+    assert "\x1b" not in out.getvalue()
+    assert "[bold red]markup[/]" in out.getvalue()
+
+
+def test_a_path_out_of_the_run_folder_is_not_followed(tmp_path):
+    make_run(tmp_path / "other")
+    folder = make_run(tmp_path / "run")
+    about = read_json(folder / "arms.json")
+    about["arms"][0] |= {"train": "../other/train/00000000", "attacks": [str(tmp_path / "other/attack/00000000")]}
+    write_json(folder / "arms.json", about)
+    run = read_run(folder)
+    assert run.arms[0].evaluation is None
+    assert run.arms[0].attacks == ()
+    assert sum("outside the run folder" in note for note in run.notes) == 2
+
+
+@settings(max_examples=150)
+@given(st.text(st.characters(), max_size=60))
+def test_any_text_survives_as_text(words):
+    written = tag("p", words, title=words)
+    written.encode("utf-8")
+    assert [name for name, _ in elements(written).found] == ["p"]
+    inner = written[written.index(">") + 1 : -4] if "<" not in words else None
+    if inner is not None:
+        assert html.unescape(inner) == clean(words)
+    assert clean(clean(words)) == clean(words)
+    assert {name for name, _ in elements(mark(words, words[::-1])).found} <= {"ins", "del"}
+
+
+def test_only_finished_markup_is_left_alone():
+    assert escape(Html("<b>")) == "<b>"
+    assert escape("<b>") == "&lt;b&gt;"
+    assert tag("a", "x", href='"><') == '<a href="&quot;&gt;&lt;">x</a>'
+    assert tag("a", hidden=True, id=None, open=False) == "<a hidden></a>"
