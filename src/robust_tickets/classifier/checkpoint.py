@@ -152,6 +152,9 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
             f"{folder} does not hold the whole encoder: {len(wrong)} weights are missing or misshapen, such as {wrong[0]}",
             hint="the files are damaged or do not fit config.json",
         )
+    for parameter in model.parameters():
+        # weights mapped from a file lie at odd addresses, where matrix kernels round differently: a copy gives the very logits of the saver
+        parameter.data = parameter.data.clone()
     shapes = {name: parameter for name, parameter in model.named_parameters() if name in missing}
     with torch.no_grad():
         for name, tensor in fresh(shapes, config, seed).items():

@@ -8,7 +8,6 @@ transformers' own auto mappings. A ticket class builds the stock model and then 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -72,22 +71,27 @@ def shrink(model: Any) -> None:
             layout.neurons_changed(model, i, kept["neurons"][i])
 
 
-@cache
+_classes: dict[Any, Any] = {}  # stock class -> ticket class
+
+
 def ticket_class(stock: Any) -> Any:
-    """The pruned twin of a stock model class."""
+    """The pruned twin of a stock model class; always the same one."""
+    config_class = ticket_config(stock.config_class.model_type)  # may itself come here: ask it before looking
+    if stock not in _classes:
 
-    def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
-        stock.__init__(self, config, *args, **kwargs)
-        shrink(self)
+        def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+            stock.__init__(self, config, *args, **kwargs)
+            shrink(self)
 
-    body = {
-        "__module__": __name__,
-        "__doc__": f"{stock.__name__} with the heads and neurons that its config keeps.",
-        "__init__": build,
-        "config_class": ticket_config(stock.config_class.model_type),
-        "stock_class": stock,
-    }
-    return type(f"Ticket{stock.__name__}", (stock,), body)
+        body = {
+            "__module__": __name__,
+            "__doc__": f"{stock.__name__} with the heads and neurons that its config keeps.",
+            "__init__": build,
+            "config_class": config_class,
+            "stock_class": stock,
+        }
+        _classes[stock] = type(f"Ticket{stock.__name__}", (stock,), body)
+    return _classes[stock]
 
 
 def register() -> None:
