@@ -6,6 +6,8 @@ from robust_tickets.data.task import Split, Task
 from robust_tickets.seeds import numpy_generator
 
 SAID = (("bad", "awful", "poor"), ("good", "great", "fine"))
+QUICK = {"epochs": 3, "batch_size": 8, "lr": 1e-3}
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 FILLER = ("the", "a", "film", "movie", "story", "plot", "very", "is", "was")
 
 

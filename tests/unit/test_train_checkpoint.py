@@ -1,0 +1,289 @@
+"""Checkpoints, and the promise they keep: whatever moment a run dies at, running it again ends with the same weights, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.errors import TicketsError
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.train import checkpoint
+from robust_tickets.train.checkpoint import State
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import Loop
+from tiny import tiny_classifier
+from toy import QUICK, toy_task
+
+
+class Killed(BaseException):
+    """As sudden as a kill, for the process's own code: no ``except Exception`` sees it."""
+
+
+def state(step: int = 1, size: int = 5) -> State:
+    return State(step=step, tensors={"a": torch.arange(size) * step, "b": torch.tensor(0.5)}, values={"x": [1, "two"]})
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    checkpoint.write(tmp_path, state(3))
+    found = checkpoint.read(tmp_path)
+    assert found is not None
+    assert found.step == 3
+    assert torch.equal(found.tensors["a"], torch.arange(5) * 3)
+    assert found.values == {"x": [1, "two"]}
+    assert checkpoint.read(tmp_path / "nowhere") is None
+
+
+def test_only_the_newest_stays(tmp_path: Path) -> None:
+    (tmp_path / ".step-00000001.77.part").mkdir()  # left by a killed process
+    for step in (1, 2, 10):
+        checkpoint.write(tmp_path, state(step))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000010"]
+    checkpoint.clear(tmp_path)
+    assert not tmp_path.exists()
+
+
+def _last_complete(tmp_path: Path) -> Path:
+    checkpoint.write(tmp_path / "one", state(1))
+    checkpoint.write(tmp_path / "two", state(2))
+    (tmp_path / "one" / "step-00000001").rename(tmp_path / "two" / "step-00000001")
+    return tmp_path / "two"
+
+
+@pytest.mark.parametrize("damage", ["tensors", "json", "missing", "schema", "empty"])
+def test_a_damaged_one_is_passed_over_for_an_older(tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _last_complete(tmp_path)
+    newest = folder / "step-00000002"
+    if damage == "tensors":
+        blob = bytearray((newest / "state.safetensors").read_bytes())
+        blob[-1] ^= 1
+        (newest / "state.safetensors").write_bytes(blob)
+    elif damage == "json":
+        (newest / "state.json").write_text("{")
+    elif damage == "missing":
+        (newest / "state.safetensors").unlink()
+    elif damage == "empty":
+        (newest / "state.json").write_text("[]")
+    else:
+        about = json.loads((newest / "state.json").read_text())
+        (newest / "state.json").write_text(json.dumps(about | {"schema": 99}))
+    found = checkpoint.read(folder)
+    assert found is not None
+    assert found.step == 1
+    assert "passed over" in capsys.readouterr().err
+    checkpoint.write(folder, state(2))  # and may be written again
+    found = checkpoint.read(folder)
+    assert found is not None
+    assert found.step == 2
+
+
+@pytest.mark.parametrize("call", ["save_file", "fsync", "rename"])
+def test_a_full_disk_is_said_and_spares_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    checkpoint.write(tmp_path, state(1))
+
+    def full(*_: object, **__: object) -> None:
+        if call == "save_file":
+            raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors.torch if call == "save_file" else os, call, full)
+        with pytest.raises(TicketsError, match="No space left") as problem:
+            checkpoint.write(tmp_path, state(2))
+    assert problem.value.exit_code == 3
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize("call", ["save_file", "fsync", "rename", "rmtree"])
+def test_a_kill_while_writing_leaves_a_complete_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    import shutil
+
+    checkpoint.write(tmp_path, state(1))
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr({"save_file": safetensors.torch, "rmtree": shutil}.get(call, os), call, killed)
+        with pytest.raises(Killed):
+            checkpoint.write(tmp_path, state(2))
+    found = checkpoint.read(tmp_path)
+    assert found is not None
+    assert found.step == (2 if call == "rmtree" else 1)
+    assert torch.equal(found.tensors["a"], state(found.step).tensors["a"])
+
+
+# --- a run that dies after any of its steps -------------------------------------------------------------------------------------
+
+
+def finetune(folder: Path | None, **settings: Any) -> str:
+    clf = tiny_classifier()
+    trainer = FineTune(**{**QUICK, "epochs": 2, "adversary": FreeLB(steps=2), "log_every": 2, **settings})
+    trainer(clf, toy_task(20), folder=folder)
+    return clf.digest
+
+
+def search(folder: Path | None, **settings: Any) -> str:
+    method = EarlyRobust(
+        **{"batch_size": 4, "lr": 1e-3, "mini": 0.2, "adversary": FreeLB(steps=2), "gamma": 0.0, "log_every": 2, **settings}
+    )
+    found = method(tiny_classifier(), toy_task(40), folder=folder)
+    scores = [s.tobytes() for group in found.ticket.scores.values() for s in group]
+    return json.dumps([found.ticket.digest, [hash(s) for s in scores], list(map(dict, found.trace)), dict(found.distances)], sort_keys=True)
+
+
+def _dies(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], after: int) -> None:
+    """Run until ``after`` updates are done, counted over this attempt, and die before the loop has handled the last of them."""
+    done = 0
+    original = Loop._after
+
+    def counted(self: Loop, loss: torch.Tensor) -> None:
+        nonlocal done
+        done += 1
+        if done == after:
+            raise Killed
+        original(self, loss)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_after", counted)
+        with pytest.raises(Killed):
+            run()
+
+
+def without_seconds(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+@pytest.mark.parametrize("run", [finetune, search])
+@pytest.mark.parametrize("every", [1, 4])
+def test_dying_after_any_step_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, every: int) -> None:
+    expected = run(tmp_path / "whole")
+    steps = without_seconds(tmp_path / "whole")[-1]["step"]
+    for after in range(1, steps + 1):
+        folder = tmp_path / f"cut-{after}"
+        torch.manual_seed(after)  # whatever the process's stream holds
+        _dies(monkeypatch, lambda at=folder: run(at, checkpoint_steps=every), after)
+        torch.manual_seed(after + 100)
+        assert run(folder, checkpoint_steps=every) == expected, after
+        assert without_seconds(folder) == without_seconds(tmp_path / "whole"), after
+
+
+@pytest.mark.parametrize("run", [finetune, search])
+def test_dying_again_and_again_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+    expected = run(None)
+    for _ in range(4):
+        _dies(monkeypatch, lambda: run(tmp_path, checkpoint_steps=1), 2)
+    assert run(tmp_path, checkpoint_steps=3) == expected
+    assert run(tmp_path) == expected  # found done
+
+
+def test_accumulation_and_dropout_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"accumulate": 2, "batch_size": 3, "warmup": 0.2, "weight_decay": 0.1, "adversary": FreeLB(steps=2, dropout="shared")}
+    expected = finetune(None, **settings)
+    _dies(monkeypatch, lambda: finetune(tmp_path, checkpoint_steps=1, **settings), 6)
+    assert finetune(tmp_path, **settings) == expected
+
+
+def test_stopping_early_on_purpose_goes_on_later(tmp_path: Path) -> None:
+    trainer = FineTune(**QUICK)
+    clf = tiny_classifier()
+    trainer(clf, toy_task(), folder=tmp_path, stop_after=4)
+    half = clf.digest
+    assert json.loads((tmp_path / "checkpoint" / "step-00000004" / "state.json").read_text())["step"] == 4
+    clf, whole = tiny_classifier(), tiny_classifier()
+    trainer(clf, toy_task(), folder=tmp_path)
+    trainer(whole, toy_task())
+    assert clf.digest == whole.digest != half
+
+
+@pytest.mark.parametrize("other", [{"lr": 2e-3}, {"seed": 1}, {"epochs": 5}, {"adversary": None}])
+def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    finetune(tmp_path)
+    with pytest.raises(TicketsError, match="another run"):
+        finetune(tmp_path, **other)
+
+
+def test_other_starting_weights_are_another_run(tmp_path: Path) -> None:
+    FineTune(**QUICK, max_steps=1)(tiny_classifier(), toy_task(), folder=tmp_path)
+    with pytest.raises(TicketsError, match="another run"):
+        FineTune(**QUICK, max_steps=1)(tiny_classifier(seed=1), toy_task(), folder=tmp_path)
+
+
+def test_time_and_epochs_make_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    original = checkpoint.write
+    monkeypatch.setattr(checkpoint, "write", lambda folder, state: (written.append(state.step), original(folder, state))[1])
+    finetune(tmp_path / "epochs", checkpoint_every=1e9)
+    assert written == [3, 6]
+    written.clear()
+    monkeypatch.setattr("robust_tickets.train.loop.CHECKPOINT_SHARE", 1e9)
+    finetune(tmp_path / "time", checkpoint_every=0.0)
+    assert written == [1, 2, 3, 4, 5, 6]
+
+
+# --- and a process that is really killed ----------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from tiny import tiny_classifier
+from toy import toy_task
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.prune.compact import compact
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.train.finetune import FineTune
+
+folder, task, start = Path(sys.argv[1]), toy_task(200), tiny_classifier(hidden=64, neurons=96)
+print("ready", flush=True)
+often = {"batch_size": 4, "checkpoint_steps": 1, "lr": 1e-3, "log_every": 3}
+found = EarlyRobust(gamma=0.0, adversary=FreeLB(steps=2), **often)(start, task, folder=folder / "search")
+small = compact(start, found.ticket)
+FineTune(epochs=2, adversary=FreeLB(steps=2), **often)(small, task, folder=folder / "train")
+print(found.ticket.digest, small.digest, flush=True)
+"""
+
+
+def test_a_process_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+
+    def begin(folder: Path) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True, env=environment)
+
+    with begin(tmp_path / "whole") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        begun = time.monotonic()
+        expected = process.stdout.readline()
+        seconds = time.monotonic() - begun
+    assert process.returncode == 0
+    moments = random.Random(4)
+    kills = 0
+    for _ in range(4):
+        with begin(tmp_path / "cut") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(moments.uniform(0.05, 0.4) * seconds)
+            process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+    assert kills >= 3
+    with begin(tmp_path / "cut") as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "ready\n" + expected
+    for part in ("search", "train"):
+        assert without_seconds(tmp_path / "cut" / part) == without_seconds(tmp_path / "whole" / part)
