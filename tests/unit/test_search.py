@@ -1,0 +1,316 @@
+"""The stopping rules on synthetic traces; EarlyRobust and random tickets on tiny models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.config import build, describe
+from robust_tickets.errors import TicketsError
+from robust_tickets.prune.gates import Gates
+from robust_tickets.search import _stop
+from robust_tickets.search._watch import Watch, mini_epochs
+from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
+from robust_tickets.search.random import RandomTicket
+from robust_tickets.ticket import Ticket
+from robust_tickets.train.loop import Loop
+from tiny import tiny_classifier
+from toy import toy_task
+
+SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "adversary": FreeLB(steps=2)}
+
+
+# --- stopping rules -------------------------------------------------------------------------------------------------------------
+
+
+def first(rule: Any, trace: list[float], **settings: Any) -> tuple[int, int] | None:
+    """When a rule fires on points of a line, whose distance is how far apart they are: (points seen, point drawn at)."""
+    at = np.array(trace)
+    far = np.abs(at[:, None] - at[None, :])
+    for seen in range(1, len(trace) + 1):
+        drawn = rule(far[:seen, :seen], **{"gamma": 0.1, "window": 5, **settings})
+        if drawn is not None:
+            return seen, drawn
+    return None
+
+
+STILL = [0.0] * 20
+DRIFT = [0.06 * t for t in range(20)]  # neighbours are close, points two apart are not
+JUMPS = [0.0, 0.3, 0.3, 0.3, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6]  # last jump at point 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "trace", "options", "expected"),
+    [
+        (_stop.paper, STILL, {}, (6, 5)),  # five distances need six points
+        (_stop.paper, STILL, {"at": "first"}, (6, 1)),
+        (_stop.paper, DRIFT, {}, (6, 5)),
+        (_stop.paper, JUMPS, {}, (10, 9)),
+        (_stop.paper, JUMPS, {"at": "first"}, (10, 5)),
+        (_stop.official, STILL, {}, (6, 0)),
+        (_stop.official, DRIFT, {}, None),
+        (_stop.official, DRIFT, {"gamma": 0.301}, (6, 0)),
+        (_stop.official, JUMPS, {}, (10, 4)),
+        (_stop.early_bird, STILL, {}, (5, 4)),  # a queue of five masks
+        (_stop.early_bird, DRIFT, {}, None),
+        (_stop.early_bird, JUMPS, {}, (9, 8)),
+        (_stop.paper, [0.1 * (t % 2) for t in range(20)], {}, None),  # exactly gamma is not below it …
+        (_stop.official, [0.1 * (t % 2) for t in range(20)], {}, None),
+        (_stop.early_bird, [0.1 * (t % 2) for t in range(20)], {}, (5, 4)),  # … but Early-Bird's is "at most"
+        (_stop.paper, STILL, {"window": 2}, (3, 2)),
+        (_stop.official, STILL[:5], {}, None),
+    ],
+)
+def test_each_rule_fires_where_it_should(rule: Any, trace: list[float], options: dict[str, Any], expected: Any) -> None:
+    assert first(rule, trace, **options) == expected
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(TicketsError, match="stopping rule"):
+        EarlyRobust(stop="papers")  # type: ignore[arg-type]
+
+
+@settings(max_examples=30, deadline=None)
+@given(hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(1, 40))))
+def test_distances_are_hamming_over_size(points: np.ndarray) -> None:
+    half = points.shape[1] // 2
+    masks = [{"heads": [row[:half], row[half:]], "neurons": [row]} for row in points]
+    found = _stop.distances(masks)
+    for group, matrix in found.items():
+        assert (np.diag(matrix) == 0).all()
+        assert (matrix == matrix.T).all()
+        for i, one in enumerate(masks):
+            for j, other in enumerate(masks):
+                assert matrix[i, j] == pytest.approx(_stop.hamming(one[group], other[group]), abs=1e-15)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 4000), st.integers(1, 3), st.sampled_from([0.05, 0.1, 0.3, 1.0]))
+def test_points_are_the_ends_of_mini_epochs(per_epoch: int, epochs: int, mini: float) -> None:
+    points = mini_epochs(per_epoch, epochs, mini)
+    assert points == sorted(set(points))
+    assert points[0] >= 1
+    assert points[-1] <= per_epoch * epochs
+    if per_epoch * mini >= 1:
+        assert len(points) == round(epochs / mini)
+    if mini == 0.05:
+        assert points[-1] == per_epoch * epochs
+
+
+# --- EarlyRobust ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("search")
+    clf, task = tiny_classifier(), toy_task(80)
+    before = clf.digest
+    found = EarlyRobust(**SMALL)(clf, task, folder=folder)
+    return clf, task, before, found, folder
+
+
+def test_the_classifier_is_left_as_it_was(ran: Any) -> None:
+    clf, _, before, _, _ = ran
+    assert clf.digest == before
+    assert not any(module._forward_pre_hooks for module in clf.model.modules())
+    assert not clf.model.training
+    assert all(p.grad is None for p in clf.model.parameters())
+
+
+def test_the_ticket_has_the_asked_sparsity_and_its_scores(ran: Any) -> None:
+    _, _, _, found, _ = ran
+    ticket = found.ticket
+    assert ticket.removed["heads"] == pytest.approx(2 / 12)
+    assert ticket.removed["neurons"] == pytest.approx(21 / 72)
+    assert all((s != 1).any() for s in ticket.scores["neurons"])
+    assert ticket.draw(heads=0.5, neurons=0.5).removed == {"heads": 0.5, "neurons": 0.5}
+    assert ticket.provenance["method"]["name"] == "earlyrobust"
+    assert ticket.provenance["converged"] is (found.trace[-1].get("note") is None)
+
+
+def test_the_folder_holds_what_was_found(ran: Any) -> None:
+    _, _, _, found, folder = ran
+    assert Ticket.load(folder) == found.ticket
+    lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+    assert lines == list(found.trace)
+    told = json.loads((folder / "distances.json").read_text())
+    points = len(lines)
+    for group in ("heads", "neurons"):
+        matrix = np.array(told[group])
+        assert matrix.shape == (points, points)
+        assert [line[group] for line in lines[1:]] == [matrix[i, i - 1] for i in range(1, points)]
+    assert told["rule"] == "paper"
+    assert told["stopped_at"] == lines[-1]["epoch"]
+    assert [line.get("drawn", False) for line in lines].index(True) == told["point"]
+
+
+def test_the_same_seed_finds_the_same_and_another_seed_another(ran: Any) -> None:
+    clf, task, _, found, _ = ran
+    torch.manual_seed(77)
+    again = EarlyRobust(**SMALL)(clf, task)
+    assert again.ticket.digest == found.ticket.digest
+    assert list(again.trace) == list(found.trace)
+    other = EarlyRobust(**SMALL, seed=1)(clf, task)
+    assert other.trace != found.trace
+
+
+def test_stopping_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a generous gamma each rule stops as early as it can, and no step is run after it."""
+    steps: list[int] = []
+    original = Loop._update
+    monkeypatch.setattr(Loop, "_update", lambda self, group: (steps.append(1), original(self, group))[1])
+    for stop, points, drawn in (("paper", 6, 5), ("official", 6, 0), ("early_bird", 5, 4)):
+        steps.clear()
+        found = EarlyRobust(**SMALL, stop=stop, gamma=1.1, mini=0.05)(tiny_classifier(), toy_task(80))  # type: ignore[arg-type]
+        assert len(found.trace) == points
+        assert len(steps) == points  # 20 updates an epoch: one per mini-epoch
+        assert found.trace[drawn]["drawn"]
+        assert found.distances["point"] == drawn
+        assert found.ticket.provenance["step"] == drawn + 1
+        assert found.ticket.provenance["converged"]
+
+
+def test_official_draws_at_the_coefficients_of_the_anchor() -> None:
+    clf, task = tiny_classifier(), toy_task(80)
+    anchor = EarlyRobust(**SMALL, stop="official", gamma=1.1, window=3)(clf, task).ticket
+    current = EarlyRobust(**SMALL, stop="paper", gamma=1.1, window=3)(clf, task).ticket
+    at_first = EarlyRobust(**SMALL, stop="paper", at="first", gamma=1.1, window=3)(clf, task).ticket
+    assert all((s == 1).all() for s in anchor.scores["heads"])  # the anchor is step 1, whose learning rate is 0
+    moved = [float(np.abs(t.scores["heads"][0] - 1).max()) for t in (anchor, at_first, current)]
+    assert moved[0] < moved[1] < moved[2]
+
+
+def test_a_search_that_does_not_settle_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    found = EarlyRobust(**SMALL, gamma=0.0)(tiny_classifier(), toy_task(80))
+    assert "did not settle" in found.trace[-1]["note"]
+    assert "did not settle" in capsys.readouterr().err
+    assert found.trace[-1]["drawn"]
+    assert found.distances["converged"] is False
+    assert found.ticket.provenance["converged"] is False
+    assert len(found.trace) == 20
+    assert found.trace[-1]["epoch"] == 1.0
+
+
+def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
+    clf = tiny_classifier()
+    gates = Gates(clf.model)
+    about = {"family": "bert", "unit_weights": {"heads": 1, "neurons": 1}}
+
+    def live() -> Any:  # what a careless snapshot would hand over
+        return {"heads": [p.detach().numpy() for p in gates.heads], "neurons": [p.detach().numpy() for p in gates.neurons]}
+
+    watch = Watch(
+        snapshot=live,
+        draw=lambda scores: Ticket.from_scores(scores=scores, heads=0.2, **about),
+        rule=lambda far: None,
+        points=[1, 2],
+        per_epoch=2,
+    )
+    for step in (1, 2):
+        with torch.no_grad():
+            gates.heads[0].mul_(step)
+        watch(step, torch.tensor(1.0))
+    assert (watch.records[0]["heads"][0] == 1).all()
+    assert (watch.records[1]["heads"][0] == 2).all()
+
+
+def test_the_l1_term_pulls_coefficients_down_and_decay_reaches_them() -> None:
+    def mean(**options: Any) -> float:
+        scores = EarlyRobust(**{**SMALL, "gamma": 0.0, "warmup": 0.0, **options})(tiny_classifier(), toy_task(80)).ticket.scores
+        return float(np.concatenate(scores["neurons"]).mean())
+
+    free = mean(head_l1=0.0, neuron_l1=0.0, weight_decay=0.0)
+    assert mean(head_l1=0.0, neuron_l1=10.0, weight_decay=0.0) < free - 0.005
+    assert mean(head_l1=0.0, neuron_l1=0.0, weight_decay=5.0) < free - 0.01
+
+
+def test_l1_is_back_propagated_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[float, float]] = []
+    original = Gates.l1
+    monkeypatch.setattr(Gates, "l1", lambda self, h, n: (calls.append((h, n)), original(self, h, n))[1])
+    EarlyRobust(**{**SMALL, "adversary": FreeLB(steps=3)}, gamma=0.0, head_l1=0.1, neuron_l1=0.2)(tiny_classifier(), toy_task(40))
+    assert calls == [(0.1, 0.2)] * 10
+
+
+def test_switches_reach_the_search() -> None:
+    clf, task = tiny_classifier(), toy_task(40)
+    plain = EarlyRobust(**SMALL, gamma=0.0)(clf, task)
+    for switch in ({"loader_shuffle": False}, {"adversary": None}, {"adversary": FreeLB(steps=2, step_size=0.5)}, {"weight_decay": 1.0}):
+        other = EarlyRobust(**{**SMALL, "gamma": 0.0, **switch})(clf, task)
+        assert [line["loss"] for line in other.trace] != [line["loss"] for line in plain.trace], switch
+    layered = EarlyRobust(**SMALL, gamma=0.0, heads=0.25, head_scope="layer", neurons=0.5, neuron_scope="layer")(clf, task).ticket
+    assert [int(m.sum()) for m in layered.masks["heads"]] == [3, 3, 3]
+    assert [int(m.sum()) for m in layered.masks["neurons"]] == [12, 12, 12]
+    ties = EarlyRobust(**SMALL, gamma=1.1, window=1, stop="official", rule="quantile", neurons=0.0)(clf, task).ticket
+    assert [int(m.sum()) for m in ties.masks["heads"]] == [1, 1, 1]  # all coefficients are 1 there: the released rule over-prunes
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_every_family_pairs_and_bf16(family: str) -> None:
+    found = EarlyRobust(**SMALL, precision="bf16")(tiny_classifier(family), toy_task(16, pairs=True))
+    assert found.ticket.family == family
+
+
+@pytest.mark.parametrize("name", sorted(TABLE6))
+def test_table_6(name: str) -> None:
+    method = EarlyRobust.for_task(name)
+    row = TABLE6[name]
+    assert (method.head_l1, method.neuron_l1, method.neurons) == (row["head_l1"], row["neuron_l1"], row["neurons"])
+    assert method.adversary == FreeLB(step_size=0.02 if name == "sst2" else 0.01)
+    assert method.batch_size == (8 if name in ("imdb", "ag_news") else 32)
+    assert build(EarlyRobust, {k: v for k, v in describe(method).items() if k != "name"}) == method
+
+
+def test_other_tasks_take_imdbs_weights() -> None:
+    assert EarlyRobust.for_task("mine", neurons=0.2) == EarlyRobust(neurons=0.2)
+    assert EarlyRobust().head_l1 == TABLE6["imdb"]["head_l1"]
+    assert EarlyRobust().neuron_l1 == TABLE6["imdb"]["neuron_l1"]
+
+
+@pytest.mark.parametrize("wrong", [{"heads": 1.0}, {"neurons": -0.1}, {"mini": 0.0}, {"window": 0}, {"gamma": -1.0}, {"lr": 0.0}])
+def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError):
+        EarlyRobust(**wrong)
+
+
+# --- random tickets -------------------------------------------------------------------------------------------------------------
+
+
+def test_random_tickets_have_the_sparsity_and_their_seed() -> None:
+    clf = tiny_classifier()
+    one, again, other = (RandomTicket(heads=0.25, neurons=0.5, seed=seed)(clf).ticket for seed in (0, 0, 1))
+    assert one == again != other
+    assert one.removed == {"heads": 0.25, "neurons": 0.5}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.2, 0.5, 0.7]))
+def test_matched_tickets_keep_as_many_in_every_layer(seed: int, removed: float) -> None:
+    clf = tiny_classifier()
+    like = RandomTicket(heads=removed, neurons=removed, seed=seed)(clf).ticket
+    found = RandomTicket(match="layer", seed=seed + 1)(clf, like=like).ticket
+    for group in ("heads", "neurons"):
+        assert [m.sum() for m in found.masks[group]] == [m.sum() for m in like.masks[group]]
+    assert found.distance(like)["neurons"] > 0
+
+
+def test_matching_needs_a_fitting_ticket(tmp_path: Path) -> None:
+    clf = tiny_classifier()
+    with pytest.raises(TicketsError, match="like"):
+        RandomTicket(match="layer")(clf)
+    like = RandomTicket()(tiny_classifier(layers=2)).ticket
+    with pytest.raises(TicketsError, match="another backbone"):
+        RandomTicket(match="layer")(clf, like=like)
+    with pytest.raises(TicketsError, match="does not look"):
+        RandomTicket()(clf, like=like)
+    found = RandomTicket()(clf, folder=tmp_path)
+    assert Ticket.load(tmp_path) == found.ticket
