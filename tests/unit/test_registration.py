@@ -101,8 +101,9 @@ def test_registering_twice_is_harmless() -> None:
     _hook.install()
     configuration.register()
     assert CONFIG_MAPPING["ticket-bert"] is before
-    assert ("ticket-bert", before) in CONFIG_MAPPING.items()
-    assert before in CONFIG_MAPPING.values()
+    table = CONFIG_MAPPING._extra_content  # the mapping's own values() would import every config there is
+    assert ("ticket-bert", before) in table.items()
+    assert before in table.values()
 
 
 def test_a_broken_plugin_does_not_break_transformers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

