@@ -42,6 +42,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
     except FileNotFoundError:
         raise TicketsError(f"no such file: {path}", hint="check the path") from None
+    except OSError as problem:  # a folder, or no right to read it
+        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as problem:
         raise TicketsError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
 
@@ -56,5 +58,9 @@ def cache_folder(*parts: str) -> Path:
     root = os.environ.get("ROBUST_TICKETS_CACHE")
     base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robust-tickets"
     folder = base.joinpath(*parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        hint = "set ROBUST_TICKETS_CACHE to a folder that can be written"
+        raise TicketsError(f"could not make the cache folder {folder}: {problem.strerror}", hint=hint, exit_code=FAILED) from None
     return folder
