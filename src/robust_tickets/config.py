@@ -65,6 +65,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TicketsError(f"no such file: {path}", hint="give the path of a TOML file") from None
+    except OSError as problem:  # a folder, or no right to read it
+        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="give the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise TicketsError(f"{path} is not valid TOML: {problem}", hint="mend the line it names") from None
 

@@ -67,7 +67,8 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
     """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties (algorithms: 4.4)."""
     work = [s.copy() for s in layers]
     while True:
-        threshold = np.quantile(np.concatenate(work), removed, method="linear")
+        with np.errstate(invalid="ignore"):  # between two reserved units (inf) the threshold is NaN, which the next line refuses
+            threshold = np.quantile(np.concatenate(work), removed, method="linear")
         if not np.isfinite(threshold):
             raise TicketsError(f"removing {removed:.4g} cannot leave {floor} units in every layer", hint="remove less, or rule='exact'")
         masks = [s > threshold for s in work]

@@ -45,9 +45,12 @@ class Stage:
         if not mark.is_file():
             return False
         about = read_json(mark)
-        if about.get("schema") != SCHEMA or about.get("key") != to_plain(self.key):
+        if not isinstance(about, dict) or about.get("schema") != SCHEMA or about.get("key") != to_plain(self.key):
             raise TicketsError(f"{mark} belongs to other work", hint="two keys share a hash or the file was edited: remove the folder")
-        sizes = {name: entry["bytes"] for name, entry in about["files"].items()}
+        try:
+            sizes = {name: entry["bytes"] for name, entry in about["files"].items()}
+        except (KeyError, TypeError, AttributeError):
+            raise TicketsError(f"{mark} is damaged", hint="remove it: the stage is then run again") from None
         return all((self.folder / name).is_file() and (self.folder / name).stat().st_size == size for name, size in sizes.items())
 
     def finish(self) -> None:

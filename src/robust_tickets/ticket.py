@@ -250,7 +250,9 @@ def _masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[
     for layer, (indices, size) in enumerate(zip(kept, sizes, strict=True)):
         mask = np.zeros(size, dtype=bool)
         for i in indices:
-            if not 0 <= i < size:
+            if (
+                isinstance(i, bool | np.bool_) or not isinstance(i, int | np.integer) or not 0 <= i < size
+            ):  # a list of booleans is no list of indices
                 raise TicketsError(f"{group}: layer {layer} has {size} of them, got index {i}", hint=f"indices run from 0 to {size - 1}")
             mask[i] = True
         masks.append(mask)

@@ -1,0 +1,175 @@
+"""Seeds give the same streams for ever; files are whole or absent; stages are done once; a run folder has one owner."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_tickets import files, seeds
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.run import Run, Stage, listing, versions
+
+KEY = {"stage": "search", "seed": 3}
+
+
+def test_derived_seeds_stay_as_they_are() -> None:
+    """Golden numbers: another machine, another version of Python, the same streams."""
+    assert seeds.derive(0) == 3456079177858693020
+    assert seeds.derive(0, "search", "freelb") == 962228784433497039
+    assert seeds.numpy_generator(7, "x").integers(0, 1000, 4).tolist() == [253, 286, 370, 633]
+    assert len({seeds.derive(s, *n) for s in (0, 1, -1) for n in ((), ("a",), ("b",), ("a", "b"), ("ab",), ("a", 1), ("a", 2))}) == 21
+    assert all(0 <= seeds.derive(s, "x") < 2**63 for s in range(200))
+
+
+def test_torch_generators_and_dropout_follow_the_name() -> None:
+    import torch
+
+    one, two, other = (torch.rand(3, generator=seeds.torch_generator(1, name)) for name in ("a", "a", "b"))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    with torch.random.fork_rng(devices=[]):
+        seeds.seed_dropout(1, "a")
+        assert torch.equal(torch.rand(3), one)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = files.write_text(tmp_path / "deep" / "a.txt", "old")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "replace", full)
+    with pytest.raises(TicketsError, match="No space left") as caught:
+        files.write_text(path, "new")
+    assert caught.value.exit_code == 3
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize("text", ["", "plain", "ü \U0001f600", "\ud800 alone", "line\r\nend"])
+def test_text_comes_back_byte_for_byte(text: str, tmp_path: Path) -> None:
+    files.write_json(tmp_path / "a.json", {"text": text})
+    assert files.read_json(tmp_path / "a.json") == {"text": text}
+    files.write_text(tmp_path / "a.txt", text)
+    assert (tmp_path / "a.txt").read_bytes() == text.encode("utf-8", "surrogatepass")
+
+
+def test_json_problems_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="no such file"):
+        files.read_json(tmp_path / "none.json")
+    for blob in (b"{", b"\xff\xfe\x00", b""):
+        (tmp_path / "bad.json").write_bytes(blob)
+        with pytest.raises(TicketsError, match=r"bad\.json is not valid JSON"):
+            files.read_json(tmp_path / "bad.json")
+    with pytest.raises(TicketsError, match="could not read"):
+        files.read_json(tmp_path)
+    with pytest.raises(ValueError, match="JSON"):
+        files.write_json(tmp_path / "nan.json", float("nan"))
+    assert not (tmp_path / "nan.json").exists()
+
+
+def test_hash_of_a_file(tmp_path: Path) -> None:
+    assert files.sha256_file(files.write_bytes(tmp_path / "a", b"abc")) == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+
+
+def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "own"))
+    assert files.cache_folder("a", "b") == tmp_path / "own" / "a" / "b"
+    monkeypatch.delenv("ROBUST_TICKETS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert files.cache_folder() == tmp_path / "xdg" / "robust-tickets"
+    assert files.cache_folder().is_dir()
+
+
+def test_a_stage_is_done_when_finished_and_whole(tmp_path: Path) -> None:
+    run = Run(folder=tmp_path)
+    stage = run.stage("search", KEY)
+    assert stage.folder.parent == tmp_path / "search"
+    assert stage.name == f"search/{stage.folder.name}"
+    assert run.stage("search", {"seed": 3, "stage": "search"}).folder == stage.folder  # order of keys is nothing
+    assert run.stage("search", {**KEY, "seed": 4}).folder != stage.folder
+    files.write_text(stage.folder / "model" / "w.txt", "weights")
+    assert not stage.done()
+    stage.finish()
+    assert stage.done()
+    assert run.stage("search", KEY).done()
+    files.write_text(stage.folder / "model" / "w.txt", "longer weights")
+    assert not stage.done()
+    (stage.folder / "model" / "w.txt").unlink()
+    assert not stage.done()
+
+
+@pytest.mark.parametrize("change", [{"key": {"other": 1}}, {"schema": 99}])
+def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    stage = Run(folder=tmp_path).stage("search", KEY)
+    stage.finish()
+    about = json.loads((stage.folder / "stage.json").read_text())
+    (stage.folder / "stage.json").write_text(json.dumps({**about, **change}))
+    with pytest.raises(TicketsError, match="belongs to other work"):
+        stage.done()
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"])
+def test_a_damaged_mark_is_an_error(text: str, tmp_path: Path) -> None:
+    stage = Run(folder=tmp_path).stage("search", KEY)
+    (stage.folder / "stage.json").write_text(text)
+    with pytest.raises(TicketsError):
+        stage.done()
+
+
+def test_keys_are_plain_values(tmp_path: Path) -> None:
+    """A key with a tuple or a path is the key that JSON gives back."""
+    key = {"ratios": (0.1, 0.2), "path": Path("a")}
+    stage = Run(folder=tmp_path).stage("train", key)
+    stage.finish()
+    assert Stage(folder=stage.folder, key={"ratios": [0.1, 0.2], "path": "a"}).done()
+
+
+def test_listing_leaves_working_files_out(tmp_path: Path) -> None:
+    for name in ("a.txt", "b/c.txt", "checkpoint/w", "b/checkpoint/w", ".lock", ".a.txt.12.part", "stage.json"):
+        files.write_text(tmp_path / name, name)
+    assert set(listing(tmp_path)) == {"a.txt", "b/c.txt"}
+    assert listing(tmp_path)["a.txt"] == {"bytes": 5, "sha256": files.sha256_file(tmp_path / "a.txt")}
+
+
+def test_manifest_lists_every_file_with_its_hash(tmp_path: Path) -> None:
+    run = Run(folder=tmp_path)
+    stage = run.stage("search", KEY)
+    files.write_text(stage.folder / "x.txt", "x")
+    stage.finish()
+    run.finish()
+    run.finish()  # a second time changes nothing
+    told = files.read_json(tmp_path / "manifest.json")["files"]
+    assert f"{stage.name}/x.txt" in told
+    assert "manifest.json" not in told
+    assert all(files.sha256_file(tmp_path / name) == entry["sha256"] for name, entry in told.items())
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    run = Run(folder=tmp_path / "new")
+    with run.locked():
+        with pytest.raises(TicketsError, match="another process") as caught, run.locked():
+            pass
+        assert caught.value.exit_code == 3
+    with run.locked():
+        pass
+
+
+def test_versions_skip_what_is_not_installed() -> None:
+    assert "numpy" in versions()
+    assert versions(("no-such-package-anywhere",)) == {}
+
+
+def test_errors_read_well() -> None:
+    error = TicketsError("what", hint="do")
+    assert (str(error), error.exit_code) == ("what\n  hint: do", 2)
+    assert str(TicketsError("what")) == "what"
+    assert did_you_mean("freelbb", ["freelb", "pgd"]) == "did you mean 'freelb'?"
+    assert did_you_mean("zzz", ["pgd", "freelb"]) == "known: freelb, pgd"
+    assert did_you_mean("zzz", []) == "nothing is known here"

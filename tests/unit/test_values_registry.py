@@ -1,0 +1,86 @@
+"""The registry lists without importing, knows its mistakes, and takes components from other packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from robust_tickets import registry
+from robust_tickets.errors import TicketsError
+from robust_tickets.registry import REGISTRIES, Registry, name_of
+
+
+@pytest.fixture
+def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A package with two components, of which one cannot be imported, and a shared part."""
+    folder = tmp_path / "zoo_of_tests"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "lion.py").write_text("REGISTERED = 'roar'")
+    (folder / "ghost.py").write_text("raise RuntimeError('imported')")
+    (folder / "_cage.py").write_text("raise RuntimeError('imported')")
+    (folder / "notes.txt").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entry_points.cache_clear()
+    yield Registry("animals", "zoo_of_tests")
+    registry._entry_points.cache_clear()
+    for name in [n for n in sys.modules if n.startswith("zoo_of_tests")]:
+        del sys.modules[name]
+
+
+def plug(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    point = EntryPoint(name=name, value=value, group="robust_tickets.animals")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+
+
+def test_names_import_nothing_and_leave_out_shared_parts(zoo: Registry) -> None:
+    assert zoo.names() == ("ghost", "lion")
+    assert "zoo_of_tests.lion" not in sys.modules
+    assert zoo.get("lion") == "roar"
+
+
+def test_unknown_names_get_a_hint(zoo: Registry) -> None:
+    with pytest.raises(TicketsError, match=r"no animals is called 'lino'\n  hint: did you mean 'lion'\?"):
+        zoo.get("lino")
+    with pytest.raises(TicketsError, match="known: ghost, lion"):
+        zoo.get("zzzzz")
+    for name in ("_cage", "__init__", "lion.py", "../lion", ""):
+        with pytest.raises(TicketsError):
+            zoo.get(name)
+
+
+def test_plug_ins_are_found_through_entry_points(zoo: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    plug(monkeypatch, "zebra", "string:ascii_letters")
+    assert zoo.names() == ("ghost", "lion", "zebra")
+    assert str(zoo.get("zebra")).startswith("abc")
+
+
+def test_a_plug_in_cannot_take_a_built_in_name(zoo: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    plug(monkeypatch, "lion", "string:ascii_letters")
+    with pytest.raises(TicketsError, match="lion already belong"):
+        zoo.names()
+
+
+@pytest.mark.parametrize("kind", sorted(REGISTRIES))
+def test_every_registered_component_is_named_after_its_file(kind: str) -> None:
+    for name in REGISTRIES[kind].names():
+        component = REGISTRIES[kind].get(name)
+        if isinstance(component, type):
+            assert name_of(component) == name
+
+
+def test_listing_names_loads_no_torch() -> None:
+    code = (
+        "import sys, robust_tickets as rt\n"
+        "print(rt.methods(), rt.adversaries(), rt.attacks(), rt.backbones(), rt.recipes())\n"
+        "heavy = {'torch', 'transformers', 'pyarrow', 'datasets'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "freelb" in done.stdout
