@@ -1,0 +1,55 @@
+"""The source holds no pickle, eval, exec, torch.load or remote code."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import robust_tickets
+
+SOURCE = sorted(Path(robust_tickets.__file__).parent.rglob("*.py"))
+MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+CALLS = {"eval", "exec", "compile", "__import__"}
+METHODS = {("torch", "load"), ("np", "load"), ("numpy", "load"), ("os", "system"), ("subprocess", "run"), ("subprocess", "Popen")}
+
+
+def problems(text: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES:
+            found.append(str(node.module))
+        elif isinstance(node, ast.Call):
+            found += _call(node)
+    return found
+
+
+def _call(node: ast.Call) -> list[str]:
+    found = []
+    if isinstance(node.func, ast.Name) and node.func.id in CALLS:
+        found.append(node.func.id)
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        name = (node.func.value.id, node.func.attr)
+        safe = name[1] == "load" and any(k.arg == "allow_pickle" and getattr(k.value, "value", True) is False for k in node.keywords)
+        if name in METHODS and not safe:
+            found.append(".".join(name))
+    for keyword in node.keywords:
+        if keyword.arg == "trust_remote_code" and getattr(keyword.value, "value", True) is not False:
+            found.append("trust_remote_code")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=lambda p: p.relative_to(SOURCE[0].parent).as_posix())
+def test_a_file_holds_nothing_that_runs_data(path: Path) -> None:
+    assert problems(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import pickle", "from dill import load", "eval('1')", "torch.load('x')", "np.load('x')", "f(trust_remote_code=True)", "exec(x)"],
+)
+def test_the_test_can_fail(text: str) -> None:
+    assert problems(text)
