@@ -141,6 +141,7 @@ def check_hostile(name: str) -> None:
     head = head_of(text)
     assert set(head) <= {"library_name", "pipeline_tag", "tags", "base_model", "model-index"}
     body = text.split("\n---\n", 1)[1]
+    assert "<" not in body
     tokens = MarkdownIt("commonmark", {"linkify": False}).enable("table").parse(body)
     kinds = {child.type for token in tokens for child in [token, *(token.children or [])]}
     assert not kinds & {"html_block", "html_inline", "link_open", "image", "hr", "em_open", "strong_open"}
@@ -172,3 +173,9 @@ def test_escaped_markdown_shows_the_very_characters(name: str) -> None:
     inline = MarkdownIt("commonmark").enable("strikethrough").parse("x " + markdown(name))[1]
     shown = "".join(child.content if child.type in ("text", "text_special") else f"<{child.type}>" for child in inline.children or [])
     assert shown == "x " + one_line(name)
+
+
+def test_names_become_one_line() -> None:
+    assert one_line("a\n\n \tb\u202e \u2028c ") == "a b c"
+    assert one_line("می\u200cخواهم") == "می\u200cخواهم"  # a joiner that Persian needs
+    assert one_line("x" * 100) == "x" * 79 + "…"
