@@ -287,6 +287,9 @@ def test_missing_header_and_wrong_names(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "b.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("first row", "0"))
     with pytest.raises(TicketsError, match="first row must name the columns"):
         load_task(path)
+    path = write_csv(tmp_path / "d.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("text", "7"))  # a number names no column
+    with pytest.raises(TicketsError, match="first row must name the columns"):
+        load_task(path)
     with pytest.raises(TicketsError, match="has no column 'txt'") as caught:
         load_task(write_csv(tmp_path / "c.csv", ROWS), text="txt")
     assert "'text'" in caught.value.hint
