@@ -67,21 +67,21 @@ def section(run: Run, key: str, level: str) -> Html:
     below = {"h1": "h2", "h2": "h3"}[level]
     parts: list[Html | None] = [_top(run, level), _warnings(run, below)]
     if run.attack_names:
-        for attack in run.attack_names:
-            parts.append(_part(f"{key}-table-{attack}", below, _named("The numbers", run, attack), [arms_table(run, attack)]))
+        for k, attack in enumerate(run.attack_names):
+            parts.append(_part(f"{key}-table-{k}", below, _named("The numbers", run, attack), [arms_table(run, attack)]))
     else:
         parts.append(_part(f"{key}-table", below, "The numbers", [arms_table(run, None)]))
     parts.append(per_class_table(run))
-    for attack in run.attack_names:
-        parts.append(_part(f"{key}-figure-{attack}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
+    for k, attack in enumerate(run.attack_names):
+        parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
     kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i)) is not None]
     told = "Filled squares are heads that stay; the bar is the share of neurons that stay. Layer 1 is nearest the words."
     parts.append(
         _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
     )
     parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in run.arms]))
-    for attack in run.attack_names:
-        parts.append(_part(f"{key}-texts-{attack}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
+    for k, attack in enumerate(run.attack_names):
+        parts.append(_part(f"{key}-texts-{k}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
     parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
     return tag("section", join(parts), id=key, class_="run")
 

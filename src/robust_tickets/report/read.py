@@ -13,8 +13,9 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.measure.metrics import STATUSES, wilson
-from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Interval, Run, Shape
+from robust_tickets.measure.metrics import STATUSES
+from robust_tickets.report.fields import inside, interval, listed, mapping, number, optional, percent_interval
+from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Run, Shape
 
 
 def read_run(folder: str | Path) -> Run:
@@ -23,14 +24,14 @@ def read_run(folder: str | Path) -> Run:
     if not (folder / "arms.json").is_file():
         raise TicketsError(f"{folder} is not a finished run: arms.json is missing", hint="give a folder that `tickets run` wrote")
     notes: list[str] = []
-    about = _mapping(read_json(folder / "arms.json"))
+    about = mapping(read_json(folder / "arms.json"))
     if about.get("schema", 1) != 1:
         raise TicketsError(f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1", hint="update the package")
-    config, env = (_optional(folder / name, notes) for name in ("config.json", "env.json"))
-    manifest = _mapping(_optional(folder / "manifest.json", []).get("files"))
-    task = _mapping(about.get("task"))
-    recipe = _mapping(config.get("recipe")) or config
-    arms = tuple(_arm(folder, _mapping(entry), notes) for entry in about.get("arms") or [])
+    config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
+    manifest = mapping(optional(folder / "manifest.json", []).get("files"))
+    task = mapping(about.get("task"))
+    recipe = mapping(config.get("recipe")) or config
+    arms = tuple(_arm(folder, mapping(entry), notes) for entry in about.get("arms") or [])
     return Run(
         name=folder.resolve().name,
         title=str(about.get("title") or recipe.get("title") or folder.resolve().name),
@@ -43,16 +44,16 @@ def read_run(folder: str | Path) -> Run:
         command=str(about.get("command") or ""),
         config=config,
         env=env,
-        hashes={name: str(_mapping(entry).get("sha256", "")) for name, entry in manifest.items()},
+        hashes={name: str(mapping(entry).get("sha256", "")) for name, entry in manifest.items()},
         notes=tuple(notes),
     )
 
 
 def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
     name = str(entry.get("name", "?"))
-    search, train = (_inside(folder, entry.get(key), notes) for key in ("search", "train"))
-    attacks = [_inside(folder, path, notes) for path in entry.get("attacks") or []]
-    cost = {**_optional(train / "cost.json", [])} if train else {}
+    search, train = (inside(folder, entry.get(key), notes) for key in ("search", "train"))
+    attacks = [inside(folder, path, notes) for path in entry.get("attacks") or []]
+    cost = {**optional(train / "cost.json", [])} if train else {}
     if search:
         cost = {"search_seconds": _search_seconds(search), **cost}
     return Arm(
@@ -68,53 +69,53 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
 
 def _search_seconds(folder: Path) -> float | None:
     """How long a search took: its cost.json, or else the last line of its metrics that says so."""
-    known = _number(_optional(folder / "cost.json", []).get("search_seconds"))
+    known = number(optional(folder / "cost.json", []).get("search_seconds"))
     if known is not None or not (folder / "metrics.jsonl").is_file():
         return known
     for line in (folder / "metrics.jsonl").read_text("utf-8", errors="replace").splitlines():
         try:
-            known = _number(_mapping(json.loads(line)).get("seconds")) or known
+            known = number(mapping(json.loads(line)).get("seconds")) or known
         except ValueError:
             continue
     return known
 
 
 def _evaluation(folder: Path, notes: list[str]) -> Evaluation | None:
-    found = _optional(folder / "evaluation.json", notes)
-    accuracy, n = _number(found.get("accuracy")), _number(found.get("n"))
+    found = optional(folder / "evaluation.json", notes)
+    accuracy, n = number(found.get("accuracy")), number(found.get("n"))
     if accuracy is None:
         return None
-    given = _interval(found.get("interval"))
+    given = interval(found.get("interval"))
     return Evaluation(
         split=str(found.get("split", "")),
         n=None if n is None else int(n),
         accuracy=accuracy,
-        macro_f1=_number(found.get("macro_f1")),
-        interval=given or _wilson(accuracy, n),
-        per_class=tuple(_mapping(row) for row in found.get("per_class") or ()),
+        macro_f1=number(found.get("macro_f1")),
+        interval=given or percent_interval(accuracy, n),
+        per_class=tuple(mapping(row) for row in found.get("per_class") or ()),
     )
 
 
 def _attack(folder: Path, notes: list[str]) -> Attack | None:
-    found = _optional(folder / "result.json", notes)
+    found = optional(folder / "result.json", notes)
     if not found:
         return None
-    n = int(_number(found.get("n")) or 0)
-    value = {key: _number(found.get(key)) for key in ("clean", "aua", "suc", "queries", "perturbed", "clean_full", "seconds")}
-    given = _mapping(found.get("intervals"))
-    intervals = {key: _interval(given.get(key)) or _wilson(value[key], n) for key in ("clean", "aua")}
-    intervals["suc"] = _interval(given.get("suc"))
+    n = int(number(found.get("n")) or 0)
+    value = {key: number(found.get(key)) for key in ("clean", "aua", "suc", "queries", "perturbed", "clean_full", "seconds")}
+    given = mapping(found.get("intervals"))
+    intervals = {key: interval(given.get(key)) or percent_interval(value[key], n) for key in ("clean", "aua")}
+    intervals["suc"] = interval(given.get("suc"))
     name = found.get("attack")
     errors = found.get("errors")
-    passes, seed = _number(found.get("forward_passes")), _number(found.get("seed"))
+    passes, seed = number(found.get("forward_passes")), number(found.get("seed"))
     return Attack(
         name=str(name.get("name", "attack")) if isinstance(name, Mapping) else str(name or "attack"),
         n=n,
         **{key: value[key] for key in value},  # type: ignore[arg-type]
         forward_passes=None if passes is None else int(passes),
         seed=None if seed is None else int(seed),
-        errors=len(errors) if isinstance(errors, list | dict) else int(_number(errors) or 0),
-        intervals={key: interval for key, interval in intervals.items() if interval is not None},
+        errors=len(errors) if isinstance(errors, list | dict) else int(number(errors) or 0),
+        intervals={key: ends for key, ends in intervals.items() if ends is not None},
         flags=tuple(_flag(flag) for flag in found.get("flags") or ()),
         ids=tuple(map(str, found.get("ids") or ())),
         examples=tuple(_examples(folder / "examples.jsonl", notes)),
@@ -130,11 +131,11 @@ def _examples(path: Path, notes: list[str]) -> list[Example]:
         for line in lines:
             try:
                 row = json.loads(line)
-                texts = [None if row.get(k) is None else tuple(map(str, _list(row[k]))) for k in ("original", "perturbed")]
+                texts = [None if row.get(k) is None else tuple(map(str, listed(row[k]))) for k in ("original", "perturbed")]
                 status = str(row["status"])
                 if status not in STATUSES:
                     raise ValueError(status)
-                queries = _number(row.get("queries"))
+                queries = number(row.get("queries"))
                 found.append(
                     Example(
                         id=str(row["id"]),
@@ -175,7 +176,7 @@ def _shape(folder: Path, notes: list[str]) -> Shape | None:
 def _distances(folder: Path, notes: list[str]) -> Distances | None:
     if not (folder / "distances.json").is_file():
         return None
-    found = _optional(folder / "distances.json", notes)
+    found = optional(folder / "distances.json", notes)
     try:
         points = tuple(float(p.get("epoch", i)) if isinstance(p, Mapping) else float(p) for i, p in enumerate(found["points"]))
         groups = {}
@@ -201,58 +202,12 @@ def _distances(folder: Path, notes: list[str]) -> Distances | None:
 
 def _where(value: Any, points: tuple[float, ...]) -> int | None:
     """The point at which a search stopped: an index, or the epoch of a point."""
-    number = _number(value)
-    if number is None or not points:
+    epoch = number(value)
+    if epoch is None or not points:
         return None
     if isinstance(value, int) and 0 <= value < len(points):
         return value
-    return min(range(len(points)), key=lambda i: abs(points[i] - number))
-
-
-def _inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
-    if not path:
-        return None
-    inner = folder / str(path)
-    if not inner.resolve().is_relative_to(folder.resolve()):
-        notes.append(f"arms.json names {path}, which lies outside the run folder: left out")
-        return None
-    if not inner.is_dir():
-        notes.append(f"{path} is missing")
-        return None
-    return inner
-
-
-def _optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
-    try:
-        return _mapping(read_json(path))
-    except TicketsError as problem:
-        notes.append(f"{path.parent.name}/{path.name}: {'missing' if not path.exists() else problem.message}")
-        return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
-
-
-def _interval(value: Any) -> Interval | None:
-    numbers = [_number(v) for v in value] if isinstance(value, list | tuple) else []
-    return (numbers[0], numbers[1]) if len(numbers) == 2 and None not in numbers else None  # type: ignore[return-value]
-
-
-def _wilson(value: float | None, n: float | None) -> Interval | None:
-    """A percentage of ``n`` with its interval, where the file gives none."""
-    if value is None or not n:
-        return None
-    low, high = wilson(min(int(n), max(0, round(value * n / 100))), int(n))
-    return 100 * low, 100 * high
+    return min(range(len(points)), key=lambda i: abs(points[i] - epoch))
 
 
 def _flag(flag: Any) -> str:

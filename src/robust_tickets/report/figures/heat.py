@@ -22,7 +22,7 @@ def heat(arm: Arm) -> Html | None:
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
     said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
     caption = (
-        f"{arm.title}: share of units on which the tickets drawn at two points of the search differ. Pale means the same ticket."
+        f"{arm.title}: share of units on which the tickets drawn at two points of the search differ. The fainter, the more alike."
         f"{stop}{thin}"
     )
     alt = f"Mask distances of the search for {arm.title}: {said}.{stop}"
