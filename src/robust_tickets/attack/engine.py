@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
@@ -52,6 +53,7 @@ class Prepared:
     vector_noise: float = 0.0
     dropped: tuple[str, ...] = ()
     english: bool = True  # whether a resource knows English only
+    warm: Callable[[Iterable[str]], object] | None = None  # told all words of the attacked texts beforehand, to look them up at once
 
 
 class Recipe(Protocol):
@@ -93,7 +95,7 @@ def run_attack(
     n: int = 200,
     seed: int = 0,
     folder: str | Path | None = None,
-    ids: Sequence[str] | Sequence[int] | None = None,
+    ids: Sequence[str | int] | None = None,
     labels: Sequence[str] | None = None,
     clean_full: float | None = None,
     token_budget: int | None = None,
@@ -108,8 +110,8 @@ def run_attack(
     for name, value in (("token_budget", token_budget), ("live", live), ("query_budget", query_budget)):
         if value is not None and value < 1:
             raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")
-    classes = _classes(labels, clf.labels)
-    rows = _rows(split, ids, n, seed, len(labels or clf.labels))
+    classes = classes_of(labels, clf.labels)
+    rows = rows_of(split, ids, n, seed, len(labels or clf.labels))
     prepared = recipe.prepare()
     plan = Plan(clf=clf, split=split, rows=rows, classes=classes, prepared=prepared, seed=seed, query_budget=query_budget)
     names = tuple(split[int(row)].id for row in rows)
@@ -146,6 +148,8 @@ def _drive(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None)
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
     jobs = ((i, _play(plan, victim, int(plan.rows[i]))) for i in numbers)
     start = time.monotonic() - store.spent
+    if plan.prepared.warm is not None and numbers:
+        plan.prepared.warm(word for i in numbers for word in Text.of(plan.split[int(plan.rows[i])].texts).words)
     began = time.monotonic()
     announced = failed = finished = 0
     with track(plan.prepared.title, total, done) as bar:
@@ -159,7 +163,7 @@ def _drive(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
             bar.advance(1)
             spent = time.monotonic() - began
-            if not announced and (finished >= max(3, len(numbers) // 20) or spent > 10):
+            if not announced and finished < len(numbers) and (finished >= max(3, len(numbers) // 20) or spent > 10):
                 announced = 1
                 whole = spent / finished * len(numbers)
                 if whole > SAID_FROM:
@@ -203,10 +207,7 @@ def _play(plan: Plan, victim: Victim, row: int) -> Steps:
 
 def _error(plan: Plan, row: int, problem: Exception) -> ExampleOutcome:
     message = problem.message if isinstance(problem, TicketsError) else f"{type(problem).__name__}: {problem}"
-    try:
-        example = plan.split[row]
-    except Exception:  # the row itself cannot be read
-        return ExampleOutcome(id=f"{plan.split.name}:row {row}", label=-1, status="error", original=(), error=message)
+    example = plan.split[row]
     return ExampleOutcome(id=example.id, label=example.label, status="error", original=example.texts, error=message)
 
 
@@ -275,42 +276,3 @@ def _english(plan: Plan) -> bool:
     from robust_tickets.lexicon.english import mostly_english
 
     return mostly_english(text for row in islice(plan.rows, LOOKED_AT) for text in plan.split[int(row)].texts)
-
-
-def _rows(split: Split, ids: Sequence[str] | Sequence[int] | None, n: int, seed: int, n_labels: int) -> np.ndarray:
-    from robust_tickets.data.sample import attack_set
-
-    if not len(split):
-        raise TicketsError(f"the split {split.name!r} has no rows to attack", hint="give a split with labelled texts")
-    if ids is None:
-        return attack_set(split, n, seed, n_labels)
-    wanted = list(ids)
-    if len(set(wanted)) != len(wanted) or not wanted:
-        raise TicketsError("ids must name at least one example, each once", hint="take them from a result's ids")
-    if all(isinstance(i, int | np.integer) for i in wanted):
-        outside = [i for i in wanted if not 0 <= int(i) < len(split)]
-        if outside:
-            raise TicketsError(f"row {outside[0]} is not in the split {split.name!r} of {len(split)} rows", hint="rows count from 0")
-        return np.array(wanted, dtype=np.int64)
-    where = {example.id: row for row, example in _with_ids(split, set(wanted))}
-    missing = [i for i in wanted if i not in where]
-    if missing:
-        raise TicketsError(f"the split {split.name!r} has no example {missing[0]!r}", hint="take ids from a result on the same split")
-    return np.array([where[str(i)] for i in wanted], dtype=np.int64)
-
-
-def _with_ids(split: Split, wanted: set[Any]) -> Iterator[tuple[int, Example]]:
-    return ((row, example) for row, example in enumerate(split) if example.id in wanted)
-
-
-def _classes(task: Sequence[str] | None, model: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Which of the classifier's classes each of the task's labels is, by name."""
-    if task is None:
-        return None
-    missing = [label for label in task if label not in model]
-    if missing:
-        raise TicketsError(
-            f"the data has the label {missing[0]!r}, the classifier knows {', '.join(model)}",
-            hint="rename the labels so that they are called alike; they are matched by name, never by order",
-        )
-    return tuple(model.index(label) for label in task)

@@ -28,7 +28,7 @@ def flags_of(
         found.append("one class: all attacked examples have the same label, so a victim that always says it looks robust")
     if confidence is not None and confidence > CONFIDENT:
         found.append(
-            f"over-confident victim: mean highest probability {confidence:.4f} on the attacked texts; "
+            f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
             "a saturated score hides the way from the attack, so the victim may look more robust than it is"
         )
     for kind in sorted(resources):

@@ -6,9 +6,9 @@ probability. Queries are counted as TextAttack counts them: every text of every 
 **Why comparisons need care.** A text's probabilities depend a little (about 1e-7 in fp32) on the batch it was run in, so two texts with
 nearly equal scores could be ordered one way in batches of 16 and the other way in batches of 32. Rounding scores to a grid does not
 help: a value near a grid line then flips instead. So the score of a text is *defined* as the one it gets when run alone. A batched score
-is an approximation of it within ``noise``; where two scores are further apart than twice that, the approximation decides as the exact
-score would, and where they are not, both texts are run alone and the exact scores decide. The result is that of batches of one, at
-nearly the cost of large batches. Texts with equal token ids share one row, so that a true tie stays a tie.
+is an approximation of it within ``noise`` (in log-odds). Where two scores are further apart than twice that, the approximation decides
+as the exact scores would; where they are not, both texts are run alone and the exact scores decide. The result is that of batches of
+one, at nearly the cost of large batches. Texts with equal token ids share one row, so that a true tie stays a tie.
 """
 
 from __future__ import annotations
@@ -16,20 +16,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row, Steps
 from robust_tickets.attack.text import Text
 
+IN_FLIGHT = 4_000_000  # characters one example asks about at a time
 ULP = 2.0**-23  # rounding of 1 - p in float32, generously
+
+
+class Item(Protocol):
+    """Something to ask the victim about: a text, or a candidate that makes its strings when they are wanted."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
 
 
 @dataclass(slots=True)
 class Scored:
     """A text and the victim's row for it."""
 
-    columns: tuple[str, ...]
+    item: Item
     row: Row
     label: int
 
@@ -45,12 +54,13 @@ class Game:
     original: Text
     label: int
     column_names: tuple[str, ...]
-    noise: float  # the most a batch moves a logit, 0 where it moves none
+    noise: float  # the most a batch moves the log-odds of a class, 0 where it moves none
     budget: float = float("inf")  # most queries
     seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
     queries: int = 0
     passes: int = 0
     known: dict[object, Row] = field(default_factory=dict)
+    judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
     vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text
     exact_vectors: set[str] = field(default_factory=set)
@@ -59,21 +69,23 @@ class Game:
     def over(self) -> bool:
         return self.queries >= self.budget
 
-    def ask(self, texts: Sequence[tuple[str, ...]]) -> Steps:
+    def ask(self, items: Sequence[Item]) -> Steps:
         """Query the victim: counts, cuts the list to the budget, returns a ``Scored`` each."""
         if self.budget < float("inf"):
-            texts = texts[: max(0, int(self.budget) - self.queries)]
-        self.queries += len(texts)
-        if not texts:
-            return []
-        rows = yield from self._rows(texts, alone=False)
-        return [Scored(text, row, self.label) for text, row in zip(texts, rows, strict=True)]
+            items = items[: max(0, int(self.budget) - self.queries)]
+        self.queries += len(items)
+        rows = yield from self._rows(items, alone=False)
+        return [Scored(item, row, self.label) for item, row in zip(items, rows, strict=True)]
 
-    def _rows(self, texts: Sequence[tuple[str, ...]], alone: bool) -> Steps:
-        question = Ask(texts, self.known, alone)
-        rows = yield question
-        self.passes += question.passes
-        return rows
+    def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
+        """Rows of the items, asked for in portions, so that a text of 10,000 words does not fill the memory with its variants."""
+        portion = max(1, IN_FLIGHT // (1 + sum(map(len, self.original.columns))))
+        found: list[Row] = []
+        for start in range(0, len(items), portion):
+            question = Ask([item.columns for item in items[start : start + portion]], self.known, alone)
+            found += yield question
+            self.passes += question.passes
+        return found
 
     # --- comparisons
 
@@ -86,9 +98,9 @@ class Game:
 
     def settle(self, items: Iterable[Scored]) -> Steps:
         """Give the items exact rows. Not a query: the answer is about texts already asked for."""
-        fresh = {id(item.row): item for item in items if not item.row.exact}
+        fresh = {id(scored.row): scored for scored in items if not scored.row.exact}
         if self.noise and fresh:
-            yield from self._rows([item.columns for item in fresh.values()], alone=True)
+            yield from self._rows([scored.item for scored in fresh.values()], alone=True)
 
     def ordered(self, items: Sequence[Scored]) -> Steps:
         """The items by falling score, stable, with near neighbours settled."""
@@ -114,8 +126,7 @@ class Game:
 
     def won(self, item: Scored) -> Steps:
         """Whether another class than the label has the highest probability."""
-        p = item.row.probabilities
-        others = np.delete(p, self.label)
-        if others.size and self.near(float(p[self.label]), float(others.max())):
+        below, top = np.sort(item.row.probabilities)[-2:]
+        if self.near(float(top), float(below)):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
         return int(item.row.probabilities.argmax()) != self.label

@@ -11,7 +11,7 @@ service first. The search is TextAttack's ``GreedyWordSwapWIR``, on which most w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,22 +22,19 @@ from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 from robust_tickets.lexicon.words import words as spans_of
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Candidate:
-    """Word ``index`` of ``base`` replaced by ``new``; strings are built when they are first needed."""
+    """Word ``index`` of ``base`` replaced by ``new``; strings are made when they are wanted and not kept."""
 
     base: Text
     index: int
     new: str
     cosine: float | None = None  # similarity that a constraint measured
     sharpen: Callable[[], Steps] | None = None  # measures it again, exactly
-    _columns: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        if self._columns is None:
-            self._columns = self.base.swapped(self.index, self.new)
-        return self._columns
+        return self.base.swapped(self.index, self.new)
 
     @property
     def key(self) -> str:
@@ -51,12 +48,9 @@ class Candidate:
         """How many words the candidate has."""
         return len(self.base) + len(spans_of(self.new)) - 1
 
-    def word(self) -> str | None:
-        """The word that now stands at ``index``; none past the end."""
-        inner = spans_of(self.new)
-        if inner:
-            return self.new[inner[0][0] : inner[0][1]]
-        return self.base.words[self.index + 1] if self.index + 1 < len(self.base) else None
+    def placed(self) -> list[tuple[int, str]]:
+        """The words the replacement puts into the text, and where; more than one where it holds several."""
+        return [(self.index + k, self.new[start:end]) for k, (start, end) in enumerate(spans_of(self.new))]
 
 
 class Frozen(Protocol):
@@ -92,16 +86,18 @@ class Greedy:
     frozen: tuple[Any, ...] = ()
     constraints: tuple[Any, ...] = ()
 
-    def modifiable(self, game: Game, text: Text, only: int | None = None) -> list[int]:
-        """Words that may change. A list of a set, as TextAttack has it: its order decides ties of the ranking."""
-        indices = set(range(len(text))) if only is None else {only}
-        for rule in self.frozen:
-            indices = indices & rule.allowed(game, text)
-        return list(indices)
+    def modifiable(self, game: Game, text: Text) -> set[int]:
+        """Words that may change. How the set came about decides its order, and that decides ties of the ranking, as in TextAttack."""
+        if game.judged is None or game.judged[0] is not text:
+            indices = set(range(len(text)))
+            for rule in self.frozen:
+                indices = indices & rule.allowed(game, text)
+            game.judged = (text, indices)
+        return game.judged[1]
 
     def candidates(self, game: Game, text: Text, index: int) -> Steps:
         """Texts with word ``index`` replaced that pass every constraint, by text."""
-        if index >= len(text) or not self.modifiable(game, text, index):
+        if index not in self.modifiable(game, text):
             return []
         found = yield from steps(self.transform.replacements(game, text, index))
         kept = [Candidate(text, index, new) for new in found if new != text.words[index]]
@@ -113,7 +109,7 @@ class Greedy:
 
     def attack(self, game: Game) -> Steps:
         """The search on one example; returns (status, final text, first answer, last answer)."""
-        first: Scored = (yield from game.ask([game.original.columns]))[0]
+        first: Scored = (yield from game.ask([game.original]))[0]
         if (yield from game.won(first)):
             return "skipped", game.original, first, first
         order = yield from steps(self.ranking.order(game, self))
@@ -122,7 +118,7 @@ class Greedy:
             if game.over:
                 break
             found: list[Candidate] = yield from self.candidates(game, text, int(index))
-            answers: list[Scored] = yield from game.ask([candidate.columns for candidate in found])
+            answers: list[Scored] = yield from game.ask(found)
             if not answers:
                 continue
             top = yield from game.best(answers, best)

@@ -25,8 +25,8 @@ class DropScore:
     replacement: str = ""
 
     def order(self, game: Game, kit: Greedy) -> Steps:
-        indices = kit.modifiable(game, game.original)
-        answers: list[Scored] = yield from game.ask([game.original.swapped(i, self.replacement) for i in indices])
+        indices = list(kit.modifiable(game, game.original))
+        answers: list[Scored] = yield from game.ask([Candidate(game.original, i, self.replacement) for i in indices])
         yield from game.ordered(answers)
         scores = np.array([answer.score for answer in answers], dtype=np.float64)
         return np.array(indices, dtype=np.int64)[(-scores).argsort()]
@@ -41,12 +41,12 @@ class WeightedSaliency:
     """
 
     def order(self, game: Game, kit: Greedy) -> Steps:
-        indices = kit.modifiable(game, game.original)
-        hidden: list[Scored] = yield from game.ask([game.original.swapped(i, UNKNOWN) for i in indices])
+        indices = list(kit.modifiable(game, game.original))
+        hidden: list[Scored] = yield from game.ask([Candidate(game.original, i, UNKNOWN) for i in indices])
         groups: list[list[Candidate]] = []
         for i in indices:
             groups.append((yield from kit.candidates(game, game.original, i)))
-        flat: list[Scored] = yield from game.ask([candidate.columns for group in groups for candidate in group])
+        flat: list[Scored] = yield from game.ask([candidate for group in groups for candidate in group])
         swaps: list[list[Scored]] = []
         for group in groups:
             swaps.append(flat[: len(group)])

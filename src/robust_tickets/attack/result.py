@@ -151,7 +151,7 @@ class AttackResult:
         known = {f.name for f in fields(ExampleOutcome)}
         plain = map(json.loads, self.lines) if self.folder is None else read_lines(self.folder / FINAL)
         for line in plain:
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k in known}
+            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k in known}
             yield ExampleOutcome(**values)
 
     def to_json(self) -> dict[str, Any]:

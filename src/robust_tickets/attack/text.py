@@ -96,7 +96,7 @@ class Text:
         count = len(self.words)
         half = (size - 1) / 2
         if index - half < 0:
-            first, last = 0, min(size - 1, count - 1)
+            first, last = 0.0, min(size - 1, count - 1)
         elif index + half >= count:
             first, last = max(0, count - size), count - 1
         else:

@@ -1,0 +1,27 @@
+"""The sentence encoder's service: windows of many examples in, vectors out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.attack.asking import Encode
+
+NOISE = 1e-5  # how much a batch may move a cosine in float32; measured maxima are about a tenth
+
+
+class Encoder:
+    """``encode`` turns a list of texts into one row each; equal texts of one round are encoded once."""
+
+    def __init__(self, encode: Any) -> None:
+        self.encode = encode
+
+    def answer(self, questions: Sequence[Encode]) -> list[list[np.ndarray]]:
+        together = list(dict.fromkeys(text for question in questions if not question.alone for text in question.texts))
+        # by length, so that texts of like length are padded together, whatever the encoder's own batches are
+        together.sort(key=len)
+        found = dict(zip(together, np.asarray(self.encode(together)), strict=True)) if together else {}
+        apart = {text: np.asarray(self.encode([text]))[0] for question in questions if question.alone for text in question.texts}
+        return [[(apart if question.alone else found)[text] for text in question.texts] for question in questions]

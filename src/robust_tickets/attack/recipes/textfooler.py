@@ -1,0 +1,120 @@
+"""TextFooler (Jin, Jin, Zhou and Szolovits, AAAI 2020): near words that keep the part of speech and the meaning of the sentence.
+
+Words are ranked by how much the victim loses without them (step 1 of the paper). Each in turn is replaced by one of its 50 nearest
+neighbours in counter-fitted vectors that keeps the part of speech and, by a sentence encoder, the meaning (step 2); the best candidate
+stays, and among candidates that change the label the most similar one wins.
+
+Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because published numbers come from it:
+
+- word vectors: the paper says cosine at least 0.7, the authors' code and TextAttack say 0.5;
+- sentences: the paper compares whole sentences; the authors' code and TextAttack compare windows of 15 words with the *current* text
+  and ask for an angle of at most 0.5 rad (angular similarity 0.840845057); texts of fewer than 15 words pass unmeasured;
+- ranking: the paper adds the other class's gain when deleting a word changes the label; TextAttack takes the score 1 - p(label);
+- stop words: a list of 266 of the authors' own, compared with their case;
+- pairs: the premise stays, but only where the columns are called premise and hypothesis; under any other names both are attacked.
+
+The encoder of the paper is the Universal Sentence Encoder, the vectors are those of Mrksic et al. (2016). A substitute for either is
+named in the result and flagged. No constraint is dropped silently: a resource that cannot be found is an error, and ``encoder="none"``
+or ``tagger="none"`` drops its constraint under a name that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.attack.constraints.cosine import WordCosine
+from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
+from robust_tickets.attack.constraints.sentence import SentenceSimilarity
+from robust_tickets.attack.constraints.speech import SameSpeech
+from robust_tickets.attack.encoder import NOISE, Encoder
+from robust_tickets.attack.engine import Prepared, run_attack
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.ranking import DropScore
+from robust_tickets.attack.result import AttackResult
+from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.errors import TicketsError
+
+NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFooler:
+    """The attack. ``vectors``, ``tagger`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
+
+    vectors: str | None = None
+    tagger: str | None = None
+    encoder: str | None = None
+    neighbours: int = 50
+    word_similarity: float = 0.5  # cosine
+    sentence_similarity: float = 0.840845057  # angular: 1 - angle/π
+    window: int = 15  # words
+
+    def __post_init__(self) -> None:
+        if self.vectors == NONE:
+            raise TicketsError("TextFooler takes its candidates from the vectors: they cannot be dropped", hint="give a path, or use PWWS")
+        if self.neighbours < 1 or self.window < 1:
+            raise TicketsError(
+                f"neighbours and window must be at least 1, got {self.neighbours} and {self.window}", hint="the paper has 50 and 15"
+            )
+
+    def prepare(self) -> Prepared:
+        import torch
+
+        from robust_tickets.lexicon.encoder import SentenceEncoder
+        from robust_tickets.lexicon.resolve import resolve
+        from robust_tickets.lexicon.tagger import Tagger
+        from robust_tickets.lexicon.vectors import Vectors
+
+        found = {
+            kind: resolve(kind, wanted)
+            for kind, wanted in (("vectors", self.vectors), ("tagger", self.tagger), ("encoder", self.encoder))
+            if wanted != NONE
+        }
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return self.assemble(
+            vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
+            tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,
+            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
+            resources={
+                kind: {"name": resource.name, "digest": resource.digest, "substitute": resource.substitute}
+                for kind, resource in found.items()
+            },
+        )
+
+    def assemble(
+        self,
+        *,
+        vectors: Any,
+        tags: Callable[[list[str]], Any] | None,
+        encode: Callable[[list[str]], Any] | None,
+        resources: Mapping[str, Mapping[str, Any]],
+    ) -> Prepared:
+        """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
+        from robust_tickets.lexicon import stopwords
+
+        rules = (NoRepeat(), NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"), KeepColumn(("premise", "hypothesis"), "premise"))
+        checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
+        checks += [SameSpeech(tags)] if tags is not None else []
+        checks += [SentenceSimilarity(self.sentence_similarity, self.window)] if encode is not None else []
+        missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
+        return Prepared(
+            title="TextFooler" + (f" without {' and '.join(missing)}" if missing else ""),
+            kit=Greedy(ranking=DropScore(), transform=Neighbours(vectors, self.neighbours), frozen=rules, constraints=tuple(checks)),
+            resources=resources,
+            constraints=tuple(part.describe() for part in (*rules, *checks)),
+            encoder=None if encode is None else Encoder(encode),
+            vector_noise=0.0 if encode is None else NOISE,
+            dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
+            warm=lambda words: vectors.table((word.lower() for word in words if word not in stopwords.TEXTFOOLER), self.neighbours),
+        )
+
+    def __call__(
+        self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any
+    ) -> AttackResult:
+        return run_attack(self, clf, split, n=n, seed=seed, folder=folder, **options)
+
+
+REGISTERED = TextFooler

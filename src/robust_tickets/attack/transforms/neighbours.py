@@ -1,0 +1,31 @@
+"""The nearest words of a word in a vector space, in the case of the word they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.text import Text
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    vectors: Any  # lexicon.vectors.Vectors
+    count: int
+
+    def replacements(self, game: Game, text: Text, index: int) -> Sequence[str]:
+        word = text.words[index]
+        return [like(word, near) for near, _ in self.vectors.neighbours(word.lower(), self.count)]
+
+
+def like(word: str, new: str) -> str:
+    """``new`` in the case of ``word``: all lower, ALL UPPER (from two letters on), Capitalised, or as it is."""
+    if word.islower():
+        return new.lower()
+    if word.isupper() and len(word) > 1:
+        return new.upper()
+    if word[0].isupper() and word[1:].islower():
+        return new.capitalize()
+    return new

@@ -1,0 +1,135 @@
+"""What tests of attacks share: toy victims, small data, and slow literal twins of the text surgery and of the search."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from robust_tickets.classifier import Classifier
+from robust_tickets.lexicon.words import word_list, words
+
+MARK = "\ufdd0"  # stands between columns in the literal twins; no text of the tests holds it
+VARIES = {"seconds", "env", "forward_passes"}  # what may differ between two results of the same attack
+RAW = {"score_before", "score_after", "confidence", "forward_passes"}
+
+
+def draw(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()[:6], "big")
+
+
+@cache
+def weight(salt: int, word: str, label: int, grid: int) -> int:
+    return draw(salt, word, label) % grid - grid // 2
+
+
+def toy_victim(salt: int = 0, classes: int = 2, grid: int = 7) -> Classifier:
+    """Adds up a weight per word and class, from a coarse grid, so that scores tie often."""
+
+    def judge(texts: Sequence[Any]) -> np.ndarray:
+        rows = []
+        for text in texts:
+            said = word_list(text if isinstance(text, str) else "\n".join(text))
+            logits = [sum(weight(salt, w, c, grid) for w in said) / 4 for c in range(classes)]
+            top = max(logits)
+            powers = [math.exp(x - top) for x in logits]
+            rows.append([p / sum(powers) for p in powers])
+        return np.array(rows)
+
+    return Classifier.wrap(judge, labels=[f"c{i}" for i in range(classes)])
+
+
+def literal_replace(columns: Sequence[str], index: int, new: str) -> tuple[str, ...]:
+    """The text surgery as the specification words it, on one joined string that is scanned anew."""
+    joined = MARK.join(columns)
+    start, end = words(joined)[index]
+    left, right = joined[:start], joined[end:]
+    if not words(new) and right:
+        if index == 0:
+            right = right[1:] if right[0] == " " else right
+        elif left.endswith(" "):
+            left = left[:-1]
+    return tuple((left + new + right).split(MARK))
+
+
+class Literal:
+    """The greedy search, one example and one text at a time."""
+
+    def __init__(self, clf: Classifier, label: int) -> None:
+        self.clf, self.label, self.queries = clf, label, 0
+
+    def probabilities(self, columns: tuple[str, ...]) -> np.ndarray:
+        return torch.softmax(self.clf.logits_of_encoded(self.clf.encode([columns])), dim=-1).numpy()[0]
+
+    def ask(self, columns: tuple[str, ...]) -> float:
+        self.queries += 1
+        return float(np.float32(1) - self.probabilities(columns)[self.label])
+
+    def turned(self, columns: tuple[str, ...]) -> bool:
+        return int(self.probabilities(columns).argmax()) != self.label
+
+    def attack(
+        self,
+        columns: tuple[str, ...],
+        *,
+        allowed: Callable[[tuple[str, ...]], set[int]],
+        swaps: Callable[[str], Sequence[str]],
+        passes: Callable[[tuple[str, ...], tuple[str, ...], int, str], float | None],
+        saliency: bool,
+    ) -> tuple[str, tuple[str, ...], int]:
+        """``passes(original, current, index, new)`` gives the similarity of a candidate, or None where a constraint says no."""
+        best = self.ask(columns)
+        if self.turned(columns):
+            return "skipped", columns, self.queries
+        said = word_list(MARK.join(columns))
+        places = list(set(range(len(said))) & allowed(columns))
+        scores = [self.ask(literal_replace(columns, i, "[UNK]" if saliency else "")) for i in places]
+        if saliency:
+            grown = np.exp(np.array(scores, dtype=np.float32) - np.float32(max(scores, default=0)))
+            gains = []
+            for i in places:
+                tried = [self.ask(literal_replace(columns, i, new)) for new in swaps(said[i]) if new != said[i]]
+                gains.append(max(tried, default=0.0))
+            scores = list((grown / grown.sum()).astype(np.float32) * np.array(gains, dtype=np.float64))
+        order = np.array(places, dtype=np.int64)[(-np.array(scores, dtype=np.float64)).argsort()]
+        current, changed = columns, set()
+        for i in order:
+            now = word_list(MARK.join(current))
+            if i in changed or i not in allowed(current):
+                continue
+            found = []
+            for new in swaps(now[i]):
+                if new == now[i]:
+                    continue
+                similarity = passes(columns, current, int(i), new)
+                if similarity is not None:
+                    found.append((literal_replace(current, i, new), similarity))
+            found.sort(key=lambda pair: "\n".join(pair[0]))
+            answers = [(self.ask(text), text, similarity) for text, similarity in found]
+            answers.sort(key=lambda answer: -answer[0])
+            if not answers or answers[0][0] <= best:
+                continue
+            best, current = answers[0][:2]
+            changed.add(i)
+            if self.turned(current):
+                leading = []
+                for answer in answers:
+                    if not self.turned(answer[1]):
+                        break
+                    leading.append(answer)
+                return "success", max(leading, key=lambda answer: answer[2])[1], self.queries
+        return "failed", current, self.queries
+
+
+def stable_files(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """result.json and examples.jsonl without what may vary."""
+    result = json.loads((folder / "result.json").read_text())
+    lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    return {k: v for k, v in result.items() if k not in VARIES}, [{k: v for k, v in x.items() if k not in RAW} for x in lines]
