@@ -1,0 +1,154 @@
+"""PWWS by hand: queries counted one by one, and what the result says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.result import AttackResult
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon import wordnet
+
+
+def wants_good(texts: list[str]) -> np.ndarray:
+    """Positive where "good" stands, by a margin that shrinks a little with every other change."""
+    p = np.array([0.8 if "good" in text.split() else 0.2 for text in texts])
+    return np.stack([1 - p, p], axis=1)
+
+
+CLF = Classifier.wrap(wants_good, labels=["neg", "pos"])
+
+
+def test_queries_by_hand() -> None:
+    texts = ["a good film", "the and of", "good", "no such thing", "good xyzzy"]
+    result = PWWS()(CLF, Split.of(texts, [1, 1, 1, 1, 1]), n=0)
+    good, film, swaps = len(wordnet.synonyms("good")), len(wordnet.synonyms("film")), {}
+    for outcome in result.examples():
+        swaps[outcome.original[0]] = (outcome.status, outcome.queries)
+    # clean; one [UNK] text a modifiable word; every candidate while ranking; then good's candidates again, the first of which wins
+    assert swaps["a good film"] == ("success", 1 + 2 + good + film + good)
+    assert swaps["good"] == ("success", 1 + 1 + good + good)
+    assert swaps["good xyzzy"] == ("success", 1 + 2 + good + good)  # xyzzy has no synonyms
+    assert swaps["the and of"] == ("skipped", 1)
+    assert swaps["no such thing"] == ("skipped", 1)
+    assert (result.n, result.clean, result.aua, result.suc) == (5, 60.0, 0.0, 100.0)
+    assert result.queries == round(sum(q for s, q in swaps.values() if s == "success") / 3, 4)
+    assert result.perturbed == round((100 / 3 + 100 + 50) / 3, 4)
+
+
+def test_the_first_of_equals_wins_and_is_marked() -> None:
+    (outcome,) = PWWS()(CLF, Split.of(["a good film"], [1]), n=0).examples()
+    first = min(f"a {new} film" for new in wordnet.synonyms("good"))
+    assert outcome.perturbed == (first,)
+    new = first.split()[1]
+    assert outcome.changed == ({"column": 0, "old": "good", "new": new, "start": 2, "end": 2 + len(new)},)
+    assert (outcome.predicted_before, outcome.predicted_after, outcome.words, outcome.words_changed) == (1, 0, 3, 1)
+
+
+def test_a_failed_attack_keeps_its_best_try() -> None:
+    def stubborn(texts: list[str]) -> np.ndarray:
+        p = np.array([0.9 - 0.1 * ("good" not in text.split()) for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    (outcome,) = PWWS()(Classifier.wrap(stubborn, labels=["neg", "pos"]), Split.of(["a good film"], [1]), n=0).examples()
+    assert outcome.status == "failed"
+    assert outcome.perturbed is not None
+    assert "good" not in outcome.perturbed[0]
+    assert "film" in outcome.perturbed[0]  # changing it gains nothing: no strict improvement
+    assert outcome.score_after == pytest.approx(0.2)
+
+
+def test_a_query_budget_is_kept() -> None:
+    for budget in (1, 2, 3, 10, 25, 60):
+        (outcome,) = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, query_budget=budget).examples()
+        assert outcome.queries <= budget
+    result = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, query_budget=3)
+    assert any("query budget" in flag for flag in result.flags)
+
+
+def test_labels_are_matched_by_name() -> None:
+    split = Split.of(["a good film", "dull"], [0, 1])
+    result = PWWS()(CLF, split, n=0, labels=["pos", "neg"])
+    assert result.clean == 100.0
+    first = next(iter(result.examples()))
+    assert (first.label, first.predicted_before, first.predicted_after) == (0, 0, 1)  # in the numbers of the task
+    with pytest.raises(TicketsError, match="never by order"):
+        PWWS()(CLF, split, n=0, labels=["good", "bad"])
+    assert PWWS()(CLF, split, n=0).clean == 0.0  # without names, the numbers are the classifier's
+
+
+def test_a_label_outside_the_classes_is_that_examples_error() -> None:
+    result = PWWS()(CLF, Split.of(["good", "fine"], [1, 5]), n=0)
+    assert [e.status for e in result.examples()] == ["success", "error"]
+    assert (result.n, result.errors) == (1, 1)
+
+
+def test_the_attack_set_is_seeded_and_balanced_and_can_be_named() -> None:
+    split = Split.of([f"good {i}" for i in range(60)], [1] * 50 + [0] * 10)
+    one, two, other = (PWWS()(CLF, split, n=12, seed=seed) for seed in (0, 0, 1))
+    assert one.ids == two.ids != other.ids
+    assert len(one.ids) == 12
+    assert sorted(e.label for e in one.examples()) == [0] * 6 + [1] * 6
+    again = PWWS()(CLF, split, ids=one.ids)
+    assert [e.id for e in again.examples()] == list(one.ids)
+    for bad in (["test:999"], [60], [0, 0], []):
+        with pytest.raises(TicketsError):
+            PWWS()(CLF, split, ids=bad)
+    with pytest.raises(TicketsError, match="at least 1"):
+        PWWS()(CLF, split, token_budget=0)
+    with pytest.raises(TicketsError, match="no rows"):
+        PWWS()(CLF, Split.of([], []))
+
+
+def test_result_file(tmp_path: Path) -> None:
+    import json
+
+    keys = (
+        "schema attack compat constraints resources model task ids n seed clean aua suc queries forward_passes temperature "
+        "intervals flags errors clean_full perturbed seconds env digest"
+    )
+    result = PWWS()(CLF, Split.of(["a good film", "dull"], [1, 1]), n=0, folder=tmp_path / "a", clean_full=81.5)
+    stored = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert set(stored) == set(keys.split())
+    assert (stored["clean"], stored["clean_full"], stored["attack"]) == (50.0, 81.5, "PWWS")
+    loaded = AttackResult.load(tmp_path / "a")
+    assert loaded == result
+    assert list(loaded.examples()) == list(result.examples())
+    low, high = result.interval("aua")
+    assert low <= result.aua <= high  # type: ignore[operator]
+    with pytest.raises(TicketsError, match="no interval"):
+        result.interval("auc")
+    unsaved = PWWS()(CLF, Split.of(["a good film", "dull"], [1, 1]), n=0, clean_full=81.5)
+    unsaved.save(tmp_path / "b")
+    assert (tmp_path / "b" / "examples.jsonl").read_bytes() == (tmp_path / "a" / "examples.jsonl").read_bytes()
+    loaded.save(tmp_path / "c")
+    assert (tmp_path / "c" / "examples.jsonl").read_bytes() == (tmp_path / "a" / "examples.jsonl").read_bytes()
+    stored["schema"] = 99
+    (tmp_path / "b" / "result.json").write_text(json.dumps(stored))
+    with pytest.raises(TicketsError, match="schema"):
+        AttackResult.load(tmp_path / "b")
+
+
+def flags(texts: list[str], labels: list[int], fn: Any = wants_good) -> str:
+    return "; ".join(PWWS()(Classifier.wrap(fn, labels=["neg", "pos"]), Split.of(texts, labels), n=0).flags)
+
+
+def test_flags() -> None:
+    plain = [("good film " if i % 2 else "dull film ") + str(i) for i in range(120)]
+    assert flags(plain, [i % 2 for i in range(120)]) == ""
+    assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
+    assert "one class" in flags(plain, [1] * 120)
+    german = ["Dieser Film ist leider gar nicht gut gemacht worden", "Ein schönes Stück über das Leben der anderen Leute"] * 60
+    assert "not English" in flags(german, [0, 1] * 60)
+
+    def sure(texts: list[str]) -> np.ndarray:
+        p = np.array([0.999 if "good" in text.split() else 0.001 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)

