@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets import __version__
 from robust_tickets.config import describe, to_plain
 from robust_tickets.files import read_json, write_json
-from robust_tickets.progress import say
+from robust_tickets.progress import say, warn
 from robust_tickets.run import Stage
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         token_budget=plan.token_budget,
     )
     stage.finish()
-    say(f"attack: {result.aua:.1f} % accuracy under attack, {result.queries:.0f} queries an example")
+    if result.aua is None or result.queries is None:
+        warn(f"attack: no example could be attacked ({result.errors} errors); see {stage.folder / 'examples.jsonl'}")
+    else:
+        say(f"attack: {result.aua:.1f} % accuracy under attack, {result.queries:.0f} queries an example")
 
 
 def attacked(plan: AttackPlan, task: Task) -> Split:
@@ -116,6 +119,7 @@ def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
         "encoder_parameters": encoder_parameters(model.model),
         "flops_per_example": flops(model.model, tokens),
         "dense_parameters": parameters(start.model),
+        "dense_encoder_parameters": encoder_parameters(start.model),
         "dense_flops_per_example": flops(start.model, tokens),
     }
 

@@ -1,0 +1,60 @@
+"""How the benchmarks measure: side by side in one run, interleaved, medians and spread, with provenance.
+
+Absolute times of one machine say little; ratios of two things measured in turns on the same machine do. ``interleaved`` warms every
+candidate up, then runs them in turns, so that a slow phase of the machine hits all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.run import environment
+
+RESULTS = Path(__file__).parent / "results"
+WARM_UP = 3
+
+
+def interleaved(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of every call, by name."""
+    for _ in range(WARM_UP):
+        for call in candidates.values():
+            call()
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for name, call in candidates.items():
+                begun = time.perf_counter()
+                call()
+                seconds[name].append(time.perf_counter() - begun)
+    finally:
+        gc.enable()
+    return seconds
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, quartiles and extremes."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return {"median": middle, "q1": low, "q3": high, "min": min(values), "max": max(values), "n": len(values)}
+
+
+def ratio(over: list[float], under: list[float]) -> dict[str, float]:
+    """Spread of the pairwise ratios: each pair ran one after the other."""
+    return spread([a / b for a, b in zip(over, under, strict=True)])
+
+
+def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """Write results/<name>.json and print it."""
+    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": f"python {sys.argv[0]}"}
+    told["command"] = f"python benchmarks/{Path(sys.argv[0]).name}"
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(told, indent=2, sort_keys=True)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+    print(text)
