@@ -36,7 +36,7 @@ def attack(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier.
+        A folder or a Hub id of a sequence classifier, or an ONNX file or folder that `tickets export` wrote.
     out
         The folder for result.json and examples.jsonl.
     data
@@ -62,7 +62,6 @@ def attack(
     strict
         Any bad row stops the run.
     """
-    from robust_tickets.classifier import Classifier
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
     from robust_tickets.walk.recipe import tree_of
@@ -70,7 +69,7 @@ def attack(
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
-    victim = Classifier.from_pretrained(model)
+    victim = _open(model)
     options: dict[str, Any] = {"data": data} if task else {}
     if not task and Path(str(data)).is_file():
         options["splits"] = {"test": "all"}
@@ -107,7 +106,7 @@ def predict(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier.
+        A folder or a Hub id of a sequence classifier, or an ONNX file or folder that `tickets export` wrote.
     data
         A csv, tsv, jsonl or parquet file.
     out
@@ -115,10 +114,9 @@ def predict(
     text
         The text column; a pair as premise,hypothesis.
     """
-    from robust_tickets.classifier import Classifier
     from robust_tickets.ship.predict import predict_file
 
-    told = predict_file(Classifier.from_pretrained(model), data, out, text=columns(text))
+    told = predict_file(_open(model), data, out, text=columns(text))
 
     def show(console: Any) -> None:
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
@@ -168,7 +166,19 @@ def export(
         compact, dense or onnx.
     """
     from robust_tickets.classifier import Classifier
+    from robust_tickets.ship.evidence import evidence_of
     from robust_tickets.ship.export import export as write
 
-    folder = write(Classifier.from_pretrained(model), out, format=format)
+    folder = write(Classifier.from_pretrained(model), out, format=format, evidence=evidence_of(model))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))
+
+
+def _open(model: str) -> Any:
+    """A classifier from a folder, a Hub id or an exported ONNX file."""
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.ship.onnx import open_onnx
+
+    path = Path(model)
+    if path.suffix == ".onnx" or (path / "model.onnx").is_file():
+        return open_onnx(path)
+    return Classifier.from_pretrained(model)
