@@ -135,6 +135,18 @@ def test_perturbations_stay_within_bounds_and_off_the_padding(adversary: FreeLB)
     assert (recording.seen[-1] != recording.seen[0]).any()
 
 
+def test_padding_stays_zero_even_where_it_has_a_gradient() -> None:
+    class Leaky(_Recording):
+        def loss(self, delta: torch.Tensor | None = None) -> torch.Tensor:
+            assert delta is not None
+            return super().loss(delta) + 0.1 * delta.sum()
+
+    objective = _objective()
+    leaky = Leaky(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
+    _gradients(leaky, FreeLB(steps=3))
+    assert all((delta[leaky.batch["attention_mask"] == 0] == 0).all() for delta in leaky.seen)
+
+
 def test_accumulated_gradients_are_the_mean_of_the_passes() -> None:
     adversary = FreeLB(steps=4, step_size=0.1)
     recording = _recorded(adversary)

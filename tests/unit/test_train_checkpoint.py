@@ -129,7 +129,7 @@ def test_a_kill_while_writing_leaves_a_complete_one(tmp_path: Path, monkeypatch:
 
 def finetune(folder: Path | None, **settings: Any) -> str:
     clf = tiny_classifier()
-    trainer = FineTune(**{**QUICK, "epochs": 2, "adversary": FreeLB(steps=2), "log_every": 2, **settings})
+    trainer = FineTune(**{**QUICK, "epochs": 2, "adversary": FreeLB(steps=2), "log_every": 1, **settings})
     trainer(clf, toy_task(20), folder=folder)
     return clf.digest
 
@@ -171,7 +171,7 @@ def without_seconds(folder: Path) -> list[dict[str, Any]]:
 def test_dying_after_any_step_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, every: int) -> None:
     expected = run(tmp_path / "whole")
     steps = without_seconds(tmp_path / "whole")[-1]["step"]
-    for after in range(1, steps + 1):
+    for after in range(1, steps + 1, 1 if every > 1 else 4):
         folder = tmp_path / f"cut-{after}"
         torch.manual_seed(after)  # whatever the process's stream holds
         _dies(monkeypatch, lambda at=folder: run(at, checkpoint_steps=every), after)
@@ -251,7 +251,7 @@ from robust_tickets.train.finetune import FineTune
 
 def walk(folder):
     often = {"batch_size": 4, "checkpoint_steps": 1, "lr": 1e-3, "log_every": 3, "adversary": FreeLB(steps=2)}
-    start, task = tiny_classifier(), toy_task(60)
+    start, task = tiny_classifier(), toy_task(40)
     found = EarlyRobust(gamma=0.0, **often)(start, task, folder=folder / "search")
     small = compact(start, found.ticket)
     FineTune(epochs=2, **often)(small, task, folder=folder / "train")
@@ -277,7 +277,7 @@ folder, moments = Path(sys.argv[1]), random.Random(4)
 begun = time.monotonic()
 assert attempt(folder / "whole") == 0
 seconds = time.monotonic() - begun
-print([attempt(folder / "cut", moments.uniform(0.1, 0.5) * seconds) for _ in range(5)])
+print([attempt(folder / "cut", moments.uniform(0.1, 0.6) * seconds) for _ in range(4)])
 assert attempt(folder / "cut") == 0
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +41,7 @@ def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: st
         raise TicketsError(f"the split {split.name!r} has rows without a label", hint="evaluate on a split with public labels")
     predictions = np.empty(len(split), dtype=np.int64)
     loss = 0.0
-    with progress.track(title or "evaluate", len(split)) as bar:
+    with progress.track(title, len(split)) if title else nullcontext() as bar:  # training shows its own bar
         for start in range(0, len(split), CHUNK):
             rows = list(range(start, min(start + CHUNK, len(split))))
             logits = np.asarray(clf.logits([example.texts for example in split.take(rows)], token_budget=token_budget), dtype=np.float64)
@@ -48,7 +49,8 @@ def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: st
             shifted = logits - logits.max(axis=1, keepdims=True)
             chosen = shifted[np.arange(len(rows)), labels[rows]]
             loss += float((np.log(np.exp(shifted).sum(axis=1)) - chosen).sum())
-            bar.advance(len(rows))
+            if bar:
+                bar.advance(len(rows))
     numbers = classification(labels, predictions, len(clf.labels))
     return Evaluation(
         accuracy=numbers["accuracy"],

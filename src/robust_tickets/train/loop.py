@@ -95,7 +95,7 @@ class Loop:
     def _begin(self) -> None:
         from accelerate import Accelerator
 
-        self.accelerator = Accelerator()
+        self.accelerator = Accelerator(mixed_precision="no")  # the step casts by itself, whatever the user's Accelerate config says
         self.parameters = named_parameters(self.parts)
         self.device = next(iter(self.parameters.values())).device
         self.optimiser = adamw(self.parts, self.optim)
@@ -139,9 +139,9 @@ class Loop:
         if self.after_step is not None and self.after_step(self.done, loss):
             self.stopped = True
         epoch_ends = self.done % self.per_epoch == 0
-        if self.done % self.log_every == 0 or epoch_ends:
+        if self.done % self.log_every == 0 or epoch_ends or self.stopped or self.done == self.total:
             self._log()
-        if epoch_ends or (self.done == self.total and not self.stopped):
+        if epoch_ends or self.stopped or self.done == self.total:
             self._evaluate()
         self._save(always=epoch_ends)
 
@@ -149,7 +149,7 @@ class Loop:
         loss = self._read_loss()
         self.running, self.counted = torch.zeros((), device=self.device), 0
         self.note = f"loss {loss:.3f}"
-        rate = self.optim.lr_at(self.done - 1, self.total)
+        rate = self.optimiser.param_groups[0]["lr"]
         self.metrics.write(self._line() | {"loss": loss, "lr": rate, "seconds": round(self._seconds(), 3)})
 
     def _read_loss(self) -> float:
