@@ -105,7 +105,7 @@ def made_up() -> dict[str, Any]:
         return np.array(rows, dtype=np.float32)
 
     def tags(said: list[str]) -> list[str]:
-        return [("NOUN", "VERB", "ADJ")[draw(w.lower(), len(said) > 4) % 3] for w in said]
+        return [("NOUN", "VERB", "ADJ", "ADV")[draw(w.lower(), i % 3) % 4] for i, w in enumerate(said)]
 
     return {"vectors": Vectors(vocabulary, matrix), "tags": tags, "encode": encode}
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robust_tickets.attack.constraints.frozen import NoRepeat
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
+from robust_tickets.attack.store import PART, OnDisk
+from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -152,3 +155,24 @@ def test_flags() -> None:
         return np.stack([1 - p, p], axis=1)
 
     assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)
+
+
+def test_a_torn_line_is_cut_off_before_more_is_written(tmp_path: Path) -> None:
+    first = OnDisk(tmp_path, 4, "d")
+    first.add(2, b'{"two": 2}\n', 1.0)
+    first.close()
+    with open(tmp_path / PART, "ab") as stream:
+        stream.write(b'3\t2.000\t{"tor')
+    second = OnDisk(tmp_path, 4, "d")
+    assert [second.done(i) for i in range(4)] == [False, False, True, False]
+    second.add(0, b'{"zero": 0}\n', 3.0)
+    second.close()
+    third = OnDisk(tmp_path, 4, "d")
+    assert list(third.lines()) == [b'{"zero": 0}\n', b'{"two": 2}\n']
+    assert third.spent == 3.0
+    third.close()
+
+
+def test_a_changed_word_is_not_changed_again() -> None:
+    text = Text.of("one two three").replace(0, "an other")
+    assert NoRepeat().allowed(Any, text) == {2, 3}  # type: ignore[arg-type]

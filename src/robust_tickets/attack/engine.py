@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -146,14 +146,21 @@ def _drive(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None)
         services["encoder"] = plan.prepared.encoder
     numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
-    jobs = ((i, _play(plan, victim, int(plan.rows[i]))) for i in numbers)
+    begun = 0
+
+    def jobs() -> Iterator[tuple[int, Steps]]:
+        nonlocal begun
+        for i in numbers:
+            begun += 1
+            yield i, _play(plan, victim, int(plan.rows[i]))
+
     start = time.monotonic() - store.spent
     if plan.prepared.warm is not None and numbers:
         plan.prepared.warm(word for i in numbers for word in Text.of(plan.split[int(plan.rows[i])].texts).words)
     began = time.monotonic()
     announced = failed = finished = 0
     with track(plan.prepared.title, total, done) as bar:
-        for number, outcome in drive(jobs, services, live or victim.live):
+        for number, outcome in drive(jobs(), services, live or victim.live):
             finished += 1
             if isinstance(outcome, Failed):
                 failed += 1
@@ -165,9 +172,9 @@ def _drive(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None)
             spent = time.monotonic() - began
             if not announced and finished < len(numbers) and (finished >= max(3, len(numbers) // 20) or spent > 10):
                 announced = 1
-                whole = spent / finished * len(numbers)
+                whole = spent / ((begun + finished) / 2) * len(numbers)  # those under way count as half done
                 if whole > SAID_FROM:
-                    say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {finished}")
+                    say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {begun}")
     return time.monotonic() - start
 
 

@@ -18,7 +18,7 @@ from robust_tickets.classifier import Classifier, Encoded, batches_by_size
 # How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes small batches, a GPU must be fed
-LIVE = {"cpu": 32, "gpu": 256}  # examples under attack at the same time
+LIVE = {"cpu": 8, "gpu": 256}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
 
 class Victim:
