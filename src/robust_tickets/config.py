@@ -23,6 +23,21 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import REGISTRIES, name_of
 
 
+class Said(str):
+    """A value as it was said on the command line: text, until the type of the field it is for is known."""
+
+    __slots__ = ()
+
+    def plain(self) -> Any:
+        """What TOML reads in it, else the text itself."""
+        if self in ("", "none", "None"):
+            return None
+        try:
+            return tomllib.loads(f"value = {self}")["value"]
+        except tomllib.TOMLDecodeError:
+            return str(self)
+
+
 def canonical(value: Any) -> str:
     """Canonical JSON: sorted keys, no spaces, finite numbers only."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
@@ -113,6 +128,8 @@ def _required(f: dataclasses.Field) -> bool:  # type: ignore[type-arg]
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(value, Said):
+        return _coerce_said(hint, value, where)
     if hint is Any:
         return value
     if origin in (typing.Union, types.UnionType):
@@ -134,6 +151,22 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
             raise _wrong(where, "a table", value)
         return {str(k): _coerce(args[1], v, f"{where}.{k}") for k, v in value.items()}
     return _coerce_scalar(hint, value, where)
+
+
+def _coerce_said(hint: Any, value: Said, where: str) -> Any:
+    """Read a word of the command line as the field wants it: a path with commas stays a path, ``a,b`` is a pair where pairs go."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if type(None) in args and value.plain() is None:
+            return None
+        lists = [a for a in args if typing.get_origin(a) is tuple] if "," in value else []
+        texts = [a for a in args if a is str]
+        return _coerce_union((*lists, *texts, *args), value, where)
+    if hint is str or (origin is typing.Literal and str(value) in args):
+        return str(value)
+    if origin is tuple and not value.lstrip().startswith("["):
+        return _coerce_tuple(args, [Said(part.strip()) for part in value.split(",")], where)
+    return _coerce(hint, value.plain(), where)
 
 
 def _coerce_union(args: tuple[Any, ...], value: Any, where: str) -> Any:

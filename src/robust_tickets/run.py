@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +24,12 @@ from robust_tickets.files import read_json, sha256_file, write_json
 
 SCHEMA = 1
 PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
-NOT_LISTED = ("checkpoint", ".lock")  # working files of a stage, gone or irrelevant once it is done
+# what stages write into their folder; anything else in it is the user's and none of our business
+STAGE_FILES = (
+    "ticket.safetensors", "ticket.json", "trace.jsonl", "distances.json", "metrics.jsonl", "model", "evaluation.json", "cost.json",
+    "result.json", "examples.jsonl",
+)  # fmt: skip
+RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,7 @@ class Stage:
             return False
         about = read_json(mark)
         if not isinstance(about, dict) or about.get("schema") != SCHEMA or about.get("key") != to_plain(self.key):
-            raise TicketsError(f"{mark} belongs to other work", hint="two keys share a hash or the file was edited: remove the folder")
+            raise TicketsError(f"{self.folder} holds other work (see its stage.json)", hint="give another --out, or remove the folder")
         try:
             sizes = {name: entry["bytes"] for name, entry in about["files"].items()}
         except (KeyError, TypeError, AttributeError):
@@ -55,7 +60,7 @@ class Stage:
 
     def finish(self) -> None:
         """Mark the stage as done."""
-        write_json(self.folder / "stage.json", {"schema": SCHEMA, "key": to_plain(self.key), "files": listing(self.folder)})
+        write_json(self.folder / "stage.json", {"schema": SCHEMA, "key": to_plain(self.key), "files": listing(self.folder, STAGE_FILES)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,37 +71,65 @@ class Run:
 
     def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
         """The stage of ``house`` that ``key`` determines; makes its folder."""
-        folder = self.folder / house / digest(key)[:8]
+        folder = self.stage_folder(house, key)
         folder.mkdir(parents=True, exist_ok=True)
         return Stage(folder=folder, key=key)
 
-    def finish(self) -> None:
-        """Write the manifest, last of all: every file, its size and sha256."""
-        write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": listing(self.folder, but=("manifest.json",))})
+    def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
+        return self.folder / house / digest(key)[:8]
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process out of the folder while this one works in it."""
-        import fcntl
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Write config.json; where another one lies there, what was concluded from it goes first, its finished stages stay."""
+        path = self.folder / "config.json"
+        if path.is_file() and read_json(path) != config:
+            for name in ("manifest.json", "report.html", "arms.json"):
+                (self.folder / name).unlink(missing_ok=True)
+        write_json(path, config)
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise TicketsError(
-                    f"another process is working in {self.folder}", hint="wait for it, or give another --out", exit_code=FAILED
-                ) from None
-            yield
+    def done(self) -> bool:
+        """Whether the manifest is there and belongs to the config beside it."""
+        manifest, config = self.folder / "manifest.json", self.folder / "config.json"
+        if not manifest.is_file() or not config.is_file():
+            return False
+        files = read_json(manifest).get("files", {})
+        return bool(files.get("config.json", {}).get("sha256") == sha256_file(config))
+
+    def finish(self, stages: Iterable[str]) -> None:
+        """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
+        files = listing(self.folder, RUN_FILES)
+        for stage in sorted(set(stages)):
+            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json"))
+            files |= {f"{stage}/{name}": entry for name, entry in inner.items()}
+        write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
 
 
-def listing(folder: Path, but: tuple[str, ...] = ("stage.json",)) -> dict[str, dict[str, Any]]:
-    """Every file below ``folder`` with its size and sha256, working files left out."""
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second process out of ``folder`` while this one works in it."""
+    import fcntl
+
+    if folder.exists() and not folder.is_dir():
+        raise TicketsError(f"{folder} is a file", hint="give a folder as --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "w")  # noqa: SIM115  # held until the work is done
+    except OSError as problem:
+        raise TicketsError(f"could not make {folder}: {problem.strerror}", hint="give another --out") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait for it, or give another --out"
+            raise TicketsError(f"another process is working in {folder}", hint=hint, exit_code=FAILED) from None
+        yield
+
+
+def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Those of ``names`` that are in ``folder`` (folders with all their files), each file with its size and sha256."""
     found = {}
-    for path in sorted(folder.rglob("*")):
-        inner = path.relative_to(folder)
-        if path.is_file() and inner.name not in but and not path.name.endswith(".part") and not set(inner.parts) & set(NOT_LISTED):
-            found[inner.as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+    for path in sorted(p for name in names for p in ([folder / name] if (folder / name).is_file() else (folder / name).rglob("*"))):
+        if path.is_file() and not path.name.endswith(".part"):
+            found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     return found
 
 

@@ -79,6 +79,9 @@ def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_
         (["run", "earlyrobust", "--set", "train.epochs"], "key=value"),
         (["run", "earlyrobust", "--set", "arms=nobody"], "earlyrobust"),
         (["run", "nowhere.toml"], "nowhere.toml"),
+        (["run", "earlyrobust", "--set", "baseline=finetun"], "finetune"),
+        (["run", "earlyrobust", "--set", "arms.finetune.train=3"], "table"),
+        (["run", "earlyrobust", "--set", "arms.finetune.search=7"], "search"),
         (["frobnicate"], "frobnicate"),
     ],
 )
@@ -92,3 +95,23 @@ def test_bad_input_exits_2_with_words_and_no_traceback(capsys: pytest.CaptureFix
     assert "what to do" in said.err
     assert words in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_folder_used_again_for_other_work_shows_only_the_new_work(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    common = ["--set", f"model={model_folder}", *SMALL[:-2], "--out", str(tmp_path / "r")]
+    first = tickets(capsys, "run", "finetune", "--set", f"task={three_classes}", *common)
+    train = json.loads((Path(first["run"]) / "arms.json").read_text())["arms"][0]["train"]
+    tickets(capsys, "run", "finetune", "--set", f"task={pairs}", *common)
+    manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())["files"]
+    assert not any(name.startswith(train) for name in manifest)
+    assert "other, same" in (tmp_path / "r" / "report.html").read_text() or "pairs" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_any_bad_row_stops_a_strict_run(capsys: pytest.CaptureFixture[str], three_classes: Path, tmp_path: Path) -> None:
+    with open(three_classes, "a", encoding="utf-8") as stream:
+        stream.write(",good\n")
+    said = tickets(capsys, "run", "finetune", "--strict", "--set", f"task={three_classes}", "--out", str(tmp_path / "r"), code=2)
+    assert "302: empty text" in said["error"]["message"]
+    assert not (tmp_path / "r").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_run import make_run
 from robust_tickets.cli import main as cli
 from robust_tickets.cli.main import main
 
@@ -68,15 +69,20 @@ def test_looking_imports_no_torch(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_interrupt_exits_130_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_interrupt_exits_130_and_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr("robust_tickets.names.methods", interrupted)
     with pytest.raises(SystemExit) as end:
-        main(["ls", "methods"])
+        main(["ls", "methods", *(["--json"] if as_json else [])])
+    said = capsys.readouterr()
     assert end.value.code == 130
-    assert "same command" in capsys.readouterr().err
+    assert "same command" in said.err
+    assert (json.loads(said.out)["exit_code"] == 130) if as_json else said.out == ""
 
 
 def test_a_failure_nobody_foresaw_exits_3_without_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +111,21 @@ def test_predict_keeps_every_row_and_never_reads_what_it_writes(
     assert rows[1]["problem"] == "empty text"
     assert abs(sum(value for key, value in rows[0].items() if key.startswith("p_")) - 1) < 1e-4
     call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(data), code=2)
+
+
+def test_runs_are_listed_and_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "one")
+    (tmp_path / "runs" / "odd").mkdir()
+    (tmp_path / "runs" / "odd" / "config.json").write_text("[]")
+    assert call(capsys, "ls", "runs", "--folder", str(tmp_path / "runs")).keys() == {"runs"}
+    told = call(capsys, "report", str(tmp_path / "runs" / "one"), "--out", str(tmp_path / "page.html"))
+    assert Path(told["report"]).read_text().startswith("<!doctype html>")
+    call(capsys, "report", code=2)
+    call(capsys, "report", "a", "b", code=2)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--json=true"])
+def test_json_is_asked_for_in_either_way(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["ls", "methods", flag])
+    assert "earlyrobust" in json.loads(capsys.readouterr().out)["methods"]

@@ -11,7 +11,7 @@ import pytest
 
 from robust_tickets import files, seeds
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.run import Run, Stage, listing, versions
+from robust_tickets.run import STAGE_FILES, Run, Stage, listing, locked, versions
 
 KEY = {"stage": "search", "seed": 3}
 
@@ -111,7 +111,7 @@ def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path)
     stage.finish()
     about = json.loads((stage.folder / "stage.json").read_text())
     (stage.folder / "stage.json").write_text(json.dumps({**about, **change}))
-    with pytest.raises(TicketsError, match="belongs to other work"):
+    with pytest.raises(TicketsError, match="holds other work"):
         stage.done()
 
 
@@ -131,33 +131,56 @@ def test_keys_are_plain_values(tmp_path: Path) -> None:
     assert Stage(folder=stage.folder, key={"ratios": [0.1, 0.2], "path": "a"}).done()
 
 
-def test_listing_leaves_working_files_out(tmp_path: Path) -> None:
-    for name in ("a.txt", "b/c.txt", "checkpoint/w", "b/checkpoint/w", ".lock", ".a.txt.12.part", "stage.json"):
+def test_a_stage_lists_its_own_files_and_not_the_users(tmp_path: Path) -> None:
+    for name in ("metrics.jsonl", "model/config.json", "model/.w.12.part", "checkpoint/w", ".lock", "diary.txt", "sub/diary.txt"):
         files.write_text(tmp_path / name, name)
-    assert set(listing(tmp_path)) == {"a.txt", "b/c.txt"}
-    assert listing(tmp_path)["a.txt"] == {"bytes": 5, "sha256": files.sha256_file(tmp_path / "a.txt")}
-
-
-def test_manifest_lists_every_file_with_its_hash(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path)
-    stage = run.stage("search", KEY)
-    files.write_text(stage.folder / "x.txt", "x")
+    told = listing(tmp_path, STAGE_FILES)
+    assert set(told) == {"metrics.jsonl", "model/config.json"}
+    assert told["metrics.jsonl"] == {"bytes": 13, "sha256": files.sha256_file(tmp_path / "metrics.jsonl")}
+    stage = Stage(folder=tmp_path, key=KEY)
     stage.finish()
-    run.finish()
-    run.finish()  # a second time changes nothing
+    files.write_text(tmp_path / "diary.txt", "a longer diary")
+    assert stage.done()
+
+
+def test_the_manifest_lists_the_runs_stages_with_their_hashes(tmp_path: Path) -> None:
+    run = Run(folder=tmp_path)
+    stage, stale = run.stage("search", KEY), run.stage("search", {**KEY, "seed": 9})
+    for one in (stage, stale):
+        files.write_text(one.folder / "ticket.json", "x")
+        one.finish()
+    run.begin({"a": 1})
+    assert not run.done()
+    run.finish([stage.name])
+    run.finish([stage.name])  # a second time changes nothing
     told = files.read_json(tmp_path / "manifest.json")["files"]
-    assert f"{stage.name}/x.txt" in told
-    assert "manifest.json" not in told
+    assert set(told) == {"config.json", f"{stage.name}/ticket.json", f"{stage.name}/stage.json"}
     assert all(files.sha256_file(tmp_path / name) == entry["sha256"] for name, entry in told.items())
+    assert run.done()
+
+
+def test_a_folder_begun_for_another_config_keeps_no_conclusions(tmp_path: Path) -> None:
+    run = Run(folder=tmp_path)
+    run.begin({"a": 1})
+    files.write_text(tmp_path / "arms.json", "{}")
+    run.finish([])
+    run.begin({"a": 1})
+    assert run.done()
+    run.begin({"a": 2})
+    assert not (tmp_path / "manifest.json").exists()
+    assert not (tmp_path / "arms.json").exists()
+    assert not run.done()
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path / "new")
-    with run.locked():
-        with pytest.raises(TicketsError, match="another process") as caught, run.locked():
+    with locked(tmp_path / "new"):
+        with pytest.raises(TicketsError, match="another process") as caught, locked(tmp_path / "new"):
             pass
         assert caught.value.exit_code == 3
-    with run.locked():
+    with locked(tmp_path / "new"):
+        pass
+    files.write_text(tmp_path / "file", "x")
+    with pytest.raises(TicketsError, match="is a file"), locked(tmp_path / "file"):
         pass
 
 
@@ -173,3 +196,23 @@ def test_errors_read_well() -> None:
     assert did_you_mean("freelbb", ["freelb", "pgd"]) == "did you mean 'freelb'?"
     assert did_you_mean("zzz", ["pgd", "freelb"]) == "known: freelb, pgd"
     assert did_you_mean("zzz", []) == "nothing is known here"
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import os, sys, robust_tickets.files as f; from pathlib import Path\nos.replace = lambda a, b: os.kill(os.getpid(), 9)\n"
+    subprocess.run([sys.executable, "-c", code + f"f.write_bytes(Path({str(tmp_path / 'x[1].json')!r}), b'1')"], check=False)
+    assert [p.name.startswith(".x[1].json.") for p in tmp_path.iterdir()] == [True]
+    alive = tmp_path / f".x[1].json.{os.getppid()}.part"  # another process is at it
+    alive.write_bytes(b"")
+    files.write_bytes(tmp_path / "x[1].json", b"2")
+    assert {p.name for p in tmp_path.iterdir()} == {"x[1].json", alive.name}
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TicketsError, match="could not write") as caught:
+        files.write_bytes(tmp_path / "file" / "x", b"1")
+    assert caught.value.exit_code == 3

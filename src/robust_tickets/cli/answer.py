@@ -10,6 +10,8 @@ from cyclopts import Parameter
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, help="key=value, any number of times.")]
 
+Strict = Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")]
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)

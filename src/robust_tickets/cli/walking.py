@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from robust_tickets.cli.answer import Answer, Common, Settings
+from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.errors import TicketsError
 from robust_tickets.progress import duration, say
 
 
-def demo(*, set: Settings = (), out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+def demo(*, set: Settings = (), out: Path | None = None, strict: Strict = False, common: Common = Common()) -> Answer:  # noqa: B008
     """The embedded walk: search, draw, train, attack, report; opens nothing, prints the path.
 
     Parameters
@@ -19,10 +20,10 @@ def demo(*, set: Settings = (), out: Path | None = None, common: Common = Common
     out
         The run folder; by default runs/demo-HASH.
     """
-    return _walk("demo", set, out, f"tickets demo{_settings(set)}")
+    return _walk("demo", _with(set, strict), out, "tickets demo")
 
 
-def run(recipe: str, *, set: Settings = (), out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+def run(recipe: str, *, set: Settings = (), out: Path | None = None, strict: Strict = False, common: Common = Common()) -> Answer:  # noqa: B008
     """Walk a recipe; running it again resumes or finds it done.
 
     Parameters
@@ -32,21 +33,23 @@ def run(recipe: str, *, set: Settings = (), out: Path | None = None, common: Com
     out
         The run folder; by default runs/RECIPE-HASH.
     """
-    return _walk(recipe, set, out, f"tickets run {shlex.quote(recipe)}{_settings(set)}")
+    return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}")
 
 
 def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) -> Answer:
     from robust_tickets.walk.recipe import read_recipe
 
     begun = time.monotonic()
+    if out is not None and out.exists() and not out.is_dir():
+        raise TicketsError(f"--out {out} is a file", hint="give a folder")
     recipe = read_recipe(name, settings)
     say(recipe.title)
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.walk.estimate import tell
     from robust_tickets.walk.runner import prepare
 
-    walk = prepare(recipe, out=out, command=command)
-    if (walk.run.folder / "manifest.json").is_file():
+    walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
+    if walk.run.done():
         say(f"{walk.run.folder} is done already; checking its stages")
     else:
         tell(walk)
@@ -62,5 +65,5 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     return Answer(data={"run": str(folder), "report": str(page), "arms": figures(folder)}, show=show)
 
 
-def _settings(settings: tuple[str, ...]) -> str:
-    return "".join(f" --set {shlex.quote(s)}" for s in settings)
+def _with(settings: tuple[str, ...], strict: bool) -> tuple[str, ...]:
+    return (*settings, "strict=true") if strict else settings

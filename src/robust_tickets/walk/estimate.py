@@ -10,8 +10,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.progress import duration, say
+from robust_tickets.ticket import Ticket
+from robust_tickets.walk import stages
 
 if TYPE_CHECKING:
+    from robust_tickets.data.task import Split
+    from robust_tickets.walk.recipe import Arm, AttackPlan
     from robust_tickets.walk.runner import Walk
 
 TIMED = 4  # batches, the first of which warms up
@@ -21,29 +25,52 @@ SEARCH_SHARE = 0.5  # of an epoch; EarlyRobust's masks settle within it
 
 def tell(walk: Walk) -> None:
     """Say what will be done and how long it may take."""
-    seconds = estimate(walk)
-    rows, arms = len(walk.task.train), walk.recipe.arms
     for line in _plan(walk):
         say(line)
+    seconds = estimate(walk)
+    total = sum(seconds.values())
     parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if value >= 1)
-    say(f"estimate: about {duration(sum(seconds.values()))} on this machine for {len(arms)} arms and {rows} training rows ({parts})")
+    rows = len(walk.task.train)
+    if total >= 1:
+        say(f"estimate: about {duration(total)} on this machine for {len(walk.recipe.arms)} arms and {rows} training rows ({parts})")
     say(f"run folder: {walk.run.folder} (stop at any time; the same command goes on)")
 
 
 def estimate(walk: Walk) -> dict[str, float]:
-    """Seconds for searching, training and attacking, stages that are done left out."""
-    step = _seconds_a_row(walk)
-    rows = len(walk.task.train)
-    searching = sum(SEARCH_SHARE * rows * step * _passes(arm.search) for arm in walk.recipe.arms if _trains(arm.search))
-    training = sum(
-        arm.train.steps(walk.task) * arm.train.batch_size * arm.train.accumulate * step * arm.train.passes for arm in walk.recipe.arms
-    )
+    """Seconds for searching, training and attacking; stages that are known to be done are left out."""
+    arms, rows = walk.recipe.arms, len(walk.task.train)
+    to_search = [arm.search for arm in arms if hasattr(arm.search, "epochs") and not _searched(walk, arm.search)]
+    to_train = [arm for arm in arms if not _trained(walk, arm)]
+    step = _seconds_a_row(walk) if to_search or to_train else 0.0
+    searching = sum(SEARCH_SHARE * search.epochs * rows * step * _passes(search) for search in to_search)
+    training = sum(arm.train.steps(walk.task) * arm.train.batch_size * arm.train.accumulate * step * arm.train.passes for arm in to_train)
     attacking = 0.0
-    if walk.recipe.attacks:
-        text, words = _typical(walk)
-        query = _seconds_a_query(walk, text)
-        attacking = sum(plan.n * words * QUERIES_A_WORD * query for plan in walk.recipe.attacks) * len(walk.recipe.arms)
+    for plan in walk.recipe.attacks:
+        split = stages.attacked(plan, walk.task)
+        text, words = _typical(split)
+        queries = examples(plan, split) * words * QUERIES_A_WORD
+        attacking += queries * _seconds_a_query(walk, text) * (len(to_train) or len(arms))
     return {"search": searching, "training": training, "attacks": attacking}
+
+
+def examples(plan: AttackPlan, split: Split) -> int:
+    """How many examples a plan attacks; 0 asks for all of them."""
+    return min(plan.n or len(split), len(split))
+
+
+def _searched(walk: Walk, search: Any) -> bool:
+    return walk.run.stage_folder("search", stages.search_key(search, walk.start, walk.task)).joinpath("stage.json").is_file()
+
+
+def _trained(walk: Walk, arm: Arm) -> bool:
+    """Known only where the ticket is: the training of an arm whose search is open is open too."""
+    ticket = None
+    if arm.search is not None:
+        if not _searched(walk, arm.search):
+            return False
+        ticket = Ticket.load(walk.run.stage_folder("search", stages.search_key(arm.search, walk.start, walk.task)))
+    key = stages.train_key(arm.train, walk.start, walk.task, ticket)
+    return walk.run.stage_folder("train", key).joinpath("stage.json").is_file()
 
 
 def _plan(walk: Walk) -> list[str]:
@@ -53,12 +80,9 @@ def _plan(walk: Walk) -> list[str]:
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
         lines.append(f"  {arm.title}: {first}{arm.train.epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
     for plan in walk.recipe.attacks:
-        lines.append(f"  attack {type(plan.attack).__name__} on {plan.n or 'all'} examples, class-balanced, seed {plan.seed}")
+        count = examples(plan, stages.attacked(plan, walk.task))
+        lines.append(f"  attack {type(plan.attack).__name__} on {count} examples, class-balanced, seed {plan.seed}")
     return lines
-
-
-def _trains(search: Any) -> bool:
-    return search is not None and hasattr(search, "epochs")
 
 
 def _passes(search: Any) -> int:
@@ -83,8 +107,7 @@ def _seconds_a_row(walk: Walk) -> float:
     return spent / max(rows, 1)
 
 
-def _typical(walk: Walk) -> tuple[tuple[str, ...], float]:
-    split = walk.task.test
+def _typical(split: Split) -> tuple[tuple[str, ...], float]:
     some = sorted((split[i].texts for i in range(0, len(split), max(1, len(split) // 100))), key=lambda texts: sum(map(len, texts)))
     words = sum(len(text.split()) for texts in some for text in texts) / len(some)
     return some[len(some) // 2], words

@@ -7,14 +7,13 @@ may change ``train``. ``--set search.neurons=0.4`` writes into the same tree, so
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.config import build, build_component, read_toml
+from robust_tickets.config import Said, build, build_component, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipes
 
@@ -97,7 +96,7 @@ class _Top:
     search: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     attack: Any = None
-    arms: dict[str, dict[str, Any]] | str | tuple[str, ...] | None = None
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
@@ -116,20 +115,22 @@ def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict
         key, equals, value = setting.partition("=")
         if not equals:
             raise TicketsError(f"--set {setting}: expected key=value", hint="for example --set train.epochs=3")
-        _write(tree, key.strip(), _value(value), setting)
+        _write(tree, key.strip(), Said(value.strip()), setting)
     return tree
 
 
 def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = None) -> Recipe:
     """Check every key of ``tree`` and build the components."""
     top = build(_Top, tree, name)
-    if not isinstance(top.arms, dict) or not top.arms:
+    if not top.arms:
         raise TicketsError(f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples")
     wanted = list(top.arms) if chosen is None else list(chosen)
     for arm in wanted:
         if arm not in top.arms:
             raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
     arms = tuple(_arm(name, arm, top.arms[arm], top) for arm in wanted)
+    if top.baseline is not None and top.baseline not in top.arms:
+        raise TicketsError(f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms))
     baseline = top.baseline if top.baseline in wanted else wanted[0]
     plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
     attacks = tuple(_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
@@ -149,18 +150,24 @@ def _arm(recipe: str, name: str, table: Mapping[str, Any], top: _Top) -> Arm:
     for key in table:
         if key not in ("title", "search", "train"):
             raise TicketsError(f"{where}: unknown key {key!r}", hint=did_you_mean(key, ("title", "search", "train")))
+    changes = table.get("train", {})
+    if not isinstance(changes, Mapping):
+        raise TicketsError(f"{where}.train: expected a table, got {changes!r}", hint=f"--set arms.{name}.train.epochs=3, say")
     search = table.get("search", False)
+    search = search.plain() if isinstance(search, Said) else search
     if search is True:
         search = dict(top.search)
     elif isinstance(search, str):
         search = {"name": search}
+    elif search and not isinstance(search, Mapping):
+        raise TicketsError(f"{where}.search: expected true, false, a name or a table, got {search!r}", hint='search = "random", say')
     if isinstance(search, Mapping) and search.get("name") != top.search.get("name"):
         search = {**{k: v for k, v in top.search.items() if k in SPARSITY}, **search}
     elif isinstance(search, Mapping):
         search = {**top.search, **search}
     if search:
         search = {"seed": top.seed, **search}
-    train = build(FineTune, {"seed": top.seed, **top.train, **table.get("train", {})}, f"{where}.train")
+    train = build(FineTune, {"seed": top.seed, **top.train, **changes}, f"{where}.train")
     return Arm(name=name, title=str(table.get("title", name)), search=build_component("methods", search, f"{where}.search"), train=train)
 
 
@@ -193,15 +200,3 @@ def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:
             raise TicketsError(f"--set {setting}: {parent!r} is not a table", hint="set the whole value instead")
         tree = inner
     tree[last] = value
-
-
-def _value(text: str) -> Any:
-    """A TOML value where it reads as one, else the text itself, so that paths and names need no quotes."""
-    if text in ("", "none", "None"):
-        return None
-    if "," in text and not text.lstrip().startswith(("[", "{", '"', "'")):
-        return [_value(part.strip()) for part in text.split(",")]
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

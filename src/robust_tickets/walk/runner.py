@@ -5,7 +5,7 @@ Running the same command again resumes or finds everything done. Two arms that s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from robust_tickets import __version__
 from robust_tickets.config import digest, to_plain
 from robust_tickets.files import write_json
 from robust_tickets.progress import say, warn
-from robust_tickets.run import Run, environment
+from robust_tickets.run import Run, environment, locked
 from robust_tickets.walk import stages
 from robust_tickets.walk.recipe import Arm, Recipe
 
@@ -39,14 +39,13 @@ class Walk:
         from robust_tickets.report.page import write_report
 
         folder = self.run.folder
-        with self.run.locked():
-            about = {"schema": SCHEMA, "recipe": to_plain(self.recipe), **stages.inputs(self.start, self.task)}
-            write_json(folder / "config.json", about)
+        with locked(folder):
+            self.run.begin({"schema": SCHEMA, "recipe": to_plain(self.recipe), **stages.inputs(self.start, self.task)})
             write_json(folder / "env.json", dict(environment()))
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
-            self.run.finish()
+            self.run.finish(name for row in rows for name in (row["search"], row["train"], *row["attacks"]) if name)
         return folder
 
     def _arm(self, arm: Arm) -> dict[str, Any]:
@@ -83,6 +82,7 @@ class Walk:
             "train_rows": len(self.task.train),
             "attacked_split": self.task.test_split,
             "skipped_rows": len(self.task.skipped),
+            "warnings": list(getattr(self.task, "warnings", ())),
             "notes": list(self.task.notes),
         }
         return {
@@ -107,10 +107,19 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     task = load_task(source.task, seed=recipe.seed, **options)
     for note in task.notes:
         say(f"data: {note}")
-    if task.skipped:
-        warn(f"{len(task.skipped)} bad rows skipped; first: {task.skipped[0]}")
+    for warning in getattr(task, "warnings", ()):
+        warn(warning)
     start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
-    # where data and model lie does not determine a result: what is in them does
-    identity = to_plain(replace(recipe, source=replace(source, task=task.name, data=None, test=None, validation=None), model=""))
-    name = f"{recipe.name}-{digest([identity, task.digest, start.digest, __version__])[:8]}"
+    name = f"{recipe.name}-{digest([identity(recipe), task.digest, start.digest, __version__])[:8]}"
     return Walk(recipe=recipe, task=task, start=start, run=Run(folder=out or Path("runs") / name), command=command)
+
+
+def identity(recipe: Recipe) -> Any:
+    """What of a recipe determines its results: not where files lie, how it is called or how often it is saved."""
+    return _visible({name: value for name, value in to_plain(recipe).items() if name not in ("source", "model")})
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _visible(inner) for name, inner in value.items() if name not in (*stages.INVISIBLE, "token_budget", "title", "about")}
+    return [_visible(inner) for inner in value] if isinstance(value, list) else value

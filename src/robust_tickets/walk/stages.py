@@ -56,7 +56,8 @@ def search(stage: Stage, method: Any, start: Classifier, task: Task) -> Ticket:
     else:
         found = method(start, task, folder=stage.folder)
         found.save(stage.folder)
-        _finish(stage)
+        stage.finish()
+    _drop_checkpoint(stage)
     return Ticket.load(stage.folder)
 
 
@@ -67,16 +68,18 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     from robust_tickets.train.evaluate import evaluate
 
     if stage.done():
+        _drop_checkpoint(stage)
         say(f"train: found done in {stage.name}")
         return
     model = start.copy() if ticket is None else compact(start, ticket)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(stage.folder / "model")
-    evaluation = evaluate(model, task.test)
+    evaluation = evaluate(model, task.test, title="evaluate")
     write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
     seconds = max((line.get("seconds", 0.0) for line in _lines(stage)), default=0.0)
     write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
-    _finish(stage)
+    stage.finish()
+    _drop_checkpoint(stage)
     say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
 
 
@@ -142,9 +145,8 @@ def _lines(stage: Stage) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
-def _finish(stage: Stage) -> None:
-    """A finished stage needs no checkpoint; the mark is written before it goes."""
-    stage.finish()
+def _drop_checkpoint(stage: Stage) -> None:
+    """A finished stage needs no checkpoint; it goes after the mark is written, or at the next call."""
     shutil.rmtree(stage.folder / "checkpoint", ignore_errors=True)
 
 
