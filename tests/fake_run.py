@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.attack.result import Tally
 from robust_tickets.files import write_json, write_text
-from robust_tickets.measure.metrics import attack_metrics, wilson
+from robust_tickets.measure.metrics import wilson
 from robust_tickets.ticket import Ticket
 
 SENTENCES = (
@@ -116,17 +117,14 @@ def _attack(folder: Path, generator: np.random.Generator, hardness: np.ndarray, 
                 "changed": [[0, 0, len(old), old, new]] if done else [],
                 "predicted_before": label if status != "skipped" else 1 - label,
                 "predicted_after": 1 - label if status != "failed" else label,
+                "words_changed": int(done), "confidence": 0.9, "forward_passes": 40,
             }
         )  # fmt: skip
-    counts = attack_metrics([r["status"] for r in rows], [r["queries"] for r in rows], [100 / r["words"] for r in rows])
     result = {
         "schema": 1, "attack": "pwws", "compat": "", "constraints": ["no stop words", "no word twice"], "resources": {"wordnet": "3.0"},
-        "model": {"identity": "minilm", "digest": "12" * 32}, "task": {"name": "reviews", "digest": "34" * 32},
-        "ids": [r["id"] for r in rows],
-        "n": counts.n, "seed": 0, "clean": counts.clean, "aua": counts.aua, "suc": counts.suc, "queries": counts.queries,
-        "perturbed": counts.perturbed, "forward_passes": 5000, "temperature": 1.0,
-        "intervals": {k: list(v) for k, v in counts.intervals.items()},
-        "flags": [], "errors": 0, "clean_full": clean, "seconds": 31.5, "env": {"device": "cpu"},
+        "model": {"identity": "minilm", "digest": "12" * 32}, "task": {"split": "test", "digest": "34" * 32},
+        "ids": [r["id"] for r in rows], "seed": 0, "temperature": 1.0, "flags": [], "clean_full": clean, "seconds": 31.5,
+        "env": {"device": "cpu"}, **Tally.of(rows).metrics(),
     }  # fmt: skip
     write_json(folder / "result.json", result)
     write_text(folder / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from robust_tickets.attack import flags
+from robust_tickets.attack.result import Tally
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import attack_metrics, bootstrap_difference, classification, mcnemar_exact, wilson
+from robust_tickets.measure import metrics
+from robust_tickets.measure.metrics import attack_metrics, bootstrap_difference, classification, mcnemar_exact, paired_interval, wilson
 
 counts = st.integers(0, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80)
@@ -127,39 +130,92 @@ def test_classification_takes_narrow_integers():
     assert classification(labels, labels, 200)["accuracy"] == 100
 
 
+def table(both, only_a, only_b, neither):
+    """Paired outcomes with these four counts."""
+    cells = ((both, (True, True)), (only_a, (True, False)), (only_b, (False, True)), (neither, (False, False)))
+    rows = [pair for count, pair in cells for _ in range(count)]
+    return [x for x, _ in rows], [y for _, y in rows]
+
+
+@pytest.mark.parametrize(
+    ("counts", "want"),
+    [
+        ((36, 12, 2, 0), (0.0569, 0.3404)),  # Newcombe (1998), Statistics in Medicine 17, 2635-2650, method 10
+        (
+            (1, 1, 7, 12),
+            (-0.507, -0.026),
+        ),  # Bentur et al. (2009), as in Fagerland, Lydersen and Laake, Statistical Analysis of Contingency Tables
+    ],
+)
+def test_paired_intervals_are_the_published_ones(counts, want):
+    digits = len(str(want[0]).partition(".")[2])
+    assert paired_interval(*table(*counts)) == pytest.approx(want, abs=0.51 * 10**-digits)
+
+
+def test_paired_intervals_by_hand():
+    assert paired_interval([], []) == (-1.0, 1.0)
+    low, high = paired_interval(*table(0, 0, 0, 3))  # both Wilson intervals are 0 to 0.5615; no correlation can be seen
+    assert (low, high) == pytest.approx((-wilson(0, 3)[1], wilson(0, 3)[1]))
+    # 40 of 100 each, agreeing on all: phi = (40 * 60 - 50) / 2400, both arms of the sum are the same
+    (down, up), phi = wilson(40, 100), 2350 / 2400
+    x, y = 0.4 - down, up - 0.4
+    assert paired_interval(*table(40, 0, 0, 60))[1] == pytest.approx((x * x + y * y - 2 * phi * x * y) ** 0.5)
+    with pytest.raises(TicketsError, match="same examples"):
+        paired_interval([True], [True, False])
+
+
+@given(pairs.filter(bool), st.sampled_from([0.5, 0.9, 0.95]))
+def test_paired_intervals_hold_the_difference_have_width_and_are_antisymmetric(rows, level):
+    a, b = [x for x, _ in rows], [y for _, y in rows]
+    low, high = paired_interval(a, b, level)
+    assert -1 <= low < high <= 1
+    assert low - 1e-12 <= np.mean(a) - np.mean(b) <= high + 1e-12
+    assert paired_interval(b, a, level) == pytest.approx((-high, -low))
+
+
+def line(status, queries=1, words=0, changed=0):
+    about = {"status": status, "label": 0, "queries": queries, "words": words, "words_changed": changed}
+    return about | {"confidence": 0.9, "forward_passes": 2}
+
+
 def test_attack_counts_by_hand():
-    statuses = ["success", "success", "failed", "skipped", "error"]
-    got = attack_metrics(statuses, [10, 20, 60, 1, 7], [10.0, 30.0, None, None, 50.0])
-    assert (got.n, got.successes, got.failures, got.skipped, got.errors) == (4, 2, 1, 1, 1)
-    assert got.clean == pytest.approx(75)
-    assert got.aua == pytest.approx(25)
-    assert got.suc == pytest.approx(200 / 3)
-    assert got.queries == pytest.approx(30)
-    assert got.perturbed == pytest.approx(20)
-    assert got.intervals["aua"] == pytest.approx(tuple(100 * x for x in wilson(1, 4)))
+    lines = [line("success", 10, 10, 1), line("success", 20, 10, 3), line("failed", 60), line("skipped"), line("error", 7, 10, 5)]
+    got = Tally.of(lines).metrics()
+    assert (got["n"], got["errors"], got["forward_passes"]) == (4, 1, 10)
+    assert got["clean"] == pytest.approx(75)
+    assert got["aua"] == pytest.approx(25)
+    assert got["suc"] == pytest.approx(200 / 3, abs=1e-4)
+    assert got["queries"] == pytest.approx(30)
+    assert got["perturbed"] == pytest.approx(20)
+    assert got["intervals"]["aua"] == pytest.approx(tuple(100 * x for x in wilson(1, 4)), abs=1e-4)
 
 
 def test_attack_counts_without_attacked_examples_claim_nothing():
-    nothing = attack_metrics([], [])
-    assert (nothing.clean, nothing.aua, nothing.suc, nothing.queries, nothing.perturbed) == (None,) * 5
-    skipped = attack_metrics(["skipped"] * 3, [1] * 3)
-    assert (skipped.clean, skipped.aua, skipped.suc, skipped.queries) == (0, 0, None, None)
-    with pytest.raises(TicketsError, match="unknown outcome"):
-        attack_metrics(["won"], [1])
-    with pytest.raises(TicketsError):
-        attack_metrics(["success"], [])
+    nothing = Tally.of([]).metrics()
+    assert [nothing[key] for key in ("clean", "aua", "suc", "queries", "perturbed")] == [None] * 5
+    skipped = Tally.of([line("skipped")] * 3).metrics()
+    assert [skipped[key] for key in ("clean", "aua", "suc", "queries")] == [0, 0, None, None]
 
 
 @given(st.lists(st.sampled_from(["success", "failed", "skipped", "error"]), max_size=50))
 def test_attack_counts_add_up(statuses):
-    got = attack_metrics(statuses, [5] * len(statuses))
-    assert got.n + got.errors == len(statuses)
-    if got.n:
-        assert got.aua <= got.clean
-        if got.suc is not None:
-            assert got.aua == pytest.approx(got.clean * (1 - got.suc / 100))
-        for name, (low, high) in got.intervals.items():
-            assert 0 <= low <= getattr(got, name) + 1e-9 <= high + 1e-9 <= 100 + 1e-9
+    got = Tally.of(map(line, statuses)).metrics()
+    assert got["n"] + got["errors"] == len(statuses)
+    values, intervals = attack_metrics(
+        **{k: statuses.count(s) for k, s in (("successes", "success"), ("failures", "failed"), ("skipped", "skipped"))}
+    )
+    for name, value in values.items():
+        assert got[name] == (None if value is None else pytest.approx(value, abs=1e-4))
+    if got["n"]:
+        assert values["aua"] <= values["clean"]
+        if values["suc"] is not None:
+            assert values["aua"] == pytest.approx(values["clean"] * (1 - values["suc"] / 100))
+        for name, (low, high) in intervals.items():
+            assert 0 <= low <= values[name] + 1e-9 <= high + 1e-9 <= 100 + 1e-9
+
+
+def test_one_number_says_what_few_examples_are():
+    assert flags.FEW is metrics.FEW
 
 
 def test_metrics_need_neither_torch_nor_scipy_to_import():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FEW = 100  # examples; below, a 95 % interval of Aua is about 20 points wide
+from robust_tickets.measure.metrics import FEW
+
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 
 

@@ -14,7 +14,7 @@ from robust_tickets.attack.store import FINAL, RESULT, read_lines, write_lines
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_json
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, wilson
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, attack_metrics
 
 SCHEMA = 1
 DIGITS = 4  # decimals of percentages and means in result.json
@@ -92,9 +92,9 @@ class Tally:
     def metrics(self) -> dict[str, Any]:
         """clean, aua, suc, queries, perturbed and their intervals, counted as TextAttack counts; None where nothing was counted."""
         s, f, k = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED))
-        counts = {"clean": (s + f, s + f + k), "aua": (f, s + f + k), "suc": (s, s + f)}
-        found: dict[str, Any] = {name: _round(100 * x / of) if of else None for name, (x, of) in counts.items()}
-        intervals = {name: tuple(_round(100 * end) for end in wilson(x, of)) for name, (x, of) in counts.items() if of}
+        values, ends = attack_metrics(successes=s, failures=f, skipped=k)
+        found: dict[str, Any] = {name: None if value is None else _round(value) for name, value in values.items()}
+        intervals = {name: (_round(low), _round(high)) for name, (low, high) in ends.items()}
         found["queries"] = _round(self.queries[0] / (s + f)) if s + f else None
         if s + f > 1:
             mean = self.queries[0] / (s + f)

@@ -1,6 +1,7 @@
 """What an evaluation and an attack say in numbers, and how sure they are. numpy; scipy only inside the exact test.
 
-Percentages run from 0 to 100, counts are integers, ``wilson`` and ``bootstrap_difference`` speak in fractions (their callers scale).
+Percentages run from 0 to 100, counts are integers, ``wilson``, ``paired_interval`` and ``bootstrap_difference`` speak in fractions (their
+callers scale).
 A number that has no meaning on the data it got (the success rate of an attack that attacked nothing) is ``None``, never 0 or NaN.
 """
 
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -19,6 +19,7 @@ from robust_tickets.seeds import numpy_generator
 
 SUCCESS, FAILED, SKIPPED, ERROR = "success", "failed", "skipped", "error"
 STATUSES = (SUCCESS, FAILED, SKIPPED, ERROR)
+FEW = 100  # attacked examples; below, a 95 % interval of an accuracy may be 20 points wide
 RESAMPLES = 2000  # of the bootstrap: the ends of a 95 % interval then move by about 2 % of its width from seed to seed
 
 
@@ -48,6 +49,31 @@ def mcnemar_exact(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray
     from scipy.stats import binomtest
 
     return min(1.0, float(binomtest(only_a, only_a + only_b, 0.5).pvalue))
+
+
+def paired_interval(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Interval of the difference of two proportions on the same examples, ``a`` minus ``b``: Newcombe's square-and-add of Wilson's.
+
+    Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. It has width where two arms never differ on the few examples seen,
+    where a bootstrap has none.
+    """
+    first, second = _paired(a, b)
+    n = int(first.size)
+    if n == 0:
+        return -1.0, 1.0
+    both, neither = int((first & second).sum()), int((~first & ~second).sum())
+    only_a, only_b = int((first & ~second).sum()), int((~first & second).sum())
+    (low_a, high_a), (low_b, high_b) = wilson(both + only_a, n, level), wilson(both + only_b, n, level)
+    share_a, share_b = (both + only_a) / n, (both + only_b) / n
+    # the correlation of the two, shrunk by a continuity correction where it is positive
+    spread = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
+    shared = both * neither - only_a * only_b
+    shared = max(shared - n / 2, 0.0) if shared > 0 else shared
+    phi = shared / math.sqrt(spread) if spread else 0.0
+    below, above = (share_a - low_a, high_b - share_b), (high_a - share_a, share_b - low_b)
+    down, up = (math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y)) for x, y in (below, above))
+    difference = (only_a - only_b) / n
+    return max(-1.0, difference - down), min(1.0, difference + up)
 
 
 def bootstrap_difference(
@@ -104,54 +130,19 @@ def classification(
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttackCounts:
-    """An attack in numbers. ``n`` leaves out the examples that ended in an error."""
-
-    n: int
-    successes: int
-    failures: int
-    skipped: int
-    errors: int
-    clean: float | None  # % right before the attack
-    aua: float | None  # accuracy under attack: % that the attack failed on; a skipped example counts as wrong
-    suc: float | None  # % of the attacked (not skipped) that were turned
-    queries: float | None  # mean over the attacked
-    perturbed: float | None  # mean % of words changed, over successes only
-    intervals: dict[str, tuple[float, float]]  # 95 % Wilson intervals of clean, aua, suc
-
-
 def attack_metrics(
-    statuses: Sequence[str], queries: Sequence[int], perturbed: Sequence[float | None] | None = None, level: float = 0.95
-) -> AttackCounts:
-    """Count outcomes as TextAttack does: Aua = F/T, Suc = S/(S+F), queries over the non-skipped, words over the successes.
+    *, successes: int, failures: int, skipped: int, level: float = 0.95
+) -> tuple[dict[str, float | None], dict[str, tuple[float, float]]]:
+    """Percentages of an attack and their Wilson intervals, counted as TextAttack counts; examples that ended in an error are in no count.
 
-    ``perturbed`` is the share of words changed, per example, in percent.
+    ``clean``: right before the attack; ``aua``: still right after it, where one that was wrong before counts as wrong; ``suc``: turned,
+    of those that were attacked at all.
     """
-    unknown = sorted(set(statuses) - set(STATUSES))
-    if unknown:
-        raise TicketsError(f"unknown outcome of an attack: {unknown[0]!r}", hint=f"one of {', '.join(STATUSES)}")
-    if len(queries) != len(statuses) or (perturbed is not None and len(perturbed) != len(statuses)):
-        raise TicketsError(f"{len(statuses)} outcomes do not go with {len(queries)} query counts", hint="give one of each per example")
-    s, f, k, e = (sum(status == kind for status in statuses) for kind in STATUSES)
-    n, attacked = s + f + k, s + f
-    asked = [q for q, status in zip(queries, statuses, strict=True) if status in (SUCCESS, FAILED)]
-    changed = [p for p, status in zip(perturbed or [None] * len(statuses), statuses, strict=True) if status == SUCCESS and p is not None]
-    counts = {"clean": (attacked, n), "aua": (f, n), "suc": (s, attacked)}
-    low_high = {name: wilson(x, of, level) for name, (x, of) in counts.items() if of}
-    return AttackCounts(
-        n=n,
-        successes=s,
-        failures=f,
-        skipped=k,
-        errors=e,
-        clean=100 * attacked / n if n else None,
-        aua=100 * f / n if n else None,
-        suc=100 * s / attacked if attacked else None,
-        queries=sum(asked) / attacked if attacked else None,
-        perturbed=sum(changed) / len(changed) if changed else None,
-        intervals={name: (100 * low, 100 * high) for name, (low, high) in low_high.items()},
-    )
+    attacked, n = successes + failures, successes + failures + skipped
+    counts = {"clean": (attacked, n), "aua": (failures, n), "suc": (successes, attacked)}
+    values = {name: 100 * x / of if of else None for name, (x, of) in counts.items()}
+    ends = {name: wilson(x, of, level) for name, (x, of) in counts.items() if of}
+    return values, {name: (100 * low, 100 * high) for name, (low, high) in ends.items()}
 
 
 def _paired(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
