@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +16,50 @@ from robust_tickets.errors import FAILED, TicketsError
 
 def write_bytes(path: Path, data: bytes) -> Path:
     """Write ``data`` beside ``path``, flush it to disk, then rename: a kill leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_chunks(path, (data,))
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
+    """``write_bytes`` for what is made piece by piece; never holds more than one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
         with open(part, "wb") as out:
-            out.write(data)
+            out.writelines(chunks)
             out.flush()
             os.fsync(out.fileno())
         os.replace(part, path)
     except OSError as problem:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise TicketsError(
             f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
         ) from None
+    except BaseException:  # whoever makes the chunks failed, or the user stopped it
+        part.unlink(missing_ok=True)
+        raise
     return path
+
+
+def _sweep(path: Path) -> None:
+    """Remove what processes that were killed while writing ``path`` left beside it."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        pid = part.name.split(".")[-2]
+        if pid.isdigit() and not _runs(int(pid)):
+            part.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    if os.name != "posix":  # elsewhere asking would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -53,11 +86,16 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def cache_folder(*parts: str) -> Path:
-    """A folder of the user's cache (``ROBUST_TICKETS_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``), made if missing."""
+def cache_place(*parts: str) -> Path:
+    """Where a folder of the user's cache is or would be: ``ROBUST_TICKETS_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
     root = os.environ.get("ROBUST_TICKETS_CACHE")
     base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robust-tickets"
-    folder = base.joinpath(*parts)
+    return base.joinpath(*parts)
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder of the user's cache (see ``cache_place``), made if missing."""
+    folder = cache_place(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -168,6 +168,14 @@ def test_the_digest_follows_the_content(tmp_path: Path) -> None:
     assert resolve("vectors", make_vectors(tmp_path / "y")).digest == first
 
 
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json", "config.json"])
+def test_all_that_moves_an_encoders_vectors_is_in_its_digest(tmp_path: Path, name: str) -> None:
+    folder = make_encoder(tmp_path / "x")
+    first = resolve("encoder", folder).digest
+    (folder / name).write_text('{"do_lower_case": false}')
+    assert resolve("encoder", folder).digest != first
+
+
 def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     make_vectors(cache_folder("resources", "vectors") / "mine")
     lines = {line.kind: line for line in status()}
@@ -187,8 +195,15 @@ def test_a_home_that_cannot_be_written_is_no_crash(tmp_path: Path, monkeypatch: 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
     assert [line.found for line in status()] == [False, False, False]
-    with pytest.raises(TicketsError, match="no folder can be made"):
+    with pytest.raises(TicketsError, match=r"the cache .*resources/vectors"):
         resolve("vectors")
+
+
+def test_looking_makes_no_folder(tmp_path: Path) -> None:
+    status()
+    with pytest.raises(TicketsError):
+        resolve("vectors")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_nothing_heavy_is_imported() -> None:

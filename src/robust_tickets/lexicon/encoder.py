@@ -21,6 +21,8 @@ FILES = (
     "config.json",
     "*.safetensors",
     "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
     "vocab.txt",
     "vocab.json",
     "merges.txt",

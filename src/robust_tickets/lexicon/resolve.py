@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import cache_folder, read_json, sha256_file
+from robust_tickets.files import cache_place, read_json, sha256_file
 from robust_tickets.lexicon import encoder, tagger, vectors
 
 NOTE = "resource.json"
@@ -155,16 +155,16 @@ def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
 
 
 def _search(name: str, kind: Kind, looked: list[str], *, network: bool) -> Found | None:
+    cache = cache_place("resources", name)
     try:
-        cache = cache_folder("resources", name)
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
-    except OSError:  # a home that cannot be written holds no cache
+    except OSError:  # not there, or not for us to read
         inside = []
     here = [folder for folder in inside if kind.files(folder)]
     if here:
         best = min(here, key=lambda folder: bool(_note(folder).get("substitute", kind.substitute)))  # the published one first
         return best, "cache", best.name
-    looked.append(f"the cache ({inside[0]})" if inside else "the cache (no folder can be made)")
+    looked.append(f"the cache ({cache})")
     for embedded in kind.packages:
         if found := _package(kind, embedded, looked):
             return found
@@ -232,8 +232,4 @@ def _kind(kind: str) -> Kind:
 
 
 def _get(kind: str) -> str:
-    try:
-        cache = str(cache_folder("resources", kind))
-    except OSError:
-        cache = "a folder, and give it"
-    return KINDS[kind].get.format(cache=cache)
+    return KINDS[kind].get.format(cache=cache_place("resources", kind))

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, forward FLOPs, memory, time.
+"""What a model costs: parameters, forward FLOPs, memory.
 
 FLOPs are counted on paper, from the heads and neurons that each layer has now, so that a ticket's saving does not depend on a profiler
 or on the machine. One multiply-add is two FLOPs. Counted: every matrix product of the layers and the head. Not counted: biases,
@@ -8,11 +8,13 @@ embeddings (a lookup), LayerNorm, softmax and activations, together about one pe
 from __future__ import annotations
 
 import sys
-import time
+from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, encoder_of, layout_of
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def parameters(model: Any) -> int:
@@ -44,36 +46,24 @@ def flops(model: Any, tokens: int, layout: Layout | None = None) -> int:
 
 
 def peak_memory() -> int:
-    """The most host memory this process has held, in bytes."""
-    import resource
+    """The most host memory this process has held, in bytes, since it began or since ``reset_peak_memory``."""
+    try:
+        status = STATUS.read_text(encoding="utf-8")
+        return int(status.split("VmHWM:", 1)[1].split(maxsplit=1)[0]) * 1024  # kB
+    except (OSError, IndexError, ValueError):  # not Linux
+        import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS
-
-
-def peak_device_memory() -> int | None:
-    """The most accelerator memory that torch has held, in bytes; None where torch is not loaded or there is no accelerator."""
-    torch = sys.modules.get("torch")
-    return int(torch.cuda.max_memory_allocated()) if torch is not None and torch.cuda.is_available() else None
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS
 
 
-class Stopwatch:
-    """Seconds spent inside ``with``, over as many entries as there are; ``done`` carries those of an earlier, interrupted run."""
-
-    def __init__(self, done: float = 0.0) -> None:
-        self._done = float(done)
-        self._since: float | None = None
-
-    def __enter__(self) -> Stopwatch:
-        self._since = time.monotonic()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done, self._since = self.seconds, None
-
-    @property
-    def seconds(self) -> float:
-        return self._done + (0.0 if self._since is None else time.monotonic() - self._since)
+def reset_peak_memory() -> bool:
+    """Let ``peak_memory`` begin anew from what is held now; False where the system cannot (only Linux can)."""
+    try:
+        CLEAR.write_text("5", encoding="ascii")  # see proc_pid_clear_refs(5)
+    except OSError:
+        return False
+    return True
 
 
 def _head_flops(module: Any, layout: Layout) -> int:
