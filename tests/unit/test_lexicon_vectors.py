@@ -127,6 +127,37 @@ def test_bad_arrays(tmp_path: Path) -> None:
         Vectors.load(tmp_path)
 
 
+def test_unreadable_files_are_said(tmp_path: Path) -> None:
+    (tmp_path / "latin.vec").write_bytes("caf\xe9 1 2\n".encode("latin-1"))
+    with pytest.raises(TicketsError, match="not UTF-8"):
+        Vectors.load(tmp_path / "latin.vec")
+    (tmp_path / "words.txt").write_bytes(b"\xff\n")
+    (tmp_path / "vectors.npy").write_bytes(b"")
+    with pytest.raises(TicketsError, match="not UTF-8"):
+        Vectors.load(tmp_path)
+    (tmp_path / "words.txt").write_text("a\n")
+    with pytest.raises(TicketsError, match="not a plain array"):
+        Vectors.load(tmp_path)
+    (tmp_path / "vectors.npy").unlink()
+    (tmp_path / "vectors.npy").mkdir()
+    with pytest.raises(TicketsError, match="could not read"):
+        Vectors.load(tmp_path)
+
+
+def test_a_text_file_is_converted_line_by_line(tmp_path: Path) -> None:
+    import tracemalloc
+
+    rows, width = 3000, 100
+    line = " ".join(["0.125"] * width)
+    (tmp_path / "v.vec").write_text("".join(f"w{i} {line}\n" for i in range(rows)))
+    tracemalloc.start()
+    found = module._convert(tmp_path / "v.vec")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.load(found[1]).shape == (rows, width)
+    assert peak < rows * width * 4  # less than the numbers alone
+
+
 @pytest.mark.shared
 def test_real_vectors(shared: Path) -> None:
     folder = shared / "resources" / "counterfit-substitute"

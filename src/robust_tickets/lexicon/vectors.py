@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder, sha256_file, write_bytes
+from robust_tickets.files import cache_folder, sha256_file, write_bytes, write_chunks
 from robust_tickets.progress import track
 
 ROWS = 16_384  # rows of the matrix taken at a time
@@ -56,11 +57,13 @@ class Vectors:
             )
         if len(files) == 1:
             files = _convert(files[0])
-        words = files[0].read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        try:
-            matrix = np.load(files[1], mmap_mode="r", allow_pickle=False)
-        except ValueError as problem:
-            raise TicketsError(f"{files[1]} is not a plain array: {problem}", hint="save it with numpy.save") from None
+        with _readable(files[0]):
+            words = files[0].read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        with _readable(files[1]):
+            try:
+                matrix = np.load(files[1], mmap_mode="r", allow_pickle=False)
+            except (ValueError, EOFError) as problem:
+                raise TicketsError(f"{files[1]} is not a plain array: {problem}", hint="save it with numpy.save") from None
         if matrix.dtype not in (np.float16, np.float32, np.float64):
             raise TicketsError(f"{files[1]} holds {matrix.dtype}, not floats", hint="save float16 or float32")
         return cls(words, matrix, digest=digest)
@@ -99,18 +102,17 @@ class Vectors:
     def table(self, words: Iterable[str], n: int) -> dict[str, Neighbours]:
         """``neighbours`` of every known word at once; kept on disk under the digest of what went in."""
         wanted = sorted({word for word in words if word in self.index})
-        missing = [word for word in wanted if (word, n) not in self._found]
-        if missing:
-            key = hashlib.sha256("\n".join([self.digest, str(n), *missing]).encode()).hexdigest()
+        if any((word, n) not in self._found for word in wanted):
+            key = hashlib.sha256("\n".join([self.digest, str(n), *wanted]).encode("utf-8", "surrogatepass")).hexdigest()
             place = cache_folder("neighbours") / f"{key[:32]}.npz"
-            stored = _read_table(place, len(missing))
+            stored = _read_table(place, len(wanted))
             if stored is None:
-                stored = self._build(missing, n)
+                stored = self._build(wanted, n)
                 stream = io.BytesIO()
                 np.savez_compressed(stream, counts=stored["counts"], rows=stored["rows"], cosines=stored["cosines"])
                 write_bytes(place, stream.getvalue())
             ends = np.cumsum(stored["counts"])
-            for word, end, count in zip(missing, ends, stored["counts"], strict=True):
+            for word, end, count in zip(wanted, ends, stored["counts"], strict=True):
                 cut = slice(end - count, end)
                 pairs = zip(stored["rows"][cut].tolist(), stored["cosines"][cut].tolist(), strict=True)
                 self._found[word, n] = [(self.words[row], cosine) for row, cosine in pairs]
@@ -171,34 +173,54 @@ def vector_files(path: Path) -> list[Path] | None:
     return texts if len(texts) == 1 else None
 
 
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as problem:
+        raise TicketsError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}", hint="save it as UTF-8") from None
+    except OSError as problem:
+        raise TicketsError(f"could not read {path}: {problem.strerror or problem}", hint="check the path and its rights") from None
+
+
 def _convert(text: Path) -> list[Path]:
-    """A text file as words.txt and vectors.npy in the cache."""
-    folder = cache_folder("vectors", sha256_file(text)[:32])
-    words_file, matrix_file = folder / "words.txt", folder / "vectors.npy"
-    if not words_file.is_file():  # written last
-        words, rows, width = [], [], None
-        with open(text, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                word, *values = line.rstrip("\n").rstrip(" ").split(" ")
-                if number == 1 and len(values) == 1 and word.isdigit():
-                    continue  # a word2vec header: number of words, width
-                try:
-                    rows.append(np.array(values, dtype=np.float32))
-                except ValueError:
-                    raise TicketsError(
-                        f"{text}, line {number}: not 'word v1 v2 …'", hint="the file is damaged or of another kind"
-                    ) from None
+    """A text file as words.txt and vectors.npy in the cache; read twice, so that the numbers are never held together."""
+    with _readable(text):
+        folder = cache_folder("vectors", sha256_file(text)[:32])
+        words_file, matrix_file = folder / "words.txt", folder / "vectors.npy"
+        if not words_file.is_file():  # written last
+            words, width = [], 0
+            for number, word, values in _lines(text):
                 width = width or len(values)
-                if len(values) != width or not word:
+                if len(values) != width or not word or not width:
                     raise TicketsError(f"{text}, line {number}: {len(values)} values where {width} were expected", hint="check the file")
                 words.append(word)
-        if not rows:
-            raise TicketsError(f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'")
-        stream = io.BytesIO()
-        np.save(stream, np.stack(rows), allow_pickle=False)
-        write_bytes(matrix_file, stream.getvalue())
-        write_bytes(words_file, ("\n".join(words) + "\n").encode())
+            if not words:
+                raise TicketsError(f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'")
+            write_chunks(matrix_file, _array(text, (len(words), width)))
+            write_bytes(words_file, ("\n".join(words) + "\n").encode())
     return [words_file, matrix_file]
+
+
+def _lines(text: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Line number, word and values of every line but a word2vec header (number of words, width)."""
+    with open(text, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            word, *values = line.rstrip("\n").rstrip(" ").split(" ")
+            if not (number == 1 and len(values) == 1 and word.isdigit()):
+                yield number, word, values
+
+
+def _array(text: Path, shape: tuple[int, int]) -> Iterator[bytes]:
+    """The values of a text file as the bytes of a .npy file."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    yield header.getvalue()
+    for number, _, values in _lines(text):
+        try:
+            yield np.array(values, dtype="<f4").tobytes()
+        except ValueError:
+            raise TicketsError(f"{text}, line {number}: not 'word v1 v2 …'", hint="the file is damaged or of another kind") from None
 
 
 def _read_table(place: Path, words: int) -> dict[str, np.ndarray] | None:
