@@ -67,8 +67,8 @@ def paired_interval(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarr
     share_a, share_b = (both + only_a) / n, (both + only_b) / n
     # the correlation of the two, shrunk by a continuity correction where it is positive
     spread = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
-    shared = both * neither - only_a * only_b
-    shared = max(shared - n / 2, 0.0) if shared > 0 else shared
+    together = both * neither - only_a * only_b
+    shared = max(together - n / 2, 0.0) if together > 0 else float(together)
     phi = shared / math.sqrt(spread) if spread else 0.0
     below, above = (share_a - low_a, high_b - share_b), (high_a - share_a, share_b - low_b)
     down, up = (math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y)) for x, y in (below, above))

@@ -7,25 +7,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from robust_tickets.report import numbers
-from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.report.model import Run
-from robust_tickets.report.verdict import attack_title
 
 
 def again(run: Run) -> Html:
     parts: list[Html | None] = []
     if run.command:
         parts.append(tag("pre", tag("code", run.command)))
-    parts.append(_facts("Where it ran", _environment(run.env), opened=True))
+    parts.append(_facts("Where it ran", _environment(run), opened=True))
     parts.append(_facts("Data", {key: value for key, value in run.task.items() if key != "labels"} | {"labels": ", ".join(run.labels)}))
     if run.config:
         parts.append(_fold("Config", tag("pre", tag("code", _json(run.config)))))
     for arm in run.arms:
         for attack in arm.attacks:
-            title = f"{attack_title(attack.name)} on {arm.title}"
+            title = f"{run.attack_titles[attack.key]} on {arm.title}"
             facts = {
                 "seed": attack.seed,
                 "examples": attack.n,
+                "split": attack.split,
+                "plan": attack.plan,
                 "forward passes": numbers.count(attack.forward_passes),
                 "seconds": numbers.seconds(attack.seconds),
                 **{key: value for key, value in attack.about.items() if key != "env"},
@@ -42,17 +43,19 @@ def again(run: Run) -> Html:
         parts.append(_fold(f"Ids of the attacked examples ({len(group)}, {told})", tag("p", ", ".join(group), class_="ids")))
     if run.hashes:
         rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", digest))) for name, digest in run.hashes.items()]
-        table = tag("table", tag("caption", "sha256 of every file of the run."), tag("tbody", *rows), class_="facts")
-        parts.append(_fold(f"Files and hashes ({len(rows)})", tag("div", table, class_="scroll", tabindex="0")))
+        table = tag("table", tag("caption", "sha256 of the files that this page was made from."), tag("tbody", *rows), class_="facts")
+        parts.append(_fold(f"Files and hashes ({len(rows)})", scroll(f"{run.title}: files and hashes", table)))
     return join(parts)
 
 
-def _environment(env: Mapping[str, Any]) -> dict[str, Any]:
+def _environment(run: Run) -> dict[str, Any]:
+    env = run.env
     packages = env.get("packages")
     plain = {key: value for key, value in env.items() if key != "packages"}
     if isinstance(packages, Mapping):
         plain["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items())
-    return plain
+    peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)
+    return plain | {"most memory held": numbers.memory(peak) if peak else None}
 
 
 def _facts(title: str, facts: Mapping[str, Any], opened: bool = False) -> Html | None:
@@ -64,7 +67,7 @@ def _facts(title: str, facts: Mapping[str, Any], opened: bool = False) -> Html |
         for key, value in known.items()
     ]
     table = tag("table", tag("caption", title), tag("tbody", *rows), class_="facts")
-    body = tag("div", table, class_="scroll", tabindex="0")
+    body = scroll(title, table)
     return body if opened else _fold(title, body)
 
 

@@ -54,6 +54,11 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
     return Html(f"{head}>{join(children)}</{name}>")
 
 
+def scroll(label: str, body: Html) -> Html:
+    """A box that scrolls sideways by itself where ``body`` is too wide; reached by keyboard, so it says what it is."""
+    return tag("div", body, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def _short(value: object) -> object:
     """Coordinates need no more than two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

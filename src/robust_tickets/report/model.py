@@ -25,16 +25,19 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """One attack on one arm; percentages."""
+    """One attack on one arm; percentages. ``key`` tells the plans of a run apart and is the same for every arm."""
 
+    key: str
     name: str
+    plan: Mapping[str, Any]  # what was asked for, as the stage's key says; empty where the folder does not say
+    split: str  # that the examples were taken from
     n: int
-    clean: float | None
+    clean: float | None  # on the attacked examples
     aua: float | None
     suc: float | None
     queries: float | None
     perturbed: float | None
-    clean_full: float | None
+    clean_full: float | None  # on the whole split
     forward_passes: int | None
     seconds: float | None
     seed: int | None
@@ -92,8 +95,8 @@ class Arm:
     cost: Mapping[str, float]
     attacks: tuple[Attack, ...]
 
-    def attack(self, name: str) -> Attack | None:
-        return next((a for a in self.attacks if a.name == name), None)
+    def attack(self, key: str | None) -> Attack | None:
+        return next((a for a in self.attacks if a.key == key), None)
 
     @property
     def clean(self) -> float | None:
@@ -120,10 +123,17 @@ class Run:
     env: Mapping[str, Any]
     hashes: Mapping[str, str]
     notes: tuple[str, ...]  # what could not be read
+    attack_titles: Mapping[str, str]  # key of an attack → what to call it
 
     @property
-    def attack_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(a.name for arm in self.arms for a in arm.attacks))
+    def attack_keys(self) -> tuple[str, ...]:
+        return tuple(self.attack_titles)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that were attacked."""
+        said = [a.split for arm in self.arms for a in arm.attacks] or [str(self.task.get("attacked_split") or "")]
+        return tuple(dict.fromkeys(filter(None, said)))
 
     @property
     def base(self) -> Arm | None:

@@ -18,6 +18,11 @@ def span(interval: Sequence[float] | None) -> str:
     return NONE if interval is None else f"{interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
 
 
+def brief(interval: Sequence[float] | None) -> str:
+    """The same for a narrow column."""
+    return "" if interval is None else f"{interval[0]:.1f}–{interval[1]:.1f}"
+
+
 def points(value: float) -> str:
     """A signed difference in percentage points."""
     return f"{value:+.1f}".replace("-", "−")
@@ -41,12 +46,14 @@ def amount(value: float | None, unit: str = "") -> str:
         return NONE
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{value / factor:.3g}{GLUE}{letter}{unit}"
+            share = value / factor
+            digits = 2 if abs(share) < 9.995 else 1 if abs(share) < 99.95 else 0
+            return f"{share:.{digits}f}{GLUE}{letter}{unit}"
     return f"{value:.0f} {unit}".strip()
 
 
 def memory(value: float | None) -> str:
-    return NONE if value is None else f"{value / 2**30:.1f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+    return NONE if value is None else f"{value / 2**30:.1f}{GLUE}GiB" if value >= 2**30 else f"{value / 2**20:.0f}{GLUE}MiB"
 
 
 def seconds(value: float | None) -> str:

@@ -23,9 +23,9 @@ from robust_tickets.report.figures.scatter import scatter
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Run
 from robust_tickets.report.read import read_run
-from robust_tickets.report.table import arms_table, joint_table, per_class_table
+from robust_tickets.report.table import arms_table, joint_table, legend, pairs_table, per_class_table
 from robust_tickets.report.texts import texts
-from robust_tickets.report.verdict import attack_title, costs, verdicts, warnings
+from robust_tickets.report.verdict import costs, verdicts, warnings
 
 
 def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
@@ -33,7 +33,7 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
         raise TicketsError("a report needs at least one run folder", hint="tickets report RUN [RUN …]")
-    return write_text(Path(path), page([read_run(folder) for folder in folders]))
+    return write_text(Path(path), page([read_run(folder, hashes=True) for folder in folders]))
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -66,13 +66,12 @@ def section(run: Run, key: str, level: str) -> Html:
     """One run, the verdict first."""
     below = {"h1": "h2", "h2": "h3"}[level]
     parts: list[Html | None] = [_top(run, level), _warnings(run, below)]
-    if run.attack_names:
-        for k, attack in enumerate(run.attack_names):
-            parts.append(_part(f"{key}-table-{k}", below, _named("The numbers", run, attack), [arms_table(run, attack)]))
-    else:
-        parts.append(_part(f"{key}-table", below, "The numbers", [arms_table(run, None)]))
+    for k, attack in enumerate(run.attack_keys or (None,)):
+        title = _named("The numbers", run, attack) if attack else "The numbers"
+        tables = [arms_table(run, attack), legend() if k == 0 else None, pairs_table(run, attack) if attack else None]
+        parts.append(_part(f"{key}-table-{k}", below, title, tables))
     parts.append(per_class_table(run))
-    for k, attack in enumerate(run.attack_names):
+    for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
     kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i)) is not None]
     told = "Filled squares are heads that stay; the bar is the share of neurons that stay. Layer 1 is nearest the words."
@@ -80,7 +79,7 @@ def section(run: Run, key: str, level: str) -> Html:
         _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
     )
     parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in run.arms]))
-    for k, attack in enumerate(run.attack_names):
+    for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-texts-{k}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
     parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
     return tag("section", join(parts), id=key, class_="run")
@@ -117,7 +116,7 @@ def _facts(run: Run) -> str:
         f"{rows} training rows" if rows else "",
         f"{len(run.labels)} classes" if run.labels else "",
         run.model,
-        f"attacked split: {task['attacked_split']}" if task.get("attacked_split") else "",
+        f"attacked split: {', '.join(run.splits)}" if run.splits else "",
         str(run.env.get("device") or ""),
     ]
     return " · ".join(part for part in parts if part)
@@ -136,7 +135,7 @@ def _part(key: str, level: str, title: str, body: Sequence[Html | None]) -> Html
 
 
 def _named(title: str, run: Run, attack: str) -> str:
-    return title if len(run.attack_names) == 1 else f"{title}: {attack_title(attack)}"
+    return title if len(run.attack_keys) == 1 else f"{title}: {run.attack_titles[attack]}"
 
 
 def _hash(text: str) -> str:

@@ -16,10 +16,12 @@ from robust_tickets.files import read_json
 from robust_tickets.measure.metrics import STATUSES
 from robust_tickets.report.fields import inside, interval, listed, mapping, number, optional, percent_interval
 from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Run, Shape
+from robust_tickets.report.plans import keyed
+from robust_tickets.run import RUN_FILES, STAGE_FILES, listing
 
 
-def read_run(folder: str | Path) -> Run:
-    """Everything the report shows of one run."""
+def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
+    """Everything the report shows of one run; with ``hashes`` also those of its files, which have to be read whole for it."""
     folder = Path(folder)
     if not (folder / "arms.json").is_file():
         raise TicketsError(f"{folder} is not a finished run: arms.json is missing", hint="give a folder that `tickets run` wrote")
@@ -28,10 +30,10 @@ def read_run(folder: str | Path) -> Run:
     if about.get("schema", 1) != 1:
         raise TicketsError(f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1", hint="update the package")
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
-    manifest = mapping(optional(folder / "manifest.json", []).get("files"))
     task = mapping(about.get("task"))
     recipe = mapping(config.get("recipe")) or config
-    arms = tuple(_arm(folder, mapping(entry), notes) for entry in about.get("arms") or [])
+    entries = [mapping(entry) for entry in about.get("arms") or []]
+    arms, titles = keyed([_arm(folder, entry, notes) for entry in entries])
     return Run(
         name=folder.resolve().name,
         title=str(about.get("title") or recipe.get("title") or folder.resolve().name),
@@ -44,9 +46,21 @@ def read_run(folder: str | Path) -> Run:
         command=str(about.get("command") or ""),
         config=config,
         env=env,
-        hashes={name: str(mapping(entry).get("sha256", "")) for name, entry in manifest.items()},
+        hashes=_hashes(folder, entries) if hashes else {},
         notes=tuple(notes),
+        attack_titles=titles,
     )
+
+
+def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
+    """sha256 of what the page is made from. Not of the page itself, nor of the manifest, which is written after it."""
+    found = {name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()}
+    named = {str(name) for entry in entries for name in (entry.get("search"), entry.get("train"), *(entry.get("attacks") or ())) if name}
+    for name in sorted(named):
+        stage = inside(folder, name, [])
+        files = listing(stage, (*STAGE_FILES, "stage.json")) if stage else {}
+        found |= {f"{name}/{inner}": entry["sha256"] for inner, entry in files.items()}
+    return found
 
 
 def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
@@ -108,7 +122,11 @@ def _attack(folder: Path, notes: list[str]) -> Attack | None:
     name = found.get("attack")
     errors = found.get("errors")
     passes, seed = number(found.get("forward_passes")), number(found.get("seed"))
+    key, task, ids = (mapping(optional(folder / "stage.json", []).get("key")), mapping(found.get("task")), found.get("ids") or ())
     return Attack(
+        key="",  # given once all arms are read
+        plan={**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {},
+        split=str(task.get("split") or (str(ids[0]).rpartition(":")[0] if ids else "")),
         name=str(name.get("name", "attack")) if isinstance(name, Mapping) else str(name or "attack"),
         n=n,
         **{key: value[key] for key in value},  # type: ignore[arg-type]
@@ -117,7 +135,7 @@ def _attack(folder: Path, notes: list[str]) -> Attack | None:
         errors=len(errors) if isinstance(errors, list | dict) else int(number(errors) or 0),
         intervals={key: ends for key, ends in intervals.items() if ends is not None},
         flags=tuple(_flag(flag) for flag in found.get("flags") or ()),
-        ids=tuple(map(str, found.get("ids") or ())),
+        ids=tuple(map(str, ids)),
         examples=tuple(_examples(folder / "examples.jsonl", notes)),
         about={k: v for k, v in found.items() if k in ("compat", "constraints", "resources", "model", "task", "temperature", "env")},
     )

@@ -5,75 +5,119 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robust_tickets.report import numbers
-from robust_tickets.report.compare import compare
-from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.compare import Contest, contest
+from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.report.model import Arm, Attack, Run
-from robust_tickets.report.verdict import attack_title, total_seconds
+from robust_tickets.report.verdict import total_seconds
 
 HEADS = (
-    ("clean", "Accuracy on the whole split, unattacked"),
-    ("under attack", "Accuracy under attack: still right after the attack; texts that were wrong before count as wrong"),
-    ("attack wins", "Success rate: share of the attacked texts that were turned; texts wrong before are left out"),
-    ("queries", "Mean number of times the attack asked the model, per attacked text"),
-    ("words changed", "Mean share of the words changed where the attack won"),
-    ("parameters", "All parameters, embeddings included"),
-    ("FLOPs", "Floating-point operations of one forward pass over one text"),
-    ("time", "Search and training together, where the search was timed; else training"),
-    ("p", "Exact McNemar test against the baseline on the same texts, not adjusted"),
+    ("clean, all texts", "accuracy on the whole evaluated split, unattacked"),
+    ("clean, attacked texts", "accuracy before the attack on the texts that were then attacked"),
+    ("under attack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
+    ("attack wins", "of the texts that were right before, the share that the attack turned"),
+    ("queries", "how often the attack asked the model per text that was right before; the mean"),
+    ("words changed", "mean share of a text's words that were changed where the attack won"),
+    ("parameters", "all of the model's, embeddings included"),
+    ("FLOPs", "floating-point operations of one forward pass over one text"),
+    ("time", "search and training together where the search was timed, else training"),
+    ("p", "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms"),
 )
 
 
 def arms_table(run: Run, attack: str | None) -> Html:
     """One row per arm under one attack (None: no attack was made)."""
-    title = attack_title(attack) if attack else "no attack"
-    caption = f"{run.title}: {len(run.arms)} arms, {title}. Under each percentage its 95 % interval."
-    return _table(caption, [(arm.title, _row(run, arm, attack)) for arm in run.arms], ("arm",), run)
+    title = run.attack_titles[attack] if attack else "no attack"
+    caption = f"{run.title}: {len(run.arms)} arms, {title}.{_counts(run, attack)} Under each percentage its 95 % interval."
+    tests = contest(run, attack)
+    return _table(caption, f"{run.title}: results, {title}", [(arm.title, _row(run, arm, attack, tests)) for arm in run.arms], "arm")
 
 
 def joint_table(runs: Sequence[Run]) -> Html:
     """All arms of all runs, under every attack."""
     rows = []
     for run in runs:
-        for attack in run.attack_names or (None,):
+        for attack in run.attack_keys or (None,):
+            tests = contest(run, attack)
             for arm in run.arms:
-                where = f"{run.title} · {attack_title(attack) if attack else 'no attack'}"
-                rows.append((join([arm.title, tag("small", where)], " "), _row(run, arm, attack)))
-    return _table("All runs: one row per arm and attack. p compares with the baseline of the same run.", rows, ("arm, run",), runs[0])
+                where = f"{run.title} · {run.attack_titles[attack] if attack else 'no attack'}"
+                rows.append((join([arm.title, tag("small", where)], " "), _row(run, arm, attack, tests)))
+    caption = "All runs: one row per arm and attack. p compares with the baseline of the same run."
+    return _table(caption, f"Results of all {len(runs)} runs", rows, "arm, run")
 
 
-def _table(caption: str, rows: Sequence[tuple[object, list[Html]]], first: tuple[str, ...], run: Run) -> Html:
-    heads = [tag("th", name, scope="col") for name in first]
+def legend() -> Html:
+    """What every column means, in sight: a title that shows on hovering helps neither a finger nor a keyboard."""
+    entries = [tag("div", tag("dt", name), tag("dd", why)) for name, why in HEADS]
+    return tag("dl", *entries, class_="legend")
+
+
+def pairs_table(run: Run, attack: str) -> Html | None:
+    """Every arm against every other under one attack."""
+    rows = []
+    for pair in contest(run, attack).pairs:
+        only = tuple(sum(a and not b for a, b in rows_) for rows_ in (pair.outcomes, pair.turned().outcomes))
+        shown = [
+            numbers.points(pair.difference), numbers.signed_span((pair.low, pair.high)), numbers.signed_span(pair.bootstrap),
+            f"{only[0]} : {only[1]}", str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
+        ]  # fmt: skip
+        name = join([pair.arm.title, tag("small", f"against {pair.other.title}")], " ")
+        rows.append(tag("tr", tag("th", name, scope="row"), *[tag("td", cell, class_="number") for cell in shown]))
+    if not rows:
+        return None
+    heads = ("difference", "interval", "bootstrap interval", "held alone", "n", "p", "p, adjusted")
+    head = tag("tr", tag("th", "pair", scope="col"), *[tag("th", h, scope="col", class_="number") for h in heads])
+    caption = (
+        "Accuracy under attack, first arm minus second, in points, on the texts that both met. The interval is Newcombe's for paired "
+        "proportions, which holds at small n too; the bootstrap's has no width where two arms never differ. Held alone: texts that only "
+        "the first, and only the second, still got right. p: exact McNemar test; adjusted for all pairs by Holm's method."
+    )
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *rows))
+    label = f"{run.title}: pairs of arms, {run.attack_titles[attack]}"
+    return tag("details", tag("summary", "Every arm against every other"), scroll(label, table))
+
+
+def _counts(run: Run, attack: str | None) -> str:
+    """How many texts the two kinds of clean accuracy are of."""
+    found = next((f for arm in run.arms if (f := arm.attack(attack)) is not None), None)
+    whole = next((arm.evaluation for arm in run.arms if arm.evaluation is not None and arm.evaluation.n), None)
+    parts = [f"All texts: the {whole.n} of {whole.split or 'the split'}" if whole else ""]
+    parts.append(f"attacked texts: {found.n} of {found.split or 'the split'}" if found else "")
+    said = "; ".join(filter(None, parts))
+    return f" {said[0].upper()}{said[1:]}." if said else ""
+
+
+def _table(caption: str, label: str, rows: Sequence[tuple[object, list[Html]]], first: str) -> Html:
+    heads = [tag("th", first, scope="col")]
     heads += [tag("th", tag("abbr", name, title=why), scope="col", class_="number") for name, why in HEADS]
     body = [tag("tr", tag("th", name, scope="row"), *cells) for name, cells in rows]
-    table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body))
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Table of results")
+    return scroll(label, tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body)))
 
 
-def _row(run: Run, arm: Arm, attack: str | None) -> list[Html]:
-    found = arm.attack(attack) if attack else None
-    evaluation = arm.evaluation
+def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
+    found = arm.attack(attack)
+    across = arm.evaluation.interval if arm.evaluation else None
     base = run.base
-    is_base = base is not None and arm.name == base.name
-    pair = compare(arm, base, attack) if base is not None and attack and not is_base else None
+    pair = tests.between(arm, base)
+    adjusted = f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else ""
+    cost = arm.cost
     return [
-        _cell(
-            "clean", arm.clean, numbers.percent(arm.clean), numbers.span(evaluation.interval) if evaluation and evaluation.interval else ""
-        ),
+        _cell("clean", arm.clean, numbers.percent(arm.clean), numbers.span(across) if across else ""),
+        _measured("clean", found, "clean_attacked"),
         _measured("aua", found),
         _measured("suc", found),
         _cell("queries", found.queries if found else None, numbers.count(found.queries if found else None, 1)),
         _cell("perturbed", found.perturbed if found else None, numbers.percent(found.perturbed if found else None)),
-        _cell("parameters", arm.cost.get("parameters"), numbers.amount(arm.cost.get("parameters"))),
-        _cell("flops", arm.cost.get("flops_per_example"), numbers.amount(arm.cost.get("flops_per_example")), _ratio(arm)),
+        _cell("parameters", cost.get("parameters"), numbers.amount(cost.get("parameters"))),
+        _cell("flops", cost.get("flops_per_example"), numbers.amount(cost.get("flops_per_example")), _ratio(arm)),
         _cell("seconds", total_seconds(arm), numbers.seconds(total_seconds(arm))),
-        _cell("p", pair.p if pair else None, "baseline" if is_base else numbers.p_value(pair.p if pair else None)),
+        _cell("p", pair.p if pair else None, "baseline" if arm is base else numbers.p_value(pair.p if pair else None), adjusted),
     ]
 
 
-def _measured(key: str, found: Attack | None) -> Html:
+def _measured(key: str, found: Attack | None, name: str = "") -> Html:
     value = getattr(found, key) if found else None
     interval = found.intervals.get(key) if found else None
-    return _cell(key, value, numbers.percent(value), numbers.span(interval) if interval and value is not None else "")
+    return _cell(name or key, value, numbers.percent(value), numbers.span(interval) if interval and value is not None else "")
 
 
 def _ratio(arm: Arm) -> str:
@@ -103,9 +147,10 @@ def per_class_table(run: Run) -> Html | None:
         for i, h in enumerate(("arm", "class", "n", "precision", "recall", "F1"))
     ]
     table = tag("table", tag("caption", "Per class, on the whole split, unattacked."), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    scroll = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Table of classes")
     macro = [f"{a.title} {numbers.percent(a.evaluation.macro_f1)}" for a in run.arms if a.evaluation and a.evaluation.macro_f1 is not None]
-    return tag("details", tag("summary", "Per class"), tag("p", "Macro-F1: ", ", ".join(macro), "."), scroll)
+    return tag(
+        "details", tag("summary", "Per class"), tag("p", "Macro-F1: ", ", ".join(macro), "."), scroll(f"{run.title}: classes", table)
+    )
 
 
 def _float(value: object) -> float | None:

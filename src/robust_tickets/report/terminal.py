@@ -1,102 +1,196 @@
-"""The same numbers for a terminal: one table per attack, nothing interpreted as markup or as an escape sequence."""
+"""The same numbers for a terminal, whole at any width: tables where they fit, else a number a line. No text becomes markup or an escape."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.report import numbers
-from robust_tickets.report.compare import compare
+from robust_tickets.report.compare import contest
 from robust_tickets.report.markup import clean
-from robust_tickets.report.model import Arm, Run
+from robust_tickets.report.model import Run
 from robust_tickets.report.read import read_run
-from robust_tickets.report.verdict import attack_title, total_seconds, verdicts
+from robust_tickets.report.verdict import total_seconds, verdict, verdicts, warnings
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
-
-def summary(folder: str | Path) -> Table:
-    """The table of a run folder, as something rich prints; several attacks follow one another."""
-    from rich.table import Table
-    from rich.text import Text
-
-    run = read_run(folder)
-    several = len(run.attack_names) > 1
-    table = Table(
-        title=Text(clean(run.title)),
-        caption=Text(clean(" ".join(v.headline for v in verdicts(run)))),
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("arm", no_wrap=False)
-    for name in ("clean", "under attack", "attack wins", "queries", "words changed", "parameters", "FLOPs", "time", "p"):
-        table.add_column(name, justify="right")
-    for attack in run.attack_names or (None,):
-        for arm in run.arms:
-            title = f"{arm.title} · {attack_title(attack)}" if several and attack else arm.title
-            table.add_row(Text(clean(title)), *(Text(cell) for cell in _cells(run, arm, attack)))
-    return table
+Rows = Sequence[tuple[str, Sequence[str]]]  # an arm's title and its cells; a cell may have a second line
 
 
-def _cells(run: Run, arm: Arm, attack: str | None) -> list[str]:
-    found = arm.attack(attack) if attack else None
-    base = run.base
-    is_base = base is not None and base.name == arm.name
-    pair = compare(arm, base, attack) if base is not None and attack and not is_base else None
-    across = arm.evaluation.interval if arm.evaluation else None
-    along = found.intervals.get("aua") if found else None
+class Summary:
+    """What rich prints of a run: the arms, each attack on them, the verdicts, and what to know before believing them."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        run = self.run
+        wide = options.max_width
+        yield _lines(run.title, wide, "bold")
+        for attack, title in run.attack_titles.items():
+            found = next(f for arm in run.arms if (f := arm.attack(attack)) is not None)
+            yield _lines(f"\n{title}: {found.n} texts of {found.split or 'the split'}, 95 % intervals", wide)
+            yield _fitting(console, options, ATTACKED, _attacked(run, attack))
+            if run.base is not None and len(run.arms) > 1:
+                yield _lines(f"p: exact paired test against {run.base.title}, not adjusted for several comparisons", wide)
+        yield _lines("\nThe models", wide)
+        yield _fitting(console, options, MODELS, _models(run))
+        for said in verdicts(run):
+            yield _lines(f"\n{said.headline}", wide, "bold")
+        for words in warnings(run):
+            yield _lines(f"note: {words}", wide)
+
+
+ATTACKED = ("before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
+MODELS = ("clean,\nall texts", "parameters", "FLOPs", "time")
+
+
+def summary(folder: str | Path) -> Summary:
+    """A run folder, as something rich prints."""
+    return Summary(read_run(folder))
+
+
+def _attacked(run: Run, attack: str) -> Rows:
+    tests, rows = contest(run, attack), []
+    for arm in run.arms:
+        found, pair = arm.attack(attack), tests.between(arm, run.base)
+        if found is None:
+            rows.append((arm.title, [numbers.NONE] * len(ATTACKED)))
+            continue
+        cells = [
+            _both(numbers.percent(found.clean), found.intervals.get("clean")),
+            _both(numbers.percent(found.aua), found.intervals.get("aua")),
+            numbers.percent(found.suc),
+            numbers.percent(found.perturbed),
+            numbers.count(found.queries, 1),
+            "baseline" if arm is run.base else numbers.p_value(pair.p if pair else None),
+        ]
+        rows.append((arm.title, cells))
+    return rows
+
+
+def _models(run: Run) -> Rows:
     return [
-        numbers.percent(arm.clean) + (f"\n{numbers.span(across)}" if across else ""),
-        numbers.percent(found.aua if found else None) + (f"\n{numbers.span(along)}" if along else ""),
-        numbers.percent(found.suc if found else None),
-        numbers.count(found.queries if found else None, 1),
-        numbers.percent(found.perturbed if found else None),
-        numbers.amount(arm.cost.get("parameters")),
-        numbers.amount(arm.cost.get("flops_per_example")),
-        numbers.seconds(total_seconds(arm)),
-        "baseline" if is_base else numbers.p_value(pair.p if pair else None),
-    ]
-
-
-def figures(folder: str | Path) -> list[dict[str, object]]:
-    """The run's numbers as JSON: one entry an arm."""
-    run = read_run(folder)
-    return [
-        {
-            "name": arm.name,
-            "title": arm.title,
-            "clean": arm.clean,
-            "attacks": {name: _attack_figures(arm, name) for name in run.attack_names},
-            "cost": dict(arm.cost),
-        }
+        (
+            arm.title,
+            [
+                _both(numbers.percent(arm.clean), arm.evaluation.interval if arm.evaluation else None),
+                numbers.amount(arm.cost.get("parameters")),
+                numbers.amount(arm.cost.get("flops_per_example")),
+                numbers.seconds(total_seconds(arm)),
+            ],
+        )
         for arm in run.arms
     ]
 
 
-def _attack_figures(arm: Arm, name: str) -> dict[str, object] | None:
-    found = arm.attack(name)
-    if found is None:
-        return None
-    intervals = {key: list(value) for key, value in found.intervals.items()}
-    return {"aua": found.aua, "suc": found.suc, "queries": found.queries, "n": found.n, "intervals": intervals}
+def _both(value: str, interval: Sequence[float] | None) -> str:
+    return f"{value}\n{numbers.brief(interval)}" if interval else value
+
+
+def _fitting(console: Console, options: ConsoleOptions, heads: Sequence[str], rows: Rows) -> RenderableType:
+    """A table if every cell fits whole, else the same as lines."""
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    table = _table(heads, rows)
+    if Measurement.get(console, options.update(width=10_000), table).maximum <= options.max_width:
+        return table
+    lines = []
+    for title, cells in rows:
+        lines.append(_wrapped(title, options.max_width))
+        for head, cell in zip(heads, cells, strict=True):
+            value, _, interval = _plain(cell).partition("\n")
+            lines.append(f"  {_plain(head).replace(chr(10), ' ')}: {value}" + (f" ({interval})" if interval else ""))
+    return Text("\n".join(lines))
+
+
+def _table(heads: Sequence[str], rows: Rows) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("arm", no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for title, cells in rows:
+        table.add_row(Text(_plain(title)), *(Text(_plain(cell)) for cell in cells))
+    return table
+
+
+def _plain(words: str) -> str:
+    """Without escapes, and with usual spaces, at which nothing is left to break."""
+    return clean(words).replace(numbers.GLUE, " ")
+
+
+def _wrapped(words: str, width: int) -> str:
+    """Broken at spaces, but not at those that glue a number to its unit."""
+    lines = [textwrap.wrap(line, width, break_on_hyphens=False) or [""] for line in clean(words).split("\n")]
+    return "\n".join(_plain(part) for line in lines for part in line)
+
+
+def _lines(words: str, width: int, style: str = "") -> RenderableType:
+    from rich.text import Text
+
+    return Text(_wrapped(words, width), style=style)
+
+
+def figures(folder: str | Path) -> list[dict[str, object]]:
+    """The run's numbers as JSON: one entry an arm, in it one an attack, with what a reader must know before believing it."""
+    run = read_run(folder)
+    attacks = {key: _attack_figures(run, key) for key in run.attack_keys}
+    return [
+        {
+            "name": arm.name,
+            "title": arm.title,
+            "baseline": arm is run.base,
+            "clean": arm.clean,
+            "clean_interval": _ends(arm.evaluation.interval if arm.evaluation else None),
+            "attacks": {key: found[i] for key, found in attacks.items()},
+            "cost": dict(arm.cost),
+        }
+        for i, arm in enumerate(run.arms)
+    ]
+
+
+def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
+    """One attack on every arm; p and the difference are against the baseline."""
+    tests, headline = contest(run, key), verdict(run, key).headline
+    rows: list[dict[str, object] | None] = []
+    for arm in run.arms:
+        found, pair = arm.attack(key), tests.between(arm, run.base)
+        if found is None:
+            rows.append(None)
+            continue
+        row: dict[str, object] = {name: getattr(found, name) for name in ("clean", "aua", "suc", "queries", "perturbed", "n", "errors")}
+        row |= {"title": run.attack_titles[key], "split": found.split, "flags": list(found.flags), "headline": _plain(headline)}
+        row["intervals"] = {name: list(ends) for name, ends in found.intervals.items()}
+        row |= {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
+        row |= {"difference": pair.difference if pair else None, "difference_interval": [pair.low, pair.high] if pair else None}
+        rows.append(row)
+    return rows
+
+
+def _ends(interval: Sequence[float] | None) -> list[float] | None:
+    return None if interval is None else list(interval)
 
 
 def attack_table(result: Mapping[str, Any]) -> Table:
     """One attack's result.json."""
-    from rich.table import Table
     from rich.text import Text
 
+    cells = [_both(numbers.percent(result[name]), result["intervals"].get(name)) for name in ("clean", "aua", "suc")]
+    table = _table(
+        ("clean", "under\nattack", "attack\nwins", "queries"), [(str(result["attack"]), [*cells, numbers.count(result["queries"], 1)])]
+    )
+    table.columns[0].header = "attack"
+    table.title, table.title_justify = Text(clean(f"{result['n']} examples, seed {result['seed']}")), "left"
     flags = "; ".join(str(flag) for flag in result["flags"])
-    table = Table(title=Text(clean(f"{result['attack']} on {result['n']} examples, seed {result['seed']}")), title_justify="left")
     if flags:
         table.caption, table.caption_justify = Text(clean(f"flags: {flags}")), "left"
-    for name in ("clean", "under attack", "attack wins", "queries"):
-        table.add_column(name, justify="right")
-    shown = []
-    for name in ("clean", "aua", "suc"):
-        interval = result["intervals"].get(name)
-        shown.append(numbers.percent(result[name]) + (f"\n{numbers.span(tuple(interval))}" if interval else ""))
-    table.add_row(*(Text(cell) for cell in shown), numbers.count(result["queries"], 1))
     return table

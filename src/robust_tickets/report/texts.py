@@ -13,7 +13,6 @@ from difflib import SequenceMatcher
 from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Example, Run
-from robust_tickets.report.verdict import attack_title
 
 MOST = 120  # examples on the page; the files hold all
 OPEN = 6  # of them shown at once
@@ -41,7 +40,7 @@ def texts(run: Run, attack: str) -> Html | None:
         return None
     ordered = sorted(cases, key=lambda case: (not case.split, all(e.status == "skipped" for _, _, e in case.outcomes)))[:MOST]
     differ = sum(case.split for case in cases)
-    told = f"{len(cases)} texts attacked with {attack_title(attack)}; the arms fared differently on {differ}. Those come first."
+    told = f"{len(cases)} texts attacked with {run.attack_titles[attack]}; the arms fared differently on {differ}. Those come first."
     if len(cases) > MOST:
         told += f" {MOST} are shown, examples.jsonl holds all."
     shown = [_card(run, case) for case in ordered]

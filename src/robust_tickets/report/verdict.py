@@ -1,25 +1,25 @@
 """The verdict, in sentences: who is hardest to fool, by how much, how sure that is, and what the ticket costs.
 
-"Hardest to fool" is only said where the exact paired test, adjusted for the number of comparisons made, holds at 5 %. Otherwise the
-sentence says that the difference is within noise, and how small an interval still allows it to be.
+"Harder to fool" is only said where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
+the same data. "Hardest" needs that against every other arm. Otherwise the sentence says that the difference is within noise, and how large
+an interval still allows it to be.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from robust_tickets.measure.metrics import FEW
 from robust_tickets.report import numbers
-from robust_tickets.report.compare import ALPHA, Comparison, compare, holm
+from robust_tickets.report.compare import Comparison, contest
 from robust_tickets.report.model import Arm, Attack, Run
-
-FEW = 100  # attacked examples below which a sampling error of about ten points remains
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """``headline`` is one sentence; ``sentences`` carry the numbers; ``sure`` says whether a difference was shown."""
 
-    attack: str
+    attack: str  # key
     headline: str
     sentences: tuple[str, ...]
     sure: bool
@@ -27,55 +27,92 @@ class Verdict:
 
 def verdicts(run: Run) -> list[Verdict]:
     """One verdict per attack of the run."""
-    return [_verdict(run, name) for name in run.attack_names]
+    return [verdict(run, key) for key in run.attack_keys]
 
 
-def _verdict(run: Run, attack: str) -> Verdict:
-    name = attack_title(attack)
+def verdict(run: Run, attack: str) -> Verdict:
+    name = run.attack_titles[attack]
     ranked = sorted(
         ((arm, found) for arm in run.arms if (found := arm.attack(attack)) is not None and found.aua is not None),
         key=lambda pair: -(pair[1].aua or 0),
     )
     if not ranked:
         return Verdict(attack=attack, headline=f"{name} left no result to compare.", sentences=(), sure=False)
-    (best, result), rest = ranked[0], ranked[1:]
+    (best, result), rest = ranked[0], [arm for arm, _ in ranked[1:]]
     stands = f"{best.title} still labels {numbers.percent(result.aua)} of {result.n} texts correctly under {name}"
     if "aua" in result.intervals:
         stands += f" (95{numbers.GLUE}% interval {numbers.span(result.intervals['aua'])})"
     if not rest:
         return Verdict(attack=attack, headline=f"{stands}.", sentences=("There is no other arm to compare it with.",), sure=False)
-    pairs = [c for arm, _ in rest if (c := compare(best, arm, attack)) is not None]
-    adjusted = holm([c.p for c in pairs])
-    clear = [c for c, p in zip(pairs, adjusted, strict=True) if p < ALPHA]
-    sentences = [f"{stands}."]
-    sentences += [_against(c, p < ALPHA, name) for c, p in zip(pairs, adjusted, strict=True)]
-    if len(pairs) < len(rest):
-        sentences.append("Where arms share no attacked examples, or their texts were not stored, no paired test was possible.")
-    return Verdict(attack=attack, headline=_headline(best, run, pairs, clear, name), sentences=tuple(sentences), sure=bool(clear))
+    all_pairs = contest(run, attack)
+    pairs = [pair for arm in rest if (pair := all_pairs.between(best, arm)) is not None]
+    met = [pair.other for pair in pairs]
+    apart = [arm for arm in rest if not any(arm is other for other in met)]
+    elsewhere = [c if c.difference > 0 else c.turned() for c in all_pairs.pairs if c.clear and c.arm is not best and c.other is not best]
+    sentences = [f"{stands}.", *(_against(c) for c in pairs)]
+    if apart:
+        listed = _listed([arm.title for arm in apart])
+        sentences.append(f"No paired test against {listed}: no attacked example is stored for both.")
+    sentences += [f"{c.arm.title} is harder to fool than {c.other.title}: {_numbers(c)}." for c in elsewhere]
+    return Verdict(
+        attack=attack,
+        headline=_headline(best, pairs, apart, elsewhere, name),
+        sentences=tuple(sentences),
+        sure=any(c.clear for c in pairs) or bool(elsewhere),
+    )
 
 
-def _headline(best: Arm, run: Run, pairs: list[Comparison], clear: list[Comparison], name: str) -> str:
+def _headline(best: Arm, pairs: list[Comparison], apart: list[Arm], elsewhere: list[Comparison], name: str) -> str:
     if not pairs:
         return f"{best.title} came out highest under {name}, untested: the arms share no attacked examples."
-    if len(clear) == len(pairs):
+    ahead = [c for c in pairs if c.clear and c.difference > 0]
+    behind = [c for c in pairs if c.clear and c.difference < 0]  # it led over all, but not where both were attacked
+    level = [c for c in pairs if not c.clear]
+    if len(ahead) == len(pairs) and not apart:
         by = min(c.difference for c in pairs)
         return f"{best.title} is the hardest to fool: {by:.1f}{numbers.GLUE}points ahead of the next arm under {name}."
-    if clear:
-        ahead = _listed([c.other.title for c in clear])
-        level = _listed([c.other.title for c in pairs if c not in clear])
-        return f"{best.title} is harder to fool than {ahead}; against {level} there is no difference beyond noise."
-    n = min(c.n for c in pairs)
-    return f"No difference beyond noise at n{numbers.GLUE}={numbers.GLUE}{n}: under {name}, no arm is shown to be harder to fool."
+    parts = []
+    if ahead:
+        parts.append(f"{best.title} is harder to fool than {_titles(ahead)}")
+    if behind:
+        parts.append(f"on the texts that both met, {best.title} is easier to fool than {_titles(behind)}")
+    if parts:
+        parts[0] = f"Under {name}, {parts[0]}"
+        if level:
+            parts.append(f"against {_titles(level)} there is no difference beyond noise")
+    elif elsewhere:
+        first = elsewhere[0]
+        parts.append(f"Under {name}, {first.arm.title} is harder to fool than {first.other.title}")
+        parts.append(f"{best.title} came out highest, but not beyond noise")
+    else:
+        n = min(c.n for c in pairs)
+        parts.append(f"No difference beyond noise at n{numbers.GLUE}={numbers.GLUE}{n}: under {name}, no arm is shown to be harder to fool")
+    if apart:
+        parts.append(f"{_listed([arm.title for arm in apart])} could not be compared")
+    return "; ".join(parts) + "."
 
 
-def _against(c: Comparison, sure: bool, name: str) -> str:
-    glue = numbers.GLUE
-    how = f"95{glue}% interval {numbers.signed_span((c.low, c.high))}, McNemar p{glue}{_equals(c.p)}, n{glue}={glue}{c.n}"
-    if sure:
-        return f"Against {c.other.title} that is {numbers.points(c.difference)} points ({how})."
+def _titles(pairs: list[Comparison]) -> str:
+    return _listed([c.other.title for c in pairs])
+
+
+def _against(c: Comparison) -> str:
+    if c.clear:
+        return f"Against {c.other.title} that is {_numbers(c)}."
     if c.difference == 0:
-        return f"Against {c.other.title} there is no difference at all ({how})."
-    return f"Against {c.other.title} it is {numbers.points(c.difference)} points, which is within noise ({how})."
+        return f"Against {c.other.title} there is no difference at all ({_how(c)})."
+    return f"Against {c.other.title} it is {numbers.points(c.difference)} points, which is within noise ({_how(c)})."
+
+
+def _numbers(c: Comparison) -> str:
+    return f"{numbers.points(c.difference)} points ({_how(c)})"
+
+
+def _how(c: Comparison) -> str:
+    glue = numbers.GLUE
+    adjusted = f", adjusted for {c.of} comparisons" if c.of > 1 else ""
+    interval = f"95{glue}% interval {numbers.signed_span((c.low, c.high))}"
+    return f"{interval}, McNemar p{glue}{_equals(c.adjusted)}{adjusted}, n{glue}={glue}{c.n}"
 
 
 def costs(run: Run) -> list[str]:
@@ -125,16 +162,16 @@ def total_seconds(arm: Arm) -> float | None:
 def warnings(run: Run) -> list[str]:
     """What a reader must know before believing the numbers: flags of the attacks, small samples, errors, files that could not be read."""
     said: list[str] = []
-    for name in run.attack_names:
-        results = [(arm, found) for arm in run.arms if (found := arm.attack(name)) is not None]
+    for key, title in run.attack_titles.items():
+        results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
         for flag in dict.fromkeys(flag for _, found in results for flag in found.flags):
             owners = [arm.title for arm, found in results if flag in found.flags]
             where = "" if len(owners) == len(results) else f" on {_listed(owners)}"
-            said.append(f"{attack_title(name)}{where}: {flag}.")
-        said += [_small(name, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
+            said.append(f"{title}{where}: {flag}.")
+        said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
         for arm, found in results:
             if found.errors and not _says(found, "error"):
-                said.append(f"{attack_title(name)} on {arm.title}: {found.errors} examples failed with an error and are left out.")
+                said.append(f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out.")
     for arm in run.arms:
         if arm.distances is not None and not arm.distances.converged:
             said.append(f"The search for {arm.title} did not settle; its ticket was drawn at the last point.")
@@ -149,14 +186,9 @@ def _says(found: Attack, word: str) -> bool:
     return any(flag.lower().startswith(word) for flag in found.flags)
 
 
-def _small(name: str, arm: Arm, found: Attack) -> str:
+def _small(title: str, arm: Arm, found: Attack) -> str:
     margin = f"expect a sampling error of about ±{_margin(found.n):.0f} points on every accuracy"
-    return f"{attack_title(name)}: only {found.n} examples were attacked on {arm.title}: {margin}."
-
-
-def attack_title(name: str) -> str:
-    """An attack as its paper writes it."""
-    return {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack"}.get(name.lower(), name)
+    return f"{title}: only {found.n} examples were attacked on {arm.title}: {margin}."
 
 
 def _margin(n: int) -> float:

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 
 from robust_tickets.report.markup import Html, join, tag
 
-COLOURS = 6  # arms beyond the sixth start over, with another marker
-SHAPES = 4
+COLOURS = 8  # arms beyond the eighth start over
+SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (  # corners around a point of size 1; the first two are a circle and a square
+    (),
+    (),
+    ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    ((0, -1.25), (1.2, 0.9), (-1.2, 0.9)),
+    ((0, 1.25), (1.2, -0.9), (-1.2, -0.9)),
+    ((-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4),
+     (-1.2, -0.4), (-0.4, -0.4)),
+    tuple((1.45 * math.sin(i * math.pi / 5) * (0.45 if i % 2 else 1), -1.45 * math.cos(i * math.pi / 5) * (0.45 if i % 2 else 1))
+          for i in range(10)),
+    ((-1.2, -0.65), (0, -0.65), (1.3, 0), (0, 0.65), (-1.2, 0.65)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +55,14 @@ def colour(index: int) -> str:
 def marker(x: float, y: float, index: int, size: float = 7, hollow: bool = False) -> Html:
     """A point of arm ``index``: its own colour and its own shape, so that colour is never the only sign."""
     kind = f"{colour(index)} {'hollow' if hollow else 'solid'}"
-    shape = (index % COLOURS) % SHAPES
+    shape = index % len(SHAPES)
     if shape == 0:
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
     if shape == 1:
         s = size * 0.9
         return tag("rect", x=x - s, y=y - s, width=2 * s, height=2 * s, class_=kind)
-    around_ = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.25), (1.2, 0.9), (-1.2, 0.9))}[shape]
-    return tag("polygon", points=" ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in around_), class_=kind)
+    corners = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in SHAPES[shape])
+    return tag("polygon", points=corners, class_=kind)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
@@ -69,8 +80,8 @@ def svg(width: float, height: float, parts: list[Html], *, alt: str, kind: str =
 
 
 def figure(drawings: list[Html], caption: object, kind: str = "") -> Html:
-    """Drawings under one caption; what is too wide for a phone scrolls in its own box."""
-    return tag("figure", *[tag("div", drawing, class_="scroll") for drawing in drawings], tag("figcaption", caption), class_=kind or None)
+    """Drawings under one caption; the style sheet fits each to the page's width."""
+    return tag("figure", *[tag("div", drawing) for drawing in drawings], tag("figcaption", caption), class_=kind or None)
 
 
 def shorten(words: str, most: int) -> str:

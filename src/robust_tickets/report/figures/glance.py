@@ -6,7 +6,6 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, line, marker, shorten, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Arm, Attack, Run
-from robust_tickets.report.verdict import attack_title
 
 Row = tuple[int, Arm, Attack]
 
@@ -16,8 +15,9 @@ def glance(run: Run, attack: str) -> Html | None:
     rows = [(i, arm, found) for i, arm in enumerate(run.arms) if (found := arm.attack(attack)) is not None and found.aua is not None]
     if not rows:
         return None
-    alt = f"Accuracy before and under {attack_title(attack)}. " + "; ".join(_said(arm, found) for _, arm, found in rows)
-    caption = f"Hollow: accuracy on unattacked texts. Filled: accuracy under {attack_title(attack)}; the haze is its 95 % interval."
+    title = run.attack_titles[attack]
+    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(_said(arm, found) for _, arm, found in rows)
+    caption = f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95 % interval."
     # a wide drawing with the names beside the lines, and a phone's with the names above them; the style sheet shows one
     return figure([_draw(rows, 860, 212, 52, alt, "broad"), _draw(rows, 350, 16, 74, alt, "narrow")], caption, "glance")
 
@@ -33,12 +33,12 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
         name = label(left - 22, y + 5, shorten(arm.title, 20), "end", "name")
         if kind == "narrow":
             name = label(left, y - 36, shorten(arm.title, 40), kind="name")
-        parts.append(group(name, *_row(i, arm, found, scale, y), title=_said(arm, found)))
+        parts.append(group(name, *_row(i, found, scale, y), title=_said(arm, found)))
     return svg(width, bottom + 26, parts, alt=alt, kind=kind)
 
 
-def _row(i: int, arm: Arm, found: Attack, scale: Scale, y: float) -> list[Html]:
-    clean = arm.clean if arm.clean is not None else found.clean
+def _row(i: int, found: Attack, scale: Scale, y: float) -> list[Html]:
+    clean = found.clean  # of the same texts: a fall from the whole split's accuracy would mix two populations
     aua = found.aua or 0.0
     drawn = []
     if clean is not None:
@@ -60,4 +60,4 @@ def _row(i: int, arm: Arm, found: Attack, scale: Scale, y: float) -> list[Html]:
 
 
 def _said(arm: Arm, found: Attack) -> str:
-    return f"{arm.title}: clean {numbers.percent(arm.clean)}, under attack {numbers.percent(found.aua)}"
+    return f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"

@@ -8,7 +8,6 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, shorten, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Interval, Run
-from robust_tickets.report.verdict import attack_title
 
 LEFT, TOP = 58, 14
 BELOW = 50  # pixels under the plot for its axis
@@ -35,15 +34,16 @@ def scatter(run: Run, attack: str) -> Html | None:
     points = []
     for i, arm in enumerate(run.arms):
         found = arm.attack(attack)
-        if found is not None and found.aua is not None and arm.clean is not None:
-            across = (arm.evaluation.interval if arm.evaluation else None) or (arm.clean, arm.clean)
+        if found is not None and found.aua is not None and found.clean is not None:  # both of the same texts
+            across = found.intervals.get("clean", (found.clean, found.clean))
             along = found.intervals.get("aua", (found.aua, found.aua))
-            points.append(Point(index=i, title=arm.title, clean=arm.clean, across=across, aua=found.aua, along=along))
+            points.append(Point(index=i, title=arm.title, clean=found.clean, across=across, aua=found.aua, along=along))
     if not points:
         return None
-    alt = f"Clean accuracy against accuracy under {attack_title(attack)}. " + "; ".join(p.said for p in points)
+    title = run.attack_titles[attack]
+    alt = f"Accuracy on the attacked texts before the attack against that under {title}. " + "; ".join(p.said for p in points)
     caption = (
-        f"Clean against robust under {attack_title(attack)}; bars are 95 % intervals. "
+        f"Accuracy on the attacked texts, before and under {title}; bars are 95 % intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
     return figure([_draw(points, 860, 640, 400, alt, "broad"), _draw(points, 350, 336, 300, alt, "narrow")], caption)
@@ -59,7 +59,7 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
     for t in y.ticks(6):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
     middle = (TOP + bottom) / 2
-    parts.append(label((LEFT + right) / 2, bottom + 40, "clean accuracy, %", "middle", "axis"))
+    parts.append(label((LEFT + right) / 2, bottom + 40, "accuracy before the attack, %", "middle", "axis"))
     parts.append(label(16, middle, "accuracy under attack, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})"))
     broad = kind == "broad"
     lowest = bottom - 4 if broad else bottom + BELOW + 10 + APART * len(points)
