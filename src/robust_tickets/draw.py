@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
+from robust_tickets.checks import one_of
 from robust_tickets.errors import TicketsError
 
 Scope = Literal["global", "layer"]
@@ -30,6 +31,8 @@ def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global
     """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     if not 0 <= removed < 1:
         raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed}", hint="0.3 removes 30 %")
+    one_of("the scope of a draw", scope, get_args(Scope))
+    one_of("the rule of a draw", rule, get_args(Rule))
     layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
     if any(not np.isfinite(s).all() for s in layers):
         raise TicketsError("scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate")

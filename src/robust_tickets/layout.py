@@ -2,7 +2,7 @@
 
 One file in ``backbone/`` is one family's Layout. Paths are dotted, relative to the encoder (``model.base_model``), so that one
 Layout serves the bare encoder, the classifier and the masked-language model alike. A family whose attention keeps other things
-per head (MPNet's shared position bias) subclasses and overrides the hooks at the bottom.
+per head (MPNet's shared position bias) subclasses and overrides the hook at the bottom.
 """
 
 from __future__ import annotations
@@ -57,9 +57,6 @@ class Layout:
 
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
         """Bookkeeping after layer ``layer`` lost heads; ``kept`` are the indices among those it had."""
-
-    def neurons_changed(self, model: Any, layer: int, kept: list[int]) -> None:
-        """Bookkeeping after layer ``layer`` lost neurons."""
 
 
 def encoder_of(model: Any) -> Any:

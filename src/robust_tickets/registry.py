@@ -63,6 +63,15 @@ REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, BACKBONES)}
 
 
 def name_of(component: object) -> str:
-    """The registered name of a component: the name of the file its class lives in."""
+    """The registered name of a component: its entry point's, else the name of the file its class lives in."""
     owner = component if isinstance(component, type) else type(component)
+    if owner.__module__.partition(".")[0] != __name__.partition(".")[0]:  # ours are never plug-ins: nothing is loaded for them
+        for registry in REGISTRIES.values():
+            for name, point in registry._plugged().items():
+                try:
+                    plugged = point.load()
+                except Exception:  # a broken plug-in is not this one, whose class exists
+                    continue
+                if plugged is owner or plugged is component:
+                    return name
     return owner.__module__.rpartition(".")[2]

