@@ -427,7 +427,7 @@ def test_texts_shared_by_train_and_test_are_noted(tmp_path: Path) -> None:
     write_csv(tmp_path / "train.csv", ROWS)
     write_csv(tmp_path / "test.csv", [("A fine  sentence number 3", "good"), *[(f"new {t}", y) for t, y in ROWS]])
     validation = write_csv(tmp_path / "v.csv", [(f"v {t}", y) for t, y in ROWS])
-    assert any("1 of 201 rows of test have a text that is also in train" in n for n in load_task(tmp_path, validation=validation).notes)
+    assert any("1 of 201 rows of test have a text that is also in train" in n for n in load_task(tmp_path, validation=validation).warnings)
 
 
 def test_cache_is_used_and_a_damaged_one_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ PAIRS = (
 IDS = frozenset(["", "id", "idx", "index", "guid", "unnamed: 0", "row"])
 SAMPLE = 1000  # rows looked at where names do not tell
 FEW = 50  # different values a label column may have in the sample
+CUT, MOST_NAMES, LONGEST_HINT = 40, 12, 300  # characters of a name, names, and characters of a hint in a message
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
 
 
@@ -56,10 +57,12 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(given) > 2:
         raise TicketsError(f"text= takes one column or a pair, got {len(given)}", hint='for example text=("premise", "hypothesis")')
+    if len(set(given)) < len(given):
+        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=_say_it())
     for name in (*given, *([label] if label else [])):
         _present(rows, name)
     if label in given:
-        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=_say_it(rows))
+        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=_say_it())
     if given and label:
         return Columns(texts=given, label=label)
     _header(rows)
@@ -67,7 +70,7 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     label = label or _label(rows, free, given)
     texts = given or _texts(rows, [c for c in free if c != label])
     rest = [c for c in rows.columns if c not in texts and c != label]
-    unused = f"; not used: {', '.join(map(repr, rest))}" if rest else ""
+    unused = f"; not used: {_listed(rest)}" if rest else ""
     return Columns(
         texts=texts, label=label, note=f"{_name(rows)}: text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}"
     )
@@ -76,6 +79,8 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
 def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[str] = ()) -> tuple[str, ...]:
     """The text columns alone, of a file that needs no labels; columns named as in ``but`` are not looked at."""
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
+    if len(set(given)) < len(given):
+        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=_say_it())
     for name in given:
         _present(rows, name)
     if given:
@@ -97,7 +102,7 @@ def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:
         few = [c for c in free if _distinct(rows, c) <= FEW and _repeats(rows, c)]
         if len(few) == 1:
             return _checked(rows, few[0])
-    raise TicketsError(f"{rows.name}: which column holds the label? columns: {', '.join(map(repr, rows.columns))}", hint=_say_it(rows))
+    raise TicketsError(f"{rows.name}: which column holds the label? columns: {_listed(rows.columns)}", hint=_say_it())
 
 
 def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
@@ -110,13 +115,15 @@ def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
         return (lower[pairs[0][0]], lower[pairs[0][1]])
     if len(named) == 1 and not pairs:
         return (named[0],)
-    raise TicketsError(f"{rows.name}: which column holds the text? columns: {', '.join(map(repr, rows.columns))}", hint=_say_it(rows))
+    raise TicketsError(f"{rows.name}: which column holds the text? columns: {_listed(rows.columns)}", hint=_say_it())
 
 
 def _present(rows: Rows, name: str) -> None:
     if name not in rows.columns:
-        columns = ", ".join(map(repr, rows.columns))
-        raise TicketsError(f"{rows.name} has no column {name!r}; it has {columns}", hint=did_you_mean(name, rows.columns))
+        hint = did_you_mean(name, rows.columns)
+        raise TicketsError(
+            f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}", hint=hint if len(hint) < LONGEST_HINT else _say_it()
+        )
     if rows.columns.count(name) > 1:
         raise TicketsError(f"{rows.name} has {rows.columns.count(name)} columns called {name!r}", hint="rename them")
 
@@ -127,8 +134,14 @@ def _header(rows: Rows) -> None:
         return
     named = [c for c in rows.columns if c]
     odd = next((c for c in named if len(c) > LONGEST_NAME or "\n" in c or _numeric(c)), None)
-    if odd is not None or len(set(named)) != len(named) or not named:
+    if odd is not None or not named:
         raise _no_header(rows)
+    twice = next((c for c in named if named.count(c) > 1), None)
+    if twice is not None:
+        raise TicketsError(
+            f"{rows.name}: the header names two columns {twice!r}: {_listed(rows.columns)}",
+            hint="rename or remove one; if the first row is data, add a header row above it, for example text,label",
+        )
 
 
 def _checked(rows: Rows, label: str) -> str:
@@ -139,9 +152,9 @@ def _checked(rows: Rows, label: str) -> str:
 
 
 def _no_header(rows: Rows) -> TicketsError:
-    first = ", ".join(repr(c[:40]) for c in rows.columns)
     return TicketsError(
-        f"{rows.name}:1: the first row must name the columns, but looks like data: {first}", hint="add a header row, for example text,label"
+        f"{rows.name}:1: the first row must name the columns, but looks like data: {_listed(rows.columns)}",
+        hint="add a header row, for example text,label",
     )
 
 
@@ -166,9 +179,18 @@ def _numeric(text: str) -> bool:
     return True
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Names for a message, long ones and long lists cut."""
+    shown = ", ".join(repr(n) if len(n) <= CUT else repr(n[: CUT - 1] + "…") for n in names[:MOST_NAMES])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > MOST_NAMES else shown
+
+
 def _name(rows: Rows) -> str:
     return rows.name.replace("\\", "/").rpartition("/")[2]
 
 
-def _say_it(rows: Rows) -> str:
-    return 'say it: text="…", label="…" (pairs: text=("…", "…")); on the command line --set text=… --set label=…'
+def _say_it() -> str:
+    return (
+        'say it: text="…", label="…" (pairs: text=("…", "…")) in Python; '
+        "--text/--label or --set text=… --set label=… on the command line (pairs: first,second)"
+    )

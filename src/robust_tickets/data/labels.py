@@ -2,15 +2,34 @@
 
 Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in numeric order. Anything else is a name, in sorted order.
 ``labels=`` fixes the order: it lists the names themselves, or gives names to the ids 0..C-1.
+
+Equal numbers are one class however they are written: 1, 1.0 and 01 are the class ``1``. JSON's true and false are the classes ``true``
+and ``false``, never 1 and 0. Names that differ in case only stay two classes, with a warning; the words NA, nan, None and null are
+names too, with a warning, because a class may really be called so: an empty field is what marks a missing label.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from robust_tickets.errors import TicketsError
+
+NUMBER = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}|\.\d{1,40})([eE][+-]?\d{1,3})?", re.ASCII)
+EMPTY_WORDS = frozenset(["na", "n/a", "<na>", "nan", "none", "null"])  # how other tools write a missing value
+SHOWN = 8  # names in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Which class each label value is; a value left out is unknown. ``note`` says what was not plainly equal."""
+
+    ids: Mapping[str, int]
+    note: str = ""
+    guessed: bool = False  # ids were read as the classes in order
 
 
 def label_text(value: Any) -> tuple[str, str]:
@@ -19,16 +38,26 @@ def label_text(value: Any) -> tuple[str, str]:
         value = value.strip()
         if any("\ud800" <= c <= "\udfff" for c in value):
             return "", "broken UTF-8"
-        return value, "" if value else "missing label"
+        return canonical(value), "" if value else "missing label"
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "", "missing label"
     if isinstance(value, bool):
         return str(value).lower(), ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value)), ""
     if isinstance(value, int | float):
-        return str(value), ""
+        return canonical(str(value)), ""
     return "", f"the label is a {type(value).__name__}, not a name or a number"
+
+
+def canonical(text: str) -> str:
+    """One spelling for equal numbers, whole ones without a point; any other text as it is."""
+    if not NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if not math.isfinite(number):
+        return text
+    if text.lstrip("+-").isdecimal():
+        return str(int(text))
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def order(values: Iterable[str]) -> tuple[str, ...]:
@@ -40,26 +69,93 @@ def order(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(distinct)
 
 
-def mapping(values: Sequence[str], names: Sequence[str], where: str) -> dict[str, int]:
-    """Which class each of ``values`` is; a value left out is unknown."""
-    by_name = {v: names.index(v) for v in values if v in names}
-    if by_name:
-        return by_name
-    by_id = {v: int(v) for v in values if v.isdecimal() and v.isascii() and str(int(v)) == v and int(v) < len(names)}
-    if not by_id and values:
+def match(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str] = ()) -> Match:
+    """Which of ``names`` each of ``values`` is: by name (case matters only where it must), else as an id 0..C-1.
+
+    ``declared`` is what the source itself calls its classes in id order; ids then mean these, whatever the order of ``names``.
+    """
+    by_name = _by_name(values, names)
+    if by_name or not values:
+        other = [v for v, i in by_name.items() if v != canonical(names[i])]
+        note = f"label names differ in case or spaces: {few(other)} read as {few([names[by_name[v]] for v in other])}" if other else ""
+        return Match(ids=by_name, note=note)
+    if declared:
+        inner, across = match(values, declared, where), _across(declared, names, where)
+        note = "" if _by_name(declared, names) else f"classes matched by position: {few(declared)} are {few(names)}"
+        return Match(ids={v: across[i] for v, i in inner.ids.items()}, note=note)
+    by_id = {v: int(v) for v in values if v.isdecimal() and v.isascii() and len(v) < 10 and int(v) < len(names)}
+    if by_id and "0" not in by_id and str(len(names)) in values:
         raise TicketsError(
-            f"{where}: no label is one of {', '.join(names)}; it has {_few(values)}",
-            hint="check the label column, or give labels= in the order of the ids",
+            f"{where}: the labels are {few(order(values))}, which is neither the names {few(names)} nor their ids 0 to {len(names) - 1}",
+            hint="ids count from 0: subtract one from every label, or write the names",
         )
-    return by_id
+    if not by_id:
+        raise TicketsError(
+            f"{where}: no label is one of {few(names)}; it has {few(order(values))}",
+            hint=f"expected these names, or the ids 0 to {len(names) - 1}; check the label column, or give labels= in the order of the ids",
+        )
+    return Match(ids=by_id, note=f"the ids {few(order(by_id))} read as {few([names[by_id[v]] for v in order(by_id)])}", guessed=True)
 
 
 def check(names: Sequence[str], where: str) -> None:
-    if len(set(names)) != len(names):
-        raise TicketsError(f"labels= names a class twice: {', '.join(names)}", hint="name each class once")
+    if len(set(map(canonical, names))) != len(names):
+        raise TicketsError(f"labels= names a class twice: {few(names)}", hint="name each class once")
     if len(names) < 2:
         found = f"only one class ({names[0]!r})" if names else "no class"
         raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the label column")
+
+
+def doubts(names: Sequence[str]) -> list[str]:
+    """What about these class names, found in a file, looks like a slip."""
+    said, twins = [], dict[str, list[str]]()
+    for name in names:
+        twins.setdefault(_fold(name), []).append(name)
+    for same in twins.values():
+        if len(same) > 1:
+            said.append(f"the classes {' and '.join(map(repr, same))} differ in case or spaces only and are kept apart: are they one?")
+    for name in names:
+        if _fold(name) in EMPTY_WORDS:
+            said.append(f"the class {name!r} looks like a missing value but is taken as a name; empty such fields to leave the rows out")
+    if {"true", "false"} & set(twins) and {"0", "1"} & set(twins):
+        said.append(f"the classes {few(names)} mix true/false with 0/1, which are different classes here")
+    return said
+
+
+def few(values: Sequence[str]) -> str:
+    """At most some of these names, for a message."""
+    shown = ", ".join(v if len(v) <= 40 else f"{v[:39]}…" for v in values[:SHOWN])
+    return f"{shown}, … ({len(values)} in all)" if len(values) > SHOWN else shown
+
+
+def _by_name(values: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    exact = {canonical(name): i for i, name in enumerate(names)}
+    folded: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        folded.setdefault(_fold(name), []).append(i)
+    found = {}
+    for value in values:
+        close = folded.get(_fold(value), [])
+        at = exact.get(canonical(value), close[0] if len(close) == 1 else None)
+        if at is not None:
+            found[value] = at
+    return found
+
+
+def _across(declared: Sequence[str], names: Sequence[str], where: str) -> list[int]:
+    """The id among ``names`` of each declared class."""
+    known = _by_name(declared, names)
+    if not known and len(declared) == len(names):
+        return list(range(len(names)))
+    if len(known) < len(declared):
+        raise TicketsError(
+            f"{where} has the classes {few(declared)}, but the labels to match are {few(names)}",
+            hint="use data of the same task, or rename one side's classes",
+        )
+    return [known[name] for name in declared]
+
+
+def _fold(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _number(value: str) -> float | None:
@@ -68,8 +164,3 @@ def _number(value: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _few(values: Sequence[str]) -> str:
-    shown = ", ".join(repr(v) for v in sorted(values)[:8])
-    return f"{shown}, …" if len(values) > 8 else shown

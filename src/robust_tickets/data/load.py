@@ -1,7 +1,8 @@
 """``load_task``: from a name, a Hub id, a file or a folder to a ``Task`` whose splits have roles.
 
 Bad rows are skipped, counted and listed; more than one in a hundred of a file (or any, under ``strict``) stops here, before
-anything is trained. Whatever was inferred or divided is said in ``Task.notes``.
+anything is trained. Whatever was inferred or divided is in ``Task.notes``; what may spoil results is in ``Task.warnings``. Nothing is
+printed here: the caller says both.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 
 from robust_tickets.data import divide
 from robust_tickets.data.columns import Columns, choose
-from robust_tickets.data.labels import check, mapping, order
+from robust_tickets.data.labels import check, doubts, few, match, order
+from robust_tickets.data.look import look
 from robust_tickets.data.rows import Rows, open_rows
 from robust_tickets.data.source import ALL, Source, find
-from robust_tickets.data.table import Converted, Reading, convert, open_table
+from robust_tickets.data.table import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.task import BadRow, Split, Task
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.seeds import numpy_generator
@@ -48,6 +50,8 @@ def load_task(
     registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset; ``splits`` says which
     split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only.
     """
+    if max_rows is not None and max_rows < 1:
+        raise TicketsError(f"max_rows must be at least 1, got {max_rows}", hint="leave it out to train on every row")
     found = find(source, data)
     for name, extra in (("validation", validation), ("test", test)):
         if extra is not None:
@@ -70,6 +74,7 @@ class _Loading:
     max_rows: int | None
     roles: dict[str, str]
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     skipped: list[BadRow] = field(default_factory=list)
     unlabelled: list[str] = field(default_factory=list)
 
@@ -78,15 +83,15 @@ class _Loading:
         self.notes += self.source.notes
         columns = self._columns()
         converted = self._convert(columns)
-        names = self._names(converted, columns)
+        names, declared = self._names(converted, columns)
         shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
-        splits = {name: self._split(name, files, names, shown) for name, files in converted.items()}
+        splits = {name: self._split(name, files, names, declared, shown) for name, files in converted.items()}
         train, validation, test = self._divide(splits)
-        if train in splits and self.max_rows is not None and 0 < self.max_rows < len(splits[train]):
+        if train in splits and self.max_rows is not None and self.max_rows < len(splits[train]):
             rows = numpy_generator(self.seed, "max_rows").permutation(len(splits[train]))[: self.max_rows]
             self.notes.append(f"{train}: a seeded subset of {self.max_rows} of {len(splits[train])} rows")
             splits[train] = splits[train].select(np.sort(rows))
-        self._look(splits, train, test, names)
+        notes, warnings = look(splits, train, validation, test, names)
         return Task(
             name=self.source.name,
             labels=names,
@@ -97,7 +102,8 @@ class _Loading:
             test_split=test,
             unlabelled=tuple(self.unlabelled),
             skipped=tuple(self.skipped),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *notes),
+            warnings=(*self.warnings, *warnings),
         )
 
     def _check_roles(self) -> None:
@@ -131,7 +137,7 @@ class _Loading:
             if spec and len(columns.texts) != len(spec.columns):
                 raise TicketsError(
                     f"{self.source.name} reads {' and '.join(spec.columns)}; {rows.name} gives {' and '.join(columns.texts)}",
-                    hint=f"say it: text= with {len(spec.columns)} column(s) of {', '.join(rows.columns)}",
+                    hint=f"say it: text= (--text) with {len(spec.columns)} column(s) of {few(rows.columns)}",
                 )
             first = first or columns
             if columns.note and not (spec and columns.texts == spec.columns):
@@ -162,39 +168,58 @@ class _Loading:
         self.unlabelled.append(name)
         self.notes.append(f"{name}: no public labels, left aside")
 
-    def _names(self, converted: Mapping[str, list[tuple[Rows, Converted]]], columns: Mapping[str, Columns]) -> tuple[str, ...]:
+    def _names(
+        self, converted: Mapping[str, list[tuple[Rows, Converted]]], columns: Mapping[str, Columns]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The classes in id order, and what the source itself calls them, where it does."""
         from robust_tickets.data.hub import declared_labels
 
         role = self.roles.get("train", "train")
         name = next((n for n in (role, ALL, self.roles.get("test", "test")) if n in converted), next(iter(converted)))
         rows = converted[name][0][0]
-        names = self.labels or self.source.labels or declared_labels(rows, columns[name].label)
-        if names is None:
+        declared = self.source.labels or declared_labels(rows, columns[name].label) or ()
+        names = self.labels or declared
+        if not names:
             for file, done in converted[name]:
                 self._refuse(file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad])
             names = order(v for _, done in converted[name] for v in done.values)
+            self.warnings += doubts(names)
         check(names, rows.name)
-        return names
+        return names, declared
 
-    def _split(self, name: str, files: Sequence[tuple[Rows, Converted]], names: tuple[str, ...], shown: tuple[str, ...]) -> Split:
+    def _split(
+        self,
+        name: str,
+        files: Sequence[tuple[Rows, Converted]],
+        names: tuple[str, ...],
+        declared: tuple[str, ...],
+        shown: tuple[str, ...],
+    ) -> Split:
         """The rows of a split whose labels are known; the others join the bad rows of their file."""
         table = open_table([done for _, done in files], len(shown))
         codes, start = table.numbers("code"), 0
         ids = np.full(len(codes), -1, dtype=np.int16)
         missing = self.source.spec.missing if self.source.spec else None
         left_out = 0
+        values = list(dict.fromkeys(v for _, done in files for v in done.values if v != missing))
+        matched = match(values, names, files[0][0].name, declared)
+        if matched.note and names != declared:  # read as ids though the names were only found in train: a guess that must be seen
+            (self.warnings if matched.guessed and not self.labels else self.notes).append(f"{name}: {matched.note}")
+        known = matched.ids
+        odd = [v for v in values if v not in known]
+        about = f"\n  known labels: {few(names)}; not among them: {few(odd)}" if odd else ""
         for rows, done in files:
-            known = mapping([v for v in done.values if v != missing], names, rows.name)
             by_code = np.array([known.get(v, -2 if v == missing else -1) for v in done.values] or [-1], dtype=np.int16)
             part = by_code[codes[start : start + done.rows]]
             ids[start : start + done.rows] = part
             unknown = np.flatnonzero(part == -1)
             lines = table.numbers("line") if len(unknown) else codes
             bad = [BadRow(rows.name, *b) for b in done.bad]
-            bad += [BadRow(rows.name, int(lines[start + i]), f"unknown label {done.values[codes[start + i]]!r}") for i in unknown]
+            for i in start + unknown[:MOST_LISTED]:
+                bad.append(BadRow(rows.name, int(lines[i]), f"unknown label {done.values[codes[i]]!r}"))
             bad.sort(key=lambda b: b.row)
             count = done.bad_count + len(unknown)
-            self._refuse(rows, count, done.rows + done.bad_count, bad)
+            self._refuse(rows, count, done.rows + done.bad_count, bad, about)
             if count:
                 self.skipped += bad
                 self.notes.append(f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}")
@@ -207,13 +232,13 @@ class _Loading:
             raise TicketsError(f"{files[0][0].name} has no usable row", hint="check the file")
         return Split(name, shown, table, keep.astype(np.int32 if len(codes) < 2**31 else np.int64), ids[keep])
 
-    def _refuse(self, rows: Rows, count: int, total: int, bad: Sequence[BadRow]) -> None:
+    def _refuse(self, rows: Rows, count: int, total: int, bad: Sequence[BadRow], about: str = "") -> None:
         if count and (self.strict or count > MOST_BAD * total):
             first = "\n  ".join(map(str, bad[:SHOWN]))
             more = f"\n  … and {count - SHOWN} more" if count > SHOWN else ""
             limit = "strict allows none" if self.strict else f"at most {MOST_BAD:.0%} are skipped"
             raise TicketsError(
-                f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}",
+                f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}{about}",
                 hint="mend or remove these rows (the file must be UTF-8), or check text= and label=",
             )
 
@@ -264,7 +289,7 @@ class _Loading:
             part.name = name
             splits[name] = part
         sizes = ", ".join(f"{len(rows)} {name}" for name, rows in parts.items())
-        self.notes.append(f"{self.source.name}: one file, divided 80/10/10 by hash of the text into {sizes}")
+        self.notes.append(f"{self.source.name}: one file, divided by hash of the text into {sizes} rows")
         return ROLES
 
     def _carve(self, splits: dict[str, Split], train: str, name: str, role: str) -> None:
@@ -275,16 +300,3 @@ class _Loading:
         carved.name = name
         splits[name], splits[train] = carved, rest
         self.notes.append(f"{name}: {len(carved)} rows carved from {train} by hash of the text and seed {self.seed}; {len(rest)} stay")
-
-    def _look(self, splits: Mapping[str, Split], train: str, test: str, names: tuple[str, ...]) -> None:
-        """Say what a reader of the results would want to know."""
-        if train not in splits:
-            self.notes.append(f"no {train} split here: this task can be evaluated and attacked, not trained")
-            return
-        absent = [names[i] for i in set(range(len(names))) - set(np.unique(splits[train].labels).tolist())]
-        if absent:
-            self.notes.append(f"{train} has no row of the class(es) {', '.join(sorted(absent))}")
-        if test in splits:
-            shared = int(np.isin(splits[test].keys, splits[train].keys).sum())
-            if shared:
-                self.notes.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {train}")

@@ -48,20 +48,19 @@ class Rows:
 
 
 class CsvRows(Rows):
-    """RFC 4180 quoting, newlines inside quotes, BOM, CRLF. The first row is the header."""
+    """RFC 4180 quoting, newlines inside quotes, BOM, CRLF. The first row that is not blank is the header."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         csv.field_size_limit(max(FIELD_LIMIT, csv.field_size_limit()))
-        head = _head(path)
-        first = head.splitlines()[0] if head else ""
+        first = next((line for line in _head(path).splitlines() if line.strip()), "")
         self.delimiter = next((d for d in (",", ";", "\t") if d in first), ",")
         if self.delimiter != ",":
             self.notes = (f"{path.name}: fields are separated by {'tabs' if self.delimiter == chr(9) else 'semicolons'}",)
         with open(path, "rb") as raw:
             reader = self._reader(raw)
             try:
-                self.columns = tuple(name.strip() for name in next(reader, []))
+                self.columns = tuple(name.strip() for name in _first(reader))
             except csv.Error as problem:
                 raise TicketsError(f"{path}:1: the header cannot be read: {problem}", hint="the first row names the columns") from None
 
@@ -73,7 +72,7 @@ class CsvRows(Rows):
         picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
         with open(self.path, "rb") as raw:
             reader = self._reader(raw)
-            next(reader)
+            _first(reader)
             while True:
                 start = reader.line_num + 1
                 try:
@@ -97,7 +96,8 @@ class TsvRows(Rows):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with open(path, "rb") as raw:
-            self.columns = tuple(name.strip() for name in self._fields(raw.readline().removeprefix(b"\xef\xbb\xbf")))
+            header = next((line for line in map(_bare, raw) if line.strip()), b"")
+        self.columns = tuple(name.strip() for name in self._fields(header)) if header else ()
 
     @staticmethod
     def _fields(line: bytes) -> list[str]:
@@ -107,9 +107,12 @@ class TsvRows(Rows):
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
         with open(self.path, "rb") as raw:
-            raw.readline()
-            for number, line in enumerate(raw, start=2):
+            header = False
+            for number, line in enumerate(raw, start=1):
                 self.position += len(line)
+                if not header:
+                    header = bool(_bare(line).strip())
+                    continue
                 if not line.strip(b"\r\n"):
                     continue
                 row = self._fields(line)
@@ -198,10 +201,43 @@ def open_rows(path: Path) -> Rows:
         )
     if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
         raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}")
+    _one_object_a_line(path)
     rows = READERS[path.suffix.lower()](path)
     if not rows.columns:
+        if isinstance(rows, JsonlRows) and _head(path).strip():
+            raise TicketsError(f"no line of {path} is a JSON object with keys", hint='write one object a line: {"text": "…", "label": "…"}')
         raise TicketsError(f"{path} has no rows", hint="give a file with a header (csv, tsv) and at least a few rows")
     return rows
+
+
+def _one_object_a_line(path: Path) -> None:
+    """Refuse what cannot be read line by line, looking at the start of the file only."""
+    head = _head(path)
+    if path.suffix.lower() in (".tsv", ".jsonl") and "\r" in head.rstrip() and "\n" not in head:
+        raise TicketsError(f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' < {path.name} > lf-{path.name}")
+    if path.suffix.lower() != ".jsonl" or not head.lstrip().startswith("["):
+        return
+    first, _, rest = head.lstrip().partition("\n")
+    if rest.strip():
+        try:
+            json.loads(first)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return  # a stray array among lines of objects: a bad row
+    raise TicketsError(
+        f"{path} holds one JSON array, expected one JSON object a line",
+        hint=f"""python -c 'import json; [print(json.dumps(row)) for row in json.load(open("{path.name}"))]' > lines-{path.name}""",
+    )
+
+
+def _first(reader: Any) -> list[str]:
+    """The first row of a csv that is not blank."""
+    return next((row for row in reader if any(map(str.strip, row)) or len(row) > 1), [])
+
+
+def _bare(line: bytes) -> bytes:
+    return line.removeprefix(b"\xef\xbb\xbf")
 
 
 def _head(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
 
@@ -13,7 +14,9 @@ def attack_set(split: Split, n: int, seed: int, n_labels: int) -> np.ndarray:
 
     Classes are filled in turns, so the set for a smaller ``n`` is part of the set for a larger one with the same seed.
     """
-    if n <= 0 or n >= len(split):
+    if n < 0:
+        raise TicketsError(f"the number of examples to attack cannot be {n}", hint="give a number, or 0 for all")
+    if n == 0 or n >= len(split):
         return np.arange(len(split))
     pools = [np.flatnonzero(split.labels == label) for label in range(n_labels)]
     quotas = _quotas([len(p) for p in pools], n, numpy_generator(seed, "attack_set", "turns").permutation(n_labels))

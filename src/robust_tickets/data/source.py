@@ -37,7 +37,11 @@ def find(source: str | Path, data: str | Path | None) -> Source:
     """A registered name first, then a path, then a Hub id."""
     spec = TASKS.get(source) if isinstance(source, str) else None
     if spec:
-        return _registered(str(source), spec, data)
+        found = _registered(str(source), spec, data)
+        if data is None and Path(source).exists():
+            kind = "folder" if Path(source).is_dir() else "file"
+            found.notes.append(f"{source} is the registered task, not the {kind} of this name here; for that say ./{source}")
+        return found
     if data is not None:
         raise TicketsError(
             f"data= gives files to a registered task, and {str(source)!r} is none",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.config import digest
-from robust_tickets.data.labels import label_text
+from robust_tickets.data.labels import few, label_text
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import cache_folder, read_json, write_json
 from robust_tickets.progress import track
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from robust_tickets.data.rows import Rows
 
-FORMAT = 1  # part of the cache key: raise it when what is stored changes
+FORMAT = 2  # part of the cache key: raise it when what is stored changes
 BATCH_ROWS, BATCH_CHARACTERS = 4096, 4_000_000  # whichever comes first ends a batch, which bounds memory
 SHOW_PROGRESS = 8_000_000  # bytes; smaller files convert in under two seconds
 MOST_LABELS = 1000  # more values than that and the column is no label
@@ -259,7 +259,7 @@ def _good(
             if len(codes) >= MOST_LABELS:
                 raise TicketsError(
                     f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values",
-                    hint=f"is another column the label? columns: {', '.join(rows.columns)}",
+                    hint=f"is another column the label? columns: {few(rows.columns)}",
                 )
             codes[label] = len(codes)
         yield values[:width], codes[label], line

@@ -116,7 +116,8 @@ class Task:
     test_split: str = "test"
     unlabelled: tuple[str, ...] = ()  # splits of the source that have no public labels
     skipped: tuple[BadRow, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was inferred
+    warnings: tuple[str, ...] = ()  # what may spoil the results: shared texts, absent classes, doubtful labels
 
     def split(self, name: str) -> Split:
         if name in self.unlabelled:
