@@ -107,7 +107,7 @@ def test_predict_keeps_every_row_and_never_reads_what_it_writes(
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert told["rows"] == 4
     assert [row["line"] for row in rows] == [2, 3, 4, 5]
-    assert [row["label"] is None for row in rows] == [False, True, True, False]
+    assert [row["predicted"] is None for row in rows] == [False, True, True, False]
     assert rows[1]["problem"] == "empty text"
     assert abs(sum(value for key, value in rows[0].items() if key.startswith("p_")) - 1) < 1e-4
     call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(data), code=2)

@@ -1,0 +1,78 @@
+"""Labelling a file: the written columns never hide an input column, whatever both are called."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from robust_tickets.classifier import Classifier
+from robust_tickets.errors import TicketsError
+from robust_tickets.ship.predict import predict_file
+
+
+def longer(texts: Sequence[str | tuple[str, ...]]) -> np.ndarray:
+    odd = [len(t if isinstance(t, str) else t[0]) % 2 for t in texts]
+    return np.array([[1.0 - o, float(o)] for o in odd]).reshape(-1, 2)
+
+
+def clf() -> Classifier:
+    return Classifier.wrap(longer, labels=["x", "x_"])
+
+
+def test_the_plain_names(tmp_path: Path) -> None:
+    data = tmp_path / "in.csv"
+    data.write_text("text\na\nbb\n")
+    told = predict_file(clf(), data, tmp_path / "out.csv")
+    assert told["written"] == ["line", "text", "predicted", "p_x", "p_x_", "problem"]
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert [row["predicted"] for row in rows] == ["x_", "x"]
+    assert told["labels"] == {"x": 1, "x_": 1}
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        ("problem", ["line", "problem", "predicted", "p_x", "p_x_", "problem_"]),
+        ("line", ["line_", "line", "predicted", "p_x", "p_x_", "problem"]),
+        ("label", ["line", "label", "predicted", "p_x", "p_x_", "problem"]),
+        ("predicted", ["line", "predicted", "predicted_", "p_x", "p_x_", "problem"]),
+        ("p_x", ["line", "p_x", "predicted", "p_x__", "p_x_", "problem"]),
+        ("p_other", ["line", "p_other", "predicted", "p_x", "p_x_", "problem"]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_input_columns_keep_their_names_and_values(tmp_path: Path, column: str, written: list[str], ending: str) -> None:
+    data, out = tmp_path / "in.csv", tmp_path / f"out.{ending}"
+    data.write_text(f'{column}\na b\n" "\nc\n')
+    told = predict_file(clf(), data, out, text=column)
+    assert told["written"] == written
+    assert (told["rows"], told["bad"], told["labels"]) == (3, 1, {"x": 0, "x_": 2})
+    if ending == "parquet":
+        table = pq.read_table(out)
+        kinds = [table.schema.field(name).type for name in written]
+        assert kinds == [pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.string()]
+        rows = table.to_pylist()
+    elif ending == "jsonl":
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    else:
+        rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="," if ending == "csv" else "\t"))
+    assert list(rows[0]) == written
+    assert [row[column] or None for row in rows] == ["a b", None, "c"]
+    assert [row[written[-1]] or None for row in rows] == [None, "empty text", None]
+    assert [int(row[written[0]]) for row in rows] == [2, 3, 4]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    data = tmp_path / "in.csv"
+    data.write_text("text\na\n")
+    for out in (data / "out.csv", data / "deep" / "out.csv"):
+        with pytest.raises(TicketsError, match="cannot make the folder") as caught:
+            predict_file(clf(), data, out)
+        assert caught.value.exit_code == 2
