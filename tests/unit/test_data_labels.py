@@ -131,3 +131,11 @@ def test_ids_in_test_for_names_in_train_are_a_guess_that_is_said(tmp_path: Path)
     test.write_text(test.read_text().replace("text ", "other "))
     assert "test: the ids 0, 1 read as no, yes" in load_task(train, test=test).warnings
     assert "test: the ids 0, 1 read as no, yes" in load_task(train, test=test, labels=("no", "yes")).notes
+
+
+def test_other_names_are_never_matched_by_position(tmp_path: Path) -> None:
+    """Only classes that nobody named may be taken in order."""
+    path = tmp_path / "validation.csv"
+    path.write_text("text,label\n" + "".join(f"a film {i},{i % 2}\n" for i in range(40)))
+    with pytest.raises(TicketsError, match="NEG, POS"):
+        load_task("sst2", data=tmp_path, labels=("NEG", "POS"))

@@ -33,7 +33,7 @@ class Data:
         task = load_task(self.task, text=columns(self.text), seed=seed, **options)
         for note in task.notes:
             say(f"data: {note}")
-        for warning in getattr(task, "warnings", ()):
+        for warning in task.warnings:
             warn(warning)
         return task
 

@@ -66,13 +66,13 @@ def attack(
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
     victim = _open(model)
-    options: dict[str, Any] = {"data": data} if task else {"labels": victim.labels}
+    options: dict[str, Any] = {"labels": victim.labels} | ({"data": data} if task else {})
     if not task and Path(str(data)).is_file():
         options["splits"] = {"test": "all"}
     loaded = load_task(task or str(data), text=columns(text), label=label, strict=strict, **options)
     for note in loaded.notes:
         say(f"data: {note}")
-    for warning in getattr(loaded, "warnings", ()):
+    for warning in loaded.warnings:
         warn(warning)
     rows = loaded.split(split) if split else loaded.test
     result = configured(

@@ -18,6 +18,7 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 
+UNNAMED = re.compile(r"LABEL_\d+")
 NUMBER = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}|\.\d{1,40})([eE][+-]?\d{1,3})?", re.ASCII)
 EMPTY_WORDS = frozenset(["na", "n/a", "<na>", "nan", "none", "null"])  # how other tools write a missing value
 SHOWN = 8  # names in a message
@@ -144,7 +145,8 @@ def _by_name(values: Sequence[str], names: Sequence[str]) -> dict[str, int]:
 def _across(declared: Sequence[str], names: Sequence[str], where: str) -> list[int]:
     """The id among ``names`` of each declared class."""
     known = _by_name(declared, names)
-    if not known and len(declared) == len(names):
+    nameless = all(UNNAMED.fullmatch(name) for name in names)  # what transformers writes where nobody named the classes
+    if nameless and len(declared) == len(names):
         return list(range(len(names)))
     if len(known) < len(declared):
         raise TicketsError(

@@ -82,7 +82,7 @@ class Walk:
             "train_rows": len(self.task.train),
             "attacked_split": self.task.test_split,
             "skipped_rows": len(self.task.skipped),
-            "warnings": list(getattr(self.task, "warnings", ())),
+            "warnings": list(self.task.warnings),
             "notes": list(self.task.notes),
         }
         return {
@@ -107,7 +107,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     task = load_task(source.task, seed=recipe.seed, **options)
     for note in task.notes:
         say(f"data: {note}")
-    for warning in getattr(task, "warnings", ()):
+    for warning in task.warnings:
         warn(warning)
     start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
     name = f"{recipe.name}-{digest([identity(recipe), task.digest, start.digest, __version__])[:8]}"
