@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from robust_tickets.attack.result import Tally
-from robust_tickets.files import write_json, write_text
+from robust_tickets.files import read_json, write_json, write_text
 from robust_tickets.measure.metrics import wilson
 from robust_tickets.ticket import Ticket
 
@@ -128,3 +129,30 @@ def _attack(folder: Path, generator: np.random.Generator, hardness: np.ndarray, 
     }  # fmt: skip
     write_json(folder / "result.json", result)
     write_text(folder / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+
+
+def set_outcomes(folder: Path, arm: int, statuses: str, *, start: int = 0) -> None:
+    """Give an arm these outcomes (h: held, t: turned, s: skipped, e: error), on examples numbered from ``start``."""
+    stage = folder / f"attack/{arm:08x}"
+    words = {"h": "failed", "t": "success", "s": "skipped", "e": "error"}
+    row = json.loads((stage / "examples.jsonl").read_text().splitlines()[0])
+    rows = [row | {"id": f"test:{start + i}", "status": words[c], "perturbed": row["original"]} for i, c in enumerate(statuses)]
+    result = read_json(stage / "result.json") | {"ids": [r["id"] for r in rows], **Tally.of(rows).metrics()}
+    write_json(stage / "result.json", result)
+    write_text(stage / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+
+
+def add_plan(folder: Path, *, split: str = "test", query_budget: int | None = None) -> None:
+    """Attack every arm once more, as another plan of the same attack; every stage then says what was asked of it."""
+    about = read_json(folder / "arms.json")
+    for arm in about["arms"]:
+        first = arm["attacks"][0]
+        second = first.replace("attack/0", "attack/f")
+        shutil.copytree(folder / first, folder / second)
+        result = read_json(folder / second / "result.json")
+        write_json(folder / second / "result.json", result | {"task": {"split": split}, "queries": 50.0})
+        for stage, budget, where in ((first, None, "test"), (second, query_budget, split)):
+            plan = {"attack": {"name": "pwws"}, "n": result["n"], "seed": 0, "query_budget": budget, "split": None}
+            write_json(folder / stage / "stage.json", {"schema": 1, "key": {"plan": plan, "split": where, "victim": stage}, "files": {}})
+        arm["attacks"].append(second)
+    write_json(folder / "arms.json", about)

@@ -72,6 +72,9 @@ def hostile_page(tmp_path_factory):
             folder / name, {**read_json(folder / name), HOSTILE[0]: HOSTILE, "device": HOSTILE[1], "packages": {HOSTILE[2]: HOSTILE[0]}}
         )
     write_json(folder / "manifest.json", {"files": {HOSTILE[0]: {"sha256": HOSTILE[2]}}})
+    write_json(folder / "train/00000000/model" / '"><svg onload=alert(1)>\u202e.json', {})  # file names are listed with their hashes
+    plan = {"attack": {"name": "pwws", HOSTILE[1]: HOSTILE[0]}, "query_budget": HOSTILE[2]}
+    write_json(folder / "attack/00000001/stage.json", {"key": {"plan": plan, "split": HOSTILE[0]}})
     result = read_json(folder / "attack/00000000/result.json")
     write_json(
         folder / "attack/00000000/result.json", result | {"flags": list(HOSTILE), "attack": HOSTILE[2], "constraints": list(HOSTILE)}
@@ -92,6 +95,7 @@ def test_hostile_texts_stay_texts(hostile_page):
     assert page.comments == 0
     assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "&lt;svg onload=alert(1)&gt;⟨U+202E⟩.json" in text
 
 
 def test_no_control_or_direction_character_reaches_the_page(hostile_page):

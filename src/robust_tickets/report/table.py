@@ -27,7 +27,7 @@ HEADS = (
 def arms_table(run: Run, attack: str | None) -> Html:
     """One row per arm under one attack (None: no attack was made)."""
     title = run.attack_titles[attack] if attack else "no attack"
-    caption = f"{run.title}: {len(run.arms)} arms, {title}.{_counts(run, attack)} Under each percentage its 95 % interval."
+    caption = f"{run.title}: {len(run.arms)} arms, {title}.{_counts(run, attack)} Under each percentage its 95{numbers.GLUE}% interval."
     tests = contest(run, attack)
     return _table(caption, f"{run.title}: results, {title}", [(arm.title, _row(run, arm, attack, tests)) for arm in run.arms], "arm")
 
@@ -101,7 +101,7 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
     adjusted = f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else ""
     cost = arm.cost
     return [
-        _cell("clean", arm.clean, numbers.percent(arm.clean), numbers.span(across) if across else ""),
+        _cell("clean", arm.clean, numbers.percent(arm.clean), numbers.brief(across)),
         _measured("clean", found, "clean_attacked"),
         _measured("aua", found),
         _measured("suc", found),
@@ -117,7 +117,7 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
 def _measured(key: str, found: Attack | None, name: str = "") -> Html:
     value = getattr(found, key) if found else None
     interval = found.intervals.get(key) if found else None
-    return _cell(name or key, value, numbers.percent(value), numbers.span(interval) if interval and value is not None else "")
+    return _cell(name or key, value, numbers.percent(value), numbers.brief(interval) if value is not None else "")
 
 
 def _ratio(arm: Arm) -> str:

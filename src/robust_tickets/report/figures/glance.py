@@ -11,13 +11,15 @@ Row = tuple[int, Arm, Attack]
 
 
 def glance(run: Run, attack: str) -> Html | None:
-    """A row per arm: hollow where it starts, filled where the attack leaves it, with the 95 % interval."""
+    """A row per arm: hollow where it starts, filled where the attack leaves it, with the 95{numbers.GLUE}% interval."""
     rows = [(i, arm, found) for i, arm in enumerate(run.arms) if (found := arm.attack(attack)) is not None and found.aua is not None]
     if not rows:
         return None
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(_said(arm, found) for _, arm, found in rows)
-    caption = f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95 % interval."
+    caption = (
+        f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
+    )
     # a wide drawing with the names beside the lines, and a phone's with the names above them; the style sheet shows one
     return figure([_draw(rows, 860, 212, 52, alt, "broad"), _draw(rows, 350, 16, 74, alt, "narrow")], caption, "glance")
 

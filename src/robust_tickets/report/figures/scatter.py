@@ -43,7 +43,7 @@ def scatter(run: Run, attack: str) -> Html | None:
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before the attack against that under {title}. " + "; ".join(p.said for p in points)
     caption = (
-        f"Accuracy on the attacked texts, before and under {title}; bars are 95 % intervals. "
+        f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
     return figure([_draw(points, 860, 640, 400, alt, "broad"), _draw(points, 350, 336, 300, alt, "narrow")], caption)
