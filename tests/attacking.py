@@ -59,6 +59,19 @@ def literal_replace(columns: Sequence[str], index: int, new: str) -> tuple[str, 
     return tuple((left + new + right).split(MARK))
 
 
+def literal_window(columns: Sequence[str], index: int, size: int) -> str:
+    """``size`` words around word ``index``, moved inwards at the ends, as one string from the first to the last of them."""
+    joined = "\n".join(columns)
+    spans = words(joined)
+    first = index - math.ceil((size - 1) / 2)
+    if first < 0 or len(spans) <= size:
+        first = 0
+    elif index + (size - 1) / 2 >= len(spans):
+        first = len(spans) - size
+    last = min(first + size, len(spans)) - 1
+    return joined[spans[first][0] : spans[last][1]]
+
+
 class Literal:
     """The greedy search, one example and one text at a time."""
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacking import MARK, Literal, draw, literal_replace, toy_victim
+from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.engine import Prepared, run_attack
+from robust_tickets.attack.engine import run_attack
+from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
-from robust_tickets.attack.text import Text
 from robust_tickets.data.task import Split
 from robust_tickets.lexicon import stopwords, wordnet
 from robust_tickets.lexicon.vectors import Vectors
@@ -90,8 +90,11 @@ class Fooler:
     inner: TextFooler
     parts: Any
 
-    def prepare(self) -> Prepared:
-        return self.inner.assemble(**self.parts, resources={})
+    def resources(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, device: str) -> Prepared:
+        return self.inner.assemble(**self.parts)
 
 
 def made_up() -> dict[str, Any]:
@@ -136,7 +139,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
         after = literal_replace(current, index, new)
         if len(word_list(MARK.join(after))) < 7:
             return 1.0
-        u, v = parts["encode"]([Text.of(current).window(index, 7), Text.of(after).window(index, 7)]).astype(np.float64)
+        u, v = parts["encode"]([literal_window(current, index, 7), literal_window(after, index, 7)]).astype(np.float64)
         cosine = min(1.0, float(u @ v) / float(np.linalg.norm(u) * np.linalg.norm(v)))
         return cosine if 1 - math.acos(cosine) / math.pi >= 0.85 else None
 
@@ -166,7 +169,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
     assert {"success", "failed"} <= seen
 
 
-def test_a_context_is_tagged_once() -> None:
+def test_what_the_tagger_is_asked() -> None:
     calls: list[list[str]] = []
 
     def tags(said: list[str]) -> list[str]:
@@ -175,5 +178,7 @@ def test_a_context_is_tagged_once() -> None:
 
     check = SameSpeech(tags)
     assert check._passes(("a", "b"), 0, "c")
-    assert check._passes(("a", "b"), 0, "c")
     assert calls == [["a", "b"], ["c", "b"]]
+    calls.clear()
+    assert check._passes(tuple("abcdefghijkl"), 6, "x")
+    assert calls == [list("cdefghij"), list("cdefxhij")]  # four words before, three after

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from attacking import stable_files, toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.store import PART
+from robust_tickets.attack.store import PART, OnDisk
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -49,7 +49,7 @@ def test_resuming_gives_the_same_files(tmp_path_factory: pytest.TempPathFactory,
     victim = Stops()
     clf = Classifier.wrap(victim, labels=["x", "y"])
     PWWS()(clf, SPLIT, n=0, folder=folder / "whole")
-    victim.left = calls
+    victim.left = len(TEXTS) + calls  # the first are probes
     try:
         PWWS()(clf, SPLIT, n=0, folder=folder / "cut", live=live)
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def test_resuming_gives_the_same_files(tmp_path_factory: pytest.TempPathFactory,
 def test_finished_examples_are_not_attacked_again(tmp_path: Path) -> None:
     victim = Stops()
     clf = Classifier.wrap(victim, labels=["x", "y"])
-    victim.left = 12
+    victim.left = len(TEXTS) + 12
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     lines = (tmp_path / PART).read_bytes().splitlines()
@@ -74,23 +74,33 @@ def test_finished_examples_are_not_attacked_again(tmp_path: Path) -> None:
     victim.left = 10**9
     plain = victim.inner.function
     assert plain is not None
-    victim.inner.function = lambda texts: (asked.extend(texts), plain(texts))[1]
+
+    def note(texts: Any) -> np.ndarray:
+        asked.extend(texts)
+        return plain(texts)
+
+    victim.inner.function = note
     PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     done = [json.loads(line.split(b"\t")[2])["original"][0] for line in lines[1:]]
+    probes, asked = asked[: len(TEXTS)], asked[len(TEXTS) :]  # each attacked text once, to see that it is the same victim
+    assert probes == TEXTS
     assert asked
     assert not set(asked) & set(done)
-    asked.clear()
+    asked = []
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)  # finished: read, not run
-    assert not asked
+    assert asked == TEXTS
 
 
 def test_a_folder_of_another_attack_is_refused(tmp_path: Path) -> None:
     victim = Stops()
     clf = Classifier.wrap(victim, labels=["x", "y"])
-    victim.left = 12
+    victim.left = len(TEXTS) + 12
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     victim.left = 10**9
+    with pytest.raises(TicketsError, match="another attack") as caught:
+        PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
+    assert str(tmp_path / PART) in caught.value.hint  # what to remove
     with pytest.raises(TicketsError, match="another attack"):
         PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
@@ -107,6 +117,8 @@ from robust_tickets.data.task import Split
 inner = toy_victim(1).function
 def slow(texts):
     time.sleep(float(sys.argv[2]))
+    with open(sys.argv[3], "a") as calls:
+        calls.write(f"{len(texts)}\\n")
     return inner(texts)
 PWWS()(Classifier.wrap(slow, labels=["x", "y"]), Split.of({texts!r} * 5, [0, 1] * 15), n=0, folder=sys.argv[1], live=2)
 """
@@ -119,8 +131,14 @@ def test_kill_9(tmp_path: Path) -> None:
         here = str(Path(__file__).resolve().parents[1])
         script = SCRIPT.replace("{texts!r}", repr(texts))
         return subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path / "killed"), str(pause)], env={**os.environ, "PYTHONPATH": here}
+            [sys.executable, "-c", script, str(tmp_path / "killed"), str(pause), str(tmp_path / "calls")],
+            env={**os.environ, "PYTHONPATH": here},
         )
+
+    def asked() -> int:
+        found = sum(map(int, (tmp_path / "calls").read_text().split()))
+        (tmp_path / "calls").unlink()
+        return found
 
     killed = start(0.02)
     part = tmp_path / "killed" / PART
@@ -130,6 +148,112 @@ def test_kill_9(tmp_path: Path) -> None:
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert part.is_file()
+    (tmp_path / "calls").unlink()
     assert start(0).wait() == 0
+    resumed = asked()
     PWWS()(Classifier.wrap(toy_victim(1).function, labels=["x", "y"]), Split.of(texts * 5, [0, 1] * 15), n=0, folder=tmp_path / "whole")
     assert stable_files(tmp_path / "killed")[1] == stable_files(tmp_path / "whole")[1]
+    for name in ("result.json", "examples.jsonl"):
+        (tmp_path / "killed" / name).unlink()
+    assert start(0).wait() == 0
+    assert resumed < asked()  # it did not begin from scratch
+
+
+class Sometimes:
+    """A victim that is broken at times: it raises what it is told to."""
+
+    def __init__(self) -> None:
+        self.problem: Exception | None = None
+        self.sound = 10**9  # calls before it breaks
+        self.inner = toy_victim(1).function
+
+    def __call__(self, texts: Any) -> np.ndarray:
+        self.sound -= 1
+        if self.problem is not None and self.sound < 0:
+            raise self.problem
+        assert self.inner is not None
+        return self.inner(texts)
+
+
+MANY = Split.of([f"{text} {i}" for i in range(5) for text in TEXTS], [0, 1, 0, 1, 0, 1, 0] * 5)
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_a_victim_that_breaks_stops_the_run_and_what_failed_is_tried_again(tmp_path: Path, code: int) -> None:
+    victim = Sometimes()
+    clf = Classifier.wrap(victim, labels=["x", "y"])
+    PWWS()(clf, MANY, n=0, folder=tmp_path / "whole")
+    victim.sound, victim.problem = 40, RuntimeError("gone") if code == 2 else TicketsError("NaN", exit_code=3)
+    with pytest.raises(TicketsError) as caught:
+        PWWS()(clf, MANY, n=0, folder=tmp_path / "cut", live=1)
+    assert caught.value.exit_code == 3
+    lines = (tmp_path / "cut" / PART).read_bytes()
+    assert lines.count(b'"status": "error"') == (19 if code == 2 else 0)  # a row of 20, or at once
+    before = lines.count(b"\n") - 1 - lines.count(b'"status": "error"')
+    assert before > 2
+    if code == 2:  # still broken: it stops again, though some are done
+        victim.sound = 8  # probes
+        with pytest.raises(TicketsError, match="20 example"):
+            PWWS()(clf, MANY, n=0, folder=tmp_path / "cut", live=1)
+    victim.problem = None
+    result = PWWS()(clf, MANY, n=0, folder=tmp_path / "cut")
+    assert result.errors == 0
+    assert stable_files(tmp_path / "cut") == stable_files(tmp_path / "whole")
+
+
+def test_the_exit_code_of_the_cause_is_passed_on() -> None:
+    for problem, code in ((TicketsError("bad shape"), 2), (ValueError("x"), 3)):
+        victim = Sometimes()
+        victim.problem, victim.sound = problem, 8
+        with pytest.raises(TicketsError, match="in a row") as caught:
+            PWWS()(Classifier.wrap(victim, labels=["x", "y"]), MANY, n=0)
+        assert caught.value.exit_code == code
+
+
+def test_two_callables_of_one_name_are_two_victims(tmp_path: Path) -> None:
+    PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
+    other = Sometimes()
+    other.inner = toy_victim(2).function
+    with pytest.raises(TicketsError, match="another attack"):
+        PWWS()(Classifier.wrap(other, labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
+    PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
+
+
+def test_a_result_without_its_examples_is_made_again(tmp_path: Path) -> None:
+    clf = toy_victim(1)
+    first = PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    kept = list(first.examples())
+    (tmp_path / "examples.jsonl").unlink()
+    with pytest.raises(TicketsError, match="run the attack again"):
+        first.save(tmp_path / "elsewhere")
+    assert list(PWWS()(clf, SPLIT, n=0, folder=tmp_path).examples()) == kept
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    first = OnDisk(tmp_path, 3, "d")
+    with pytest.raises(TicketsError, match="another process is attacking into this folder") as caught:
+        OnDisk(tmp_path, 3, "d")
+    assert caught.value.exit_code == 3
+    first.add(0, b'{"a": 1}\n', 0.5)
+    first.close()
+    second = OnDisk(tmp_path, 3, "d")
+    assert second.done(0)
+    second.remove()
+    second.remove()  # gone already
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from robust_tickets.attack.store import OnDisk\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "store = OnDisk(Path(sys.argv[1]), 9, 'd')\n"
+        "from robust_tickets.errors import TicketsError\n"
+        "try:\n    [store.add(i, b'{\"i\": 1234567890}\\n', 1.0) for i in range(9)]\n"
+        "except TicketsError as problem:\n    store.close(); sys.exit(problem.exit_code)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 3
+    store = OnDisk(tmp_path, 9, "d")
+    assert [store.done(i) for i in range(4)] == [True, True, False, False]
+    assert list(store.lines()) == [b'{"i": 1234567890}\n'] * 2
+    store.close()

@@ -31,9 +31,8 @@ def test_replacing_equals_a_scan_of_the_result(columns: tuple[str, ...], edits: 
         assert text.columns == before.swapped(index, new) == literal_replace(before.columns, index, new)
         scanned = Text.of(text.columns)
         assert (text.words, text.spans) == (scanned.words, scanned.spans)
-        assert text.newly == set(range(index, index + count))
         moved = {m if m < index else m + count - 1 for m in before.modified if m != index}
-        assert text.modified == moved | text.newly
+        assert text.modified == moved | set(range(index, index + count))
         assert len(text.sources) == len(text)
 
 
@@ -81,12 +80,12 @@ def test_deletion_takes_one_space() -> None:
         ("very, good", 1, "very, "),
         ("very, good!", 1, "very,!"),
     ]:
-        assert Text.of(before).delete(index) == (after,)
-    assert Text.of(("a foo", "b")).delete(1) == ("a", "b")  # the second column is text to the right
-    assert Text.of(("a", "b c")).delete(1) == ("a", " c")  # left of it is a column's end, no space
+        assert Text.of(before).swapped(index, "") == (after,)
+    assert Text.of(("a foo", "b")).swapped(1, "") == ("a", "b")  # the second column is text to the right
+    assert Text.of(("a", "b c")).swapped(1, "") == ("a", " c")  # left of it is a column's end, no space
 
 
 def test_modified_marks_move_with_a_longer_replacement() -> None:
     text = Text.of("one two three").replace(2, "drei").replace(0, "an other")
     assert text.columns == ("an other two drei",)
-    assert (text.modified, text.newly, text.sources) == ({0, 1, 3}, {0, 1}, (0, 0, 1, 2))
+    assert (text.modified, text.sources) == ({0, 1, 3}, (0, 0, 1, 2))

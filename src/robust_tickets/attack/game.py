@@ -23,7 +23,7 @@ import numpy as np
 from robust_tickets.attack.asking import Ask, Row, Steps
 from robust_tickets.attack.text import Text
 
-IN_FLIGHT = 4_000_000  # characters one example asks about at a time
+IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
 ULP = 2.0**-23  # rounding of 1 - p in float32, generously
 
 
@@ -57,12 +57,13 @@ class Game:
     noise: float  # the most a batch moves the log-odds of a class, 0 where it moves none
     budget: float = float("inf")  # most queries
     seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
+    in_flight: int = IN_FLIGHT  # characters this example asks about at a time
     queries: int = 0
     passes: int = 0
     known: dict[object, Row] = field(default_factory=dict)
     judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
-    vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text, for the word being visited
     exact_vectors: set[str] = field(default_factory=set)
 
     @property
@@ -79,7 +80,7 @@ class Game:
 
     def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
         """Rows of the items, asked for in portions, so that a text of 10,000 words does not fill the memory with its variants."""
-        portion = max(1, IN_FLIGHT // (1 + sum(map(len, self.original.columns))))
+        portion = max(1, self.in_flight // (1 + sum(map(len, self.original.columns))))
         found: list[Row] = []
         for start in range(0, len(items), portion):
             question = Ask([item.columns for item in items[start : start + portion]], self.known, alone)

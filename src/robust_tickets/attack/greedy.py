@@ -140,7 +140,7 @@ class Greedy:
                 break
             leading.append(_place(answers, answer))
         highest = max(_cosine(found[i]) for i in leading)
-        close = [i for i in leading if highest - _cosine(found[i]) <= game.vector_noise]
+        close = [i for i in leading if highest - _cosine(found[i]) <= 2 * game.vector_noise]  # each may be off by it, either way
         if len(close) > 1:
             for i in close:
                 sharpen = found[i].sharpen

@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.attack.store import FINAL, RESULT, read_lines, write_lines
-from robust_tickets.config import digest
+from robust_tickets.attack.store import FINAL, RESULT, read_lines
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import read_json, write_chunks, write_json
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, attack_metrics
 
 SCHEMA = 1
@@ -48,16 +47,18 @@ class ExampleOutcome:
         return plain
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Tally:
     """Running sums over examples; nothing that grows with them."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
-    queries: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum and sum of squares over the attacked
-    perturbed: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum of shares and count, over successes
-    confidence: list[float] = field(default_factory=lambda: [0.0, 0.0])  # sum and count
-    passes: list[int] = field(default_factory=lambda: [0])
+    queries: int = 0  # over the attacked, as the next
+    squares: int = 0  # of their queries
+    confidence: float = 0.0
+    changed: float = 0.0  # percent of the words, summed over successes that have words
+    counted: int = 0  # those successes
+    passes: int = 0
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
@@ -69,25 +70,28 @@ class Tally:
     def add(self, line: Mapping[str, Any]) -> None:
         status = line["status"]
         self.statuses[status] += 1
-        self.passes[0] += line["forward_passes"]
+        self.passes += line["forward_passes"]
         if status == ERROR:
             return
         self.classes.add(line["label"])
         if status in (SUCCESS, FAILED):
-            self.queries[0] += line["queries"]
-            self.queries[1] += line["queries"] ** 2
-            self.confidence[0] += line["confidence"]
-            self.confidence[1] += 1
+            self.queries += line["queries"]
+            self.squares += line["queries"] ** 2
+            self.confidence += line["confidence"]
         if status == SUCCESS and line["words"]:
-            self.perturbed[0] += 100 * line["words_changed"] / line["words"]
-            self.perturbed[1] += 1
+            self.changed += 100 * line["words_changed"] / line["words"]
+            self.counted += 1
 
     @property
     def n(self) -> int:
         return sum(self.statuses.values()) - self.statuses[ERROR]
 
+    @property
+    def attacked(self) -> int:
+        return self.statuses[SUCCESS] + self.statuses[FAILED]
+
     def mean_confidence(self) -> float | None:
-        return self.confidence[0] / self.confidence[1] if self.confidence[1] else None
+        return self.confidence / self.attacked if self.attacked else None
 
     def metrics(self) -> dict[str, Any]:
         """clean, aua, suc, queries, perturbed and their intervals, counted as TextAttack counts; None where nothing was counted."""
@@ -95,14 +99,15 @@ class Tally:
         values, ends = attack_metrics(successes=s, failures=f, skipped=k)
         found: dict[str, Any] = {name: None if value is None else _round(value) for name, value in values.items()}
         intervals = {name: (_round(low), _round(high)) for name, (low, high) in ends.items()}
-        found["queries"] = _round(self.queries[0] / (s + f)) if s + f else None
-        if s + f > 1:
-            mean = self.queries[0] / (s + f)
-            variance = max(0.0, (self.queries[1] - (s + f) * mean * mean) / (s + f - 1))
-            half = 1.959964 * math.sqrt(variance / (s + f))  # normal interval of a mean
+        count = self.attacked
+        found["queries"] = _round(self.queries / count) if count else None
+        if count > 1:
+            mean = self.queries / count
+            variance = max(0.0, (self.squares - count * mean * mean) / (count - 1))
+            half = 1.959964 * math.sqrt(variance / count)  # normal interval of a mean
             intervals["queries"] = (_round(mean - half), _round(mean + half))
-        found["perturbed"] = _round(self.perturbed[0] / self.perturbed[1]) if self.perturbed[1] else None
-        return {**found, "intervals": intervals, "n": self.n, "errors": self.statuses[ERROR], "forward_passes": self.passes[0]}
+        found["perturbed"] = _round(self.changed / self.counted) if self.counted else None
+        return {**found, "intervals": intervals, "n": self.n, "errors": self.statuses[ERROR], "forward_passes": self.passes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +120,16 @@ class AttackResult:
 
     attack: str
     digest: str  # of everything that determines the result
-    compat: str | None
-    constraints: tuple[str, ...]
+    semantics: str  # whose rules the recipe was written from; that both give the same numbers has not been verified
+    compat: str | None  # a profile verified against another tool's own results; none so far
+    constraints: tuple[str, ...]  # where candidates come from, and which rules they pass
     resources: Mapping[str, Mapping[str, Any]]
     model: Mapping[str, Any]
     task: Mapping[str, Any]
     ids: tuple[str, ...]
     n: int
     seed: int
+    query_budget: int | None
     clean: float | None
     aua: float | None
     suc: float | None
@@ -162,10 +169,13 @@ class AttackResult:
         """Write ``examples.jsonl`` and, last, ``result.json``."""
         folder = Path(folder)
         if self.folder is None:
-            write_lines(folder / FINAL, iter(self.lines))
+            write_chunks(folder / FINAL, self.lines)
         elif folder.resolve() != self.folder.resolve():
-            with open(self.folder / FINAL, "rb") as stream:
-                write_lines(folder / FINAL, iter(stream))
+            try:
+                with open(self.folder / FINAL, "rb") as stream:
+                    write_chunks(folder / FINAL, stream)
+            except OSError as problem:
+                raise TicketsError(f"could not read {self.folder / FINAL}: {problem.strerror}", hint="run the attack again") from None
         write_json(folder / RESULT, self.to_json())
         return folder
 
@@ -176,17 +186,14 @@ class AttackResult:
         names = {f.name for f in fields(cls)} - {"folder", "lines"}
         if not isinstance(plain, dict) or plain.get("schema") != SCHEMA or set(plain) != names | {"schema"}:
             raise TicketsError(
-                f"{folder / RESULT} is not an attack result of schema {SCHEMA}", hint="it was made by another version: run the attack again"
+                f"{folder / RESULT} is not an attack result of schema {SCHEMA}",
+                hint="another version made it: remove it, and run the attack again",
             )
         values = {name: plain[name] for name in names}
         for name in ("constraints", "ids", "flags"):
             values[name] = tuple(values[name])
         values["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
         return cls(**values, folder=folder)
-
-
-def digest_of(**parts: Any) -> str:
-    return digest(parts)
 
 
 def _round(value: float) -> float:

@@ -2,7 +2,8 @@
 
 While an attack runs, ``examples.jsonl.part`` begins with a header that says which attack it is; then comes one line per finished
 example, in the order they finish: its number in the attack set, the seconds spent so far, and its JSON. A torn last line is dropped on
-resuming. At the end the lines are sorted into ``examples.jsonl``. Without a folder the lines are kept in memory.
+resuming, and an example that failed is tried again. At the end the lines are sorted into ``examples.jsonl``. Without a folder the lines
+are kept in memory.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import json
 import os
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.measure.metrics import ERROR
 
 SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
@@ -49,83 +52,99 @@ class Memory:
 
 
 class OnDisk:
-    """Lines of an attack in a folder; takes up what an earlier call of the same attack left there."""
+    """Lines of an attack in a folder; takes up what an earlier call of the same attack left there, but for examples that failed."""
 
     def __init__(self, folder: Path, count: int, digest: str) -> None:
-        self.folder, self.part = folder, folder / PART
+        self.part = folder / PART
         self.places = array("q", [-1]) * count  # where the line of an example begins
         self.spent = 0.0  # seconds, by earlier calls too
-        try:
+        with self._said():
             folder.mkdir(parents=True, exist_ok=True)
-            self.file: BinaryIO = open(self.part, "a+b")  # noqa: SIM115 - closed by close()
-            self._take_up(digest)
+            # unbuffered: what could not be written must not be tried again when the file is closed
+            self.file = open(self.part, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        try:
+            self._own()
+            with self._said():
+                self._take_up(digest)
+        except BaseException:
+            self.close()
+            raise
+
+    def _own(self) -> None:
+        """Keep a second process out until the file is closed."""
+        import fcntl
+
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TicketsError(
+                f"another process is attacking into this folder: {self.part.parent}",
+                hint="wait for it, or give another folder",
+                exit_code=FAILED,
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as problem:
             raise TicketsError(
-                f"could not write to {folder}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+                f"could not write {self.part}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
             ) from None
 
     def _take_up(self, digest: str) -> None:
-        self.file.seek(0)
-        header = self.file.readline()
-        if not header.endswith(b"\n"):  # nothing yet, or killed while writing the header
-            self.file.truncate(0)
-            self._write(to_line({"schema": SCHEMA, "attack": digest}))
-            return
-        if _loaded(header) != {"schema": SCHEMA, "attack": digest}:
-            self.close()
-            raise TicketsError(
-                f"{self.part} belongs to another attack (other settings, victim or examples)",
-                hint="give another folder, or remove this one to start anew",
-            )
-        end = self.file.tell()
-        for line in self.file:
-            number, spent, body = _parts(line)
-            if body is None or not 0 <= number < len(self.places):
-                break
-            self.places[number], self.spent = end, spent
-            end += len(line)
+        with open(self.part, "rb") as lines:
+            header = lines.readline()
+            if not header.endswith(b"\n"):  # nothing yet, or killed while writing the header
+                self.file.truncate(0)
+                self._write(to_line({"schema": SCHEMA, "attack": digest}))
+                return
+            if _loaded(header) != {"schema": SCHEMA, "attack": digest}:
+                raise TicketsError(
+                    f"{self.part} belongs to another attack (other settings, victim or examples)",
+                    hint=f"give another folder, or remove {self.part} to start anew",
+                )
+            end = len(header)
+            for line in lines:
+                number, spent, body = _parts(line)
+                if not isinstance(body, dict) or not 0 <= number < len(self.places):
+                    break
+                self.places[number] = -1 if body.get("status") == ERROR else end
+                self.spent = spent
+                end += len(line)
         self.file.truncate(end)
-        self.file.seek(end)
 
     def _write(self, data: bytes) -> None:
-        self.file.seek(0, os.SEEK_END)
-        self.file.write(data)
-        self.file.flush()
+        left = memoryview(data)
+        while left:
+            left = left[self.file.write(left) or 0 :]
 
     def done(self, number: int) -> bool:
         return self.places[number] >= 0
 
     def add(self, number: int, line: bytes, seconds: float) -> None:
-        self.file.seek(0, os.SEEK_END)
-        self.places[number] = self.file.tell()
-        self._write(b"%d\t%.3f\t" % (number, seconds) + line)
+        with self._said():
+            place = os.fstat(self.file.fileno()).st_size
+            self._write(b"%d\t%.3f\t" % (number, seconds) + line)
+        self.places[number] = place
 
     def lines(self) -> Iterator[bytes]:
         """The JSON lines in the order of the attack set."""
-        for place in self.places:
-            if place >= 0:
-                self.file.seek(place)
-                yield self.file.readline().split(b"\t", 2)[2]
+        with open(self.part, "rb") as lines:
+            for place in self.places:
+                if place >= 0:
+                    lines.seek(place)
+                    yield lines.readline().split(b"\t", 2)[2]
 
     def close(self) -> None:
         self.file.close()
 
-
-def write_lines(path: Path, lines: Iterator[bytes]) -> None:
-    """Write lines beside ``path``, then rename; never holds more than one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as out:
-            out.writelines(lines)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
-    except OSError as problem:
-        part.unlink(missing_ok=True)
-        raise TicketsError(
-            f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
-        ) from None
+    def remove(self) -> None:
+        """Take the file away: everything is in the result."""
+        self.part.unlink(missing_ok=True)  # before closing, which lets another process in
+        self.close()
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -135,8 +154,12 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
     except FileNotFoundError:
         raise TicketsError(f"no such file: {path}", hint="run the attack again") from None
+    except OSError as problem:
+        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except ValueError as problem:
-        raise TicketsError(f"{path} is not valid JSON lines: {problem}", hint="the file is damaged: run the attack again") from None
+        raise TicketsError(
+            f"{path} is not valid JSON lines: {problem}", hint="the file is damaged: remove it, and run the attack again"
+        ) from None
 
 
 def _loaded(line: bytes) -> Any:

@@ -24,7 +24,6 @@ class Text:
     spans: tuple[tuple[int, int, int], ...]  # (column, start, end) of every word
     words: tuple[str, ...]
     modified: frozenset[int] = frozenset()  # word indices changed so far
-    newly: frozenset[int] = frozenset()  # word indices the last replacement made
     sources: tuple[int, ...] = ()  # for every word, the index of the original word it stands for
 
     @classmethod
@@ -59,14 +58,12 @@ class Text:
         before = self.spans[:index]
         inside = tuple((column, begin + a, begin + b) for a, b in inner)
         after = tuple((c, a + shift, b + shift) if c == column else (c, a, b) for c, a, b in self.spans[index + 1 :])
-        newly = frozenset(range(index, index + len(inner)))
         kept = {m if m < index else m + grown for m in self.modified if m != index}
         return Text(
             columns,
             before + inside + after,
             self.words[:index] + tuple(new[a:b] for a, b in inner) + self.words[index + 1 :],
-            frozenset(kept) | newly,
-            newly,
+            frozenset(kept) | frozenset(range(index, index + len(inner))),
             self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :],
         )
 
@@ -83,10 +80,6 @@ class Text:
                 left_cut = int(start > 0 and text[start - 1] == " ")
         changed = text[: start - left_cut] + new + text[end + right_cut :]
         return (*self.columns[:column], changed, *self.columns[column + 1 :]), start - left_cut
-
-    def delete(self, index: int) -> tuple[str, ...]:
-        """The columns without word ``index``."""
-        return self.swapped(index, "")
 
     def window(self, index: int, size: float) -> str:
         """The text from the first to the last of ``size`` words around word ``index``; ``math.inf`` takes all words.
@@ -106,9 +99,6 @@ class Text:
             offsets.append(offsets[-1] + len(column) + len(BETWEEN_COLUMNS))
         (c, start, _), (d, _, end) = self.spans[int(first)], self.spans[int(last)]
         return self.joined[offsets[c] + start : offsets[d] + end]
-
-    def column_of(self, index: int) -> int:
-        return self.spans[index][0]
 
 
 def words_changed(original: Text, other: Text) -> int:

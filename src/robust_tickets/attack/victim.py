@@ -1,23 +1,26 @@
 """The victim's service: questions of many examples in, rows of probabilities out.
 
-Texts are tokenised together, looked up by token ids (per example: what it has seen; across examples: what this round already runs),
-sorted by length and run in batches of at most ``token_budget`` padded tokens. Softmax is taken in float32 on the CPU.
+Texts are taken by length, tokenised a portion at a time, looked up by token ids (per example: what it has seen; across examples: what
+this round already ran) and run in batches of at most ``token_budget`` padded tokens. Softmax is taken in float32 on the CPU.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row
+from robust_tickets.attack.failures import LESS, out_of_memory, said
 from robust_tickets.classifier import Classifier, Encoded, batches_by_size
+from robust_tickets.errors import FAILED, TicketsError
 
 # How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes small batches, a GPU must be fed
+CHARACTERS = 400_000  # tokenised at a time; about 100,000 tokens, enough for three full batches of a GPU
 LIVE = {"cpu": 8, "gpu": 256}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
 
@@ -33,21 +36,26 @@ class Victim:
         self.noise = 0.0 if clf.model is None else NOISE.get(str(clf.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
 
     def answer(self, questions: Sequence[Ask]) -> list[list[Row]]:
-        different = list(dict.fromkeys(text for question in questions for text in question.texts))
-        inputs = dict(zip(different, self.clf.encode(different), strict=True))
-        keys = {text: _key(encoded) for text, encoded in inputs.items()}
-        ordinary: dict[bytes, tuple[Encoded, Ask]] = {}
-        alone: dict[bytes, tuple[Encoded, Ask]] = {}
+        asking: dict[tuple[str, ...], list[Ask]] = {}
         for question in questions:
             question.passes = 0  # a question may come again after a failed batch
             for text in question.texts:
-                key = keys[text]
-                if question.alone:
-                    alone.setdefault(key, (inputs[text], question))
-                elif key not in question.known:
-                    ordinary.setdefault(key, (inputs[text], question))
-        fresh = self._run(ordinary, self.token_budget)
-        exact = self._run(alone, 1)
+                asking.setdefault(text, []).append(question)
+        keys: dict[tuple[str, ...], bytes] = {}
+        fresh: dict[bytes, np.ndarray] = {}
+        exact: dict[bytes, np.ndarray] = {}
+        for portion in _portions(sorted(asking, key=_characters)):
+            ordinary: dict[bytes, tuple[Encoded, Ask]] = {}
+            alone: dict[bytes, tuple[Encoded, Ask]] = {}
+            for text, encoded in zip(portion, self.clf.encode(portion), strict=True):
+                keys[text] = key = _key(encoded)
+                for question in asking[text]:
+                    if question.alone and key not in exact:
+                        alone.setdefault(key, (encoded, question))
+                    elif not question.alone and key not in question.known and key not in fresh:
+                        ordinary.setdefault(key, (encoded, question))
+            fresh |= self._run(ordinary, self.token_budget)
+            exact |= self._run(alone, 1)
         return [[_row(question, keys[text], fresh, exact) for text in question.texts] for question in questions]
 
     def _run(self, wanted: dict[bytes, tuple[Encoded, Ask]], budget: int) -> dict[bytes, np.ndarray]:
@@ -56,12 +64,48 @@ class Victim:
         keys = list(wanted)
         found: dict[bytes, np.ndarray] = {}
         for where in batches_by_size([wanted[key][0].size for key in keys], budget):
-            logits = self.clf.logits_of_encoded([wanted[keys[i]][0] for i in where])
-            probabilities = torch.softmax(logits, dim=-1).numpy()
+            probabilities = torch.softmax(self._logits([wanted[keys[i]][0] for i in where]), dim=-1).numpy()
             for i, p in zip(where, probabilities, strict=True):
                 found[keys[i]] = p.copy()
                 wanted[keys[i]][1].passes += 1
         return found
+
+    def _logits(self, rows: list[Encoded]) -> Any:
+        """Logits of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
+        import torch
+
+        try:
+            return self.clf.logits_of_encoded(rows)
+        except (MemoryError, RuntimeError) as problem:
+            if not out_of_memory(problem):
+                raise
+            if len(rows) == 1:
+                raise TicketsError(
+                    f"not enough memory for one text of {rows[0].size} tokens: {said(problem)}", hint=LESS, exit_code=FAILED
+                ) from None
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        half = len(rows) // 2
+        self.token_budget = max(1, min(self.token_budget, half * rows[0].size))
+        return torch.cat([self._logits(rows[:half]), self._logits(rows[half:])])
+
+
+def _characters(text: tuple[str, ...]) -> int:
+    return sum(map(len, text))
+
+
+def _portions(texts: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    """Texts in lists of about ``CHARACTERS``, in their order: token ids take many times the memory of the text."""
+    portion: list[tuple[str, ...]] = []
+    held = 0
+    for text in texts:
+        if portion and held + _characters(text) > CHARACTERS:
+            yield portion
+            portion, held = [], 0
+        portion.append(text)
+        held += _characters(text)
+    if portion:
+        yield portion
 
 
 def _row(question: Ask, key: bytes, fresh: dict[bytes, np.ndarray], exact: dict[bytes, np.ndarray]) -> Row:

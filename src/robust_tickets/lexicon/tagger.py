@@ -18,7 +18,7 @@ MODEL = "averaged_perceptron_tagger_eng"
 PARTS = ("weights", "tagdict", "classes")
 MAP = Path("universal_tagset") / "en-ptb.map"
 GET = 'pip install "robust-tickets[textfooler]"'
-CONTEXTS = 1 << 14  # remembered tag sequences; an attack asks for the same contexts again and again
+CONTEXTS = 1 << 15  # remembered tag sequences, about 10 MB; an attack asks for the same contexts again and again
 
 
 def tagger_files(path: Path) -> list[Path] | None:

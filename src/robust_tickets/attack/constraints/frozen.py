@@ -47,8 +47,14 @@ class KeepColumn:
     def allowed(self, game: Game, text: Text) -> set[int]:
         if game.column_names != self.columns:
             return set(range(len(text)))
-        stays = self.columns.index(self.kept)
-        return {index for index in range(len(text)) if text.column_of(index) != stays}
+        found: set[int] = set()
+        first = 0
+        for column, name in enumerate(self.columns):
+            count = sum(span[0] == column for span in text.spans)
+            if name != self.kept:
+                found |= set(range(first, first + count))  # built as TextAttack builds it: the order of a set decides ties
+            first += count
+        return found
 
     def describe(self) -> str:
         return f"with columns {' and '.join(self.columns)}, {self.kept} stays"

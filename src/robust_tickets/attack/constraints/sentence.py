@@ -26,6 +26,8 @@ class SentenceSimilarity:
     window: int
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> Steps:
+        game.vectors.clear()  # windows around another word
+        game.exact_vectors.clear()
         threshold = math.cos(math.pi * (1 - self.least))
         measured = [candidate for candidate in candidates if candidate.count() >= self.window]
         for candidate in candidates:

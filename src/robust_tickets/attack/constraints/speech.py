@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Candidate
@@ -11,7 +11,6 @@ from robust_tickets.attack.text import Text
 
 BEFORE, AFTER = 4, 3  # words of context the tagger sees
 SWAPPABLE = {"NOUN", "VERB"}
-REMEMBERED = 1 << 15  # contexts; about 10 MB
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,7 @@ class SameSpeech:
     A word's tag is the one at its *first* occurrence in the context, as TextAttack has it.
     """
 
-    tags: Callable[[list[str]], Sequence[str]]
-    _known: dict[tuple[str, ...], Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
+    tags: Callable[[list[str]], Sequence[str]]  # remembers what it was asked
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
         return [candidate for candidate in candidates if all(self._passes(game.original.words, *pair) for pair in candidate.placed())]
@@ -35,12 +33,8 @@ class SameSpeech:
         return old == new or {old, new} == SWAPPABLE
 
     def _tag(self, before: tuple[str, ...], word: str, after: tuple[str, ...]) -> str:
-        context = (*before, word, *after)
-        if context not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[context] = self.tags(list(context))
-        return self._known[context][context.index(word)]
+        context = [*before, word, *after]
+        return self.tags(context)[context.index(word)]
 
     def describe(self) -> str:
         return "part of speech: as in the original text, or noun for verb and verb for noun"

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.engine import Prepared, run_attack
+from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import WeightedSaliency
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.transforms.wordnet import Synonyms
@@ -35,15 +36,21 @@ from robust_tickets.attack.transforms.wordnet import Synonyms
 class PWWS:
     """The attack; it has no settings. Call it with a classifier and a split (see ``attack.engine.run_attack`` for the options)."""
 
-    def prepare(self) -> Prepared:
+    def resources(self) -> dict[str, dict[str, Any]]:
+        from robust_tickets.lexicon import wordnet
+
+        about = {"name": "WordNet 3.0", "origin": "this package", "digest": wordnet.digest(), "substitute": False}
+        return {"synonyms": {"kind": "synonyms", **about}}
+
+    def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon import stopwords, wordnet
 
+        synonyms = Synonyms(wordnet.synonyms)
         rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
         return Prepared(
             title="PWWS",
-            kit=Greedy(ranking=WeightedSaliency(), transform=Synonyms(wordnet.synonyms), frozen=rules),
-            resources={"synonyms": {"name": "WordNet 3.0", "digest": wordnet.digest(), "substitute": False}},
-            constraints=tuple(rule.describe() for rule in rules),
+            kit=Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules),
+            constraints=tuple(part.describe() for part in (synonyms, *rules)),
         )
 
     def __call__(

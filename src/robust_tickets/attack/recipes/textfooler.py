@@ -20,22 +20,26 @@ or ``tagger="none"`` drops its constraint under a name that says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
 from robust_tickets.attack.encoder import NOISE, Encoder
-from robust_tickets.attack.engine import Prepared, run_attack
+from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.errors import TicketsError
+
+if TYPE_CHECKING:
+    from robust_tickets.lexicon.resolve import Resource
 
 NONE = "none"
 
@@ -60,28 +64,32 @@ class TextFooler:
                 f"neighbours and window must be at least 1, got {self.neighbours} and {self.window}", hint="the paper has 50 and 15"
             )
 
-    def prepare(self) -> Prepared:
-        import torch
+        if not -1 <= self.word_similarity <= 1 or not 0 <= self.sentence_similarity <= 1:
+            raise TicketsError(
+                f"word_similarity is a cosine from -1 to 1, sentence_similarity (angular) from 0 to 1; "
+                f"got {self.word_similarity} and {self.sentence_similarity}",
+                hint="TextAttack has 0.5 and 0.840845057",
+            )
 
-        from robust_tickets.lexicon.encoder import SentenceEncoder
+    def resources(self) -> dict[str, dict[str, Any]]:
+        return {kind: resource.record() for kind, resource in self._found().items()}
+
+    def _found(self) -> dict[str, Resource]:
         from robust_tickets.lexicon.resolve import resolve
+
+        asked = (("vectors", self.vectors), ("tagger", self.tagger), ("encoder", self.encoder))
+        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
+
+    def prepare(self, device: str) -> Prepared:
+        from robust_tickets.lexicon.encoder import SentenceEncoder
         from robust_tickets.lexicon.tagger import Tagger
         from robust_tickets.lexicon.vectors import Vectors
 
-        found = {
-            kind: resolve(kind, wanted)
-            for kind, wanted in (("vectors", self.vectors), ("tagger", self.tagger), ("encoder", self.encoder))
-            if wanted != NONE
-        }
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        found = self._found()
         return self.assemble(
             vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
             tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,
             encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-            resources={
-                kind: {"name": resource.name, "digest": resource.digest, "substitute": resource.substitute}
-                for kind, resource in found.items()
-            },
         )
 
     def assemble(
@@ -90,11 +98,11 @@ class TextFooler:
         vectors: Any,
         tags: Callable[[list[str]], Any] | None,
         encode: Callable[[list[str]], Any] | None,
-        resources: Mapping[str, Mapping[str, Any]],
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
         from robust_tickets.lexicon import stopwords
 
+        near = Neighbours(vectors, self.neighbours)
         rules = (NoRepeat(), NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"), KeepColumn(("premise", "hypothesis"), "premise"))
         checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
         checks += [SameSpeech(tags)] if tags is not None else []
@@ -102,9 +110,8 @@ class TextFooler:
         missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
         return Prepared(
             title="TextFooler" + (f" without {' and '.join(missing)}" if missing else ""),
-            kit=Greedy(ranking=DropScore(), transform=Neighbours(vectors, self.neighbours), frozen=rules, constraints=tuple(checks)),
-            resources=resources,
-            constraints=tuple(part.describe() for part in (*rules, *checks)),
+            kit=Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
+            constraints=tuple(part.describe() for part in (near, *rules, *checks)),
             encoder=None if encode is None else Encoder(encode),
             vector_noise=0.0 if encode is None else NOISE,
             dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),

@@ -19,6 +19,9 @@ class Neighbours:
         word = text.words[index]
         return [like(word, near) for near, _ in self.vectors.neighbours(word.lower(), self.count)]
 
+    def describe(self) -> str:
+        return f"candidates: the {self.count} nearest words in the vectors, in the case of the word"
+
 
 def like(word: str, new: str) -> str:
     """``new`` in the case of ``word``: all lower, ALL UPPER (from two letters on), Capitalised, or as it is."""

@@ -15,3 +15,6 @@ class Synonyms:
 
     def replacements(self, game: Game, text: Text, index: int) -> Sequence[str]:
         return self.lookup(text.words[index])
+
+    def describe(self) -> str:
+        return "candidates: all WordNet synonyms of the word, any part of speech, single words, not re-cased"

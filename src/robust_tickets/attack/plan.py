@@ -1,0 +1,115 @@
+"""What one attack is, and the attack on one of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.failures import said
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.result import ExampleOutcome
+from robust_tickets.attack.scheduler import Service
+from robust_tickets.attack.text import Text, marks, words_changed
+from robust_tickets.classifier import Classifier
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.metrics import ERROR
+from robust_tickets.seeds import derive
+
+if TYPE_CHECKING:
+    from robust_tickets.data.task import Example, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A recipe with its resources loaded."""
+
+    title: str
+    kit: Greedy
+    constraints: tuple[str, ...]
+    encoder: Service | None = None
+    vector_noise: float = 0.0
+    dropped: tuple[str, ...] = ()
+    english: bool = True  # whether a resource knows English only
+    warm: Callable[[Iterable[str]], object] | None = None  # told all words of the attacked texts beforehand, to look them up at once
+
+
+class Recipe(Protocol):
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        """What it needs, found but not loaded: what is said of each in the result; its digest is part of the attack's."""
+
+    def prepare(self, device: str) -> Prepared:
+        """The attack with its resources loaded, models among them on ``device``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What one attack is: everything that decides its result."""
+
+    clf: Classifier
+    split: Split
+    rows: np.ndarray
+    classes: tuple[int, ...] | None  # the classifier's class for each of the task's, where they are matched by name
+    resources: Mapping[str, Mapping[str, Any]]
+    prepared: Prepared
+    seed: int
+    query_budget: int | None
+    digest: str
+
+    def target(self, label: int) -> int:
+        """The classifier's class for a label of the split."""
+        count = len(self.classes) if self.classes is not None else len(self.clf.labels)
+        if not 0 <= label < count:
+            raise TicketsError(f"label {label} is none of the {count} classes", hint="check the labels of the data")
+        return self.classes[label] if self.classes is not None else label
+
+    def shown(self, predicted: int) -> int | None:
+        """The task's label for a class of the classifier; none where the task has no such label."""
+        if self.classes is None:
+            return predicted
+        return self.classes.index(predicted) if predicted in self.classes else None
+
+
+def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
+    """The attack on one row; reads it only when its turn has come."""
+    example: Example = plan.split[row]
+    game = Game(
+        original=Text.of(example.texts),
+        label=plan.target(example.label),
+        column_names=tuple(plan.split.columns),
+        noise=noise,
+        in_flight=in_flight,
+        vector_noise=plan.prepared.vector_noise,
+        budget=float("inf") if plan.query_budget is None else plan.query_budget,
+        seed=derive(plan.seed, "attack", example.id),
+    )
+    status, final, first, last = yield from plan.prepared.kit.attack(game)
+    before, after = first.row.probabilities, last.row.probabilities
+    skipped = status == "skipped"
+    return ExampleOutcome(
+        id=example.id,
+        label=example.label,
+        status=status,
+        original=example.texts,
+        perturbed=None if skipped else final.columns,
+        queries=game.queries,
+        words=len(game.original),
+        words_changed=words_changed(game.original, final),
+        changed=tuple(marks(game.original, final)),
+        predicted_before=plan.shown(int(before.argmax())),
+        predicted_after=plan.shown(int(after.argmax())),
+        score_before=first.score,
+        score_after=last.score,
+        confidence=float(before.max()),
+        forward_passes=game.passes,
+    )
+
+
+def failed(plan: Plan, row: int, problem: Exception) -> ExampleOutcome:
+    """What is kept of an example whose attack raised."""
+    example = plan.split[row]
+    return ExampleOutcome(id=example.id, label=example.label, status=ERROR, original=example.texts, error=said(problem))
