@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import robust_tickets as rt
 from robust_tickets.layout import encoder_of, layout_of
 from robust_tickets.prune.compact import zero_outside
+from robust_tickets.prune.configuration import from_text, to_text
 from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.modeling import cuts
 from robust_tickets.registry import BACKBONES
@@ -249,6 +251,9 @@ def test_save_and_reload_is_bitwise(family: str, auto: str, tmp_path: Any, caplo
     assert not caplog.records
     assert again.config.kept_heads == MIXED[0]
     assert again.config.kept_neurons == MIXED[1]
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert written["kept_heads"] == ["1", "0,3", "0-3"]  # short: one text a layer, not one line a number
+    assert written["kept_neurons"] == ["5", "0-23", "1-2,23"]
     assert "auto_map" not in (tmp_path / "config.json").read_text()
     assert again.state_dict().keys() == small.state_dict().keys()
     assert all(torch.equal(tensor, small.state_dict()[name]) for name, tensor in again.state_dict().items())
@@ -290,17 +295,63 @@ def test_wrong_tickets_are_refused() -> None:
         ({"kept_neurons": [[0], [0], []]}, "kept_neurons in the config, layer 2"),
         ({"kept_neurons": [[0], [3, 3], [1]]}, "layer 1"),
         ({"kept_neurons": [[0], [5, 3], [1]]}, "layer 1"),
+        ({"kept_neurons": ["0", "5-3", "1"]}, "'5-3' in '5-3' is no index and no range below 24"),
+        ({"kept_neurons": ["0", "0-999999999999", "1"]}, "no range below 24"),
+        ({"kept_neurons": ["0", "", "1"]}, "is no index"),
+        ({"kept_neurons": ["0", "1,x", "1"]}, "'x' in '1,x'"),
+        ({"kept_neurons": ["0", "0-9,0-23,0-23", "1"]}, "layer 1, must be one or more rising indices"),
     ],
 )
 def test_bad_configs_are_refused(changes: dict[str, Any], said: str, tmp_path: Any) -> None:
-    import json
-
     small = rt.compact(dense("bert"), ticket_for(dense("bert"), MIXED))
     small.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | changes))
     with pytest.raises(rt.TicketsError, match=said):
         rt.Classifier.from_pretrained(tmp_path)
+
+
+def test_configs_with_lists_are_read_too(tmp_path: Any) -> None:
+    small = rt.compact(dense("bert"), ticket_for(dense("bert"), MIXED))
+    small.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"kept_heads": MIXED[0], "kept_neurons": MIXED[1]}))
+    assert rt.Classifier.from_pretrained(tmp_path).digest == small.digest
+    assert small.model.config.to_dict()["kept_heads"] == ["1", "0,3", "0-3"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sets(st.integers(0, 40), min_size=1).map(sorted))
+def test_kept_indices_survive_their_text(kept: list[int]) -> None:
+    assert from_text(to_text(kept), 41) == kept
+
+
+@FAMILIES
+def test_half_precision_does_not_round_coefficients_away(family: str) -> None:
+    """Coefficients travel 1 % in a search: 0.9985 must be seen, and have a gradient of its own, where everything else is bf16."""
+    clf = dense(family)
+    batch = clf.batch(clf.encode(["good film", "a bad story"]))
+    with Gates(clf.model) as gates, torch.autocast("cpu", torch.bfloat16):
+        ones = clf.model(**batch).logits
+        with torch.no_grad():
+            for c in gates.parameters():
+                c.fill_(0.9985)
+        scaled = clf.model(**batch).logits
+        scaled.float().logsumexp(-1).mean().backward()
+    assert not torch.equal(ones, scaled)
+    gradient = torch.cat([c.grad for c in gates.parameters()])
+    assert not torch.equal(gradient, gradient.bfloat16().float())
+    clf.model.zero_grad()
+
+
+def test_an_error_in_a_projection_leaves_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = tiny_classifier()
+    down = clf.model.bert.encoder.layer[0].output.dense
+    with Gates(clf.model):
+        monkeypatch.setattr(down, "forward", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            clf.logits(["good film"])
+    assert isinstance(down.weight, torch.nn.Parameter)
 
 
 def test_snapshots_do_not_alias() -> None:

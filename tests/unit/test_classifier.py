@@ -320,6 +320,118 @@ def test_damaged_folders(tmp_path: Path) -> None:
         rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_a_folder_without_a_tokenizer_is_refused(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers would make one with an empty vocabulary, and the model would answer all the same."""
+    clf = tiny_classifier(family)
+    clf.model.save_pretrained(tmp_path)
+    with pytest.raises(rt.TicketsError, match="has no tokenizer"):
+        rt.load_classifier(tmp_path)
+
+    def cached(name: str, *, local_files_only: bool, **_: Any) -> str:
+        if not local_files_only:
+            raise OSError("offline")
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", cached)
+    with pytest.raises(rt.TicketsError, match="the cached copy lacks files; offline"):
+        rt.load_classifier("some/model")
+
+
+def test_tokenizers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    clf = tiny_classifier()
+    folder = clf.save_pretrained(tmp_path / "larger")
+    clf.tokenizer.add_tokens([f"word{i}" for i in range(3)])
+    clf.tokenizer.save_pretrained(folder)
+    size = clf.model.config.vocab_size
+    with pytest.raises(rt.TicketsError, match=f"gives ids up to {size + 2}, the model has {size}"):
+        rt.load_classifier(folder)
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["model"]["vocab"] = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
+    rules["added_tokens"] = [token for token in rules["added_tokens"] if token["special"]]
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(rt.TicketsError, match="knows no word"):
+        rt.load_classifier(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "schema 'list'"),
+        ('{"schema": 99, "max_length": 8, "columns": ["text"]}', "schema 99"),
+        ('{"schema": 1, "max_length": "x", "columns": ["text"]}', "max_length must be a whole number, got 'x'"),
+        ('{"schema": 1, "max_length": 8, "columns": 5}', "one or two names, got 5"),
+        ('{"schema": 1, "max_length": 8, "columns": ["a", "b", "c"]}', "one or two names"),
+        ('{"schema": 1, "max_length": -1, "columns": ["a"]}', "max_length must be between"),
+    ],
+)
+def test_a_damaged_tickets_json_is_named(text: str, said: str, tmp_path: Path) -> None:
+    folder = tiny_classifier().save_pretrained(tmp_path)
+    (folder / "tickets.json").write_text(text)
+    with pytest.raises(rt.TicketsError, match=said):
+        rt.Classifier.from_pretrained(folder)
+
+
+def test_slow_tokenizers_have_a_digest(tmp_path: Path) -> None:
+    from transformers import BertweetTokenizer
+
+    def digest(folder: str, words: str) -> str:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "vocab.txt").write_text(words)
+        (tmp_path / folder / "bpe.codes").write_text("#version: 0.2\ng o 1\n")
+        clf = tiny_classifier("roberta")
+        clf.tokenizer = BertweetTokenizer(str(tmp_path / folder / "vocab.txt"), str(tmp_path / folder / "bpe.codes"))
+        return clf.digest
+
+    assert digest("a", "good 5\nfilm 4\n") == digest("b", "good 5\nfilm 4\n") != digest("c", "good 5\nfilms 4\n")
+
+
+def test_saved_files_are_as_readable_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_classifier().save_pretrained(tmp_path / "model")
+    (tmp_path / "any").touch()
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {(tmp_path / "any").stat().st_mode & 0o777}
+    for name in ("model.safetensors", "tokenizer.json"):
+        monkeypatch.setattr("os.access", lambda path, mode, name=name: Path(path).name != name)
+        with pytest.raises(rt.TicketsError, match=rf"no permission to read .*{name}"):
+            rt.Classifier.from_pretrained(folder)
+
+
+def test_a_compact_model_is_pushed_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers' own push_to_hub, and the classifier's: config, weights, tokenizer and, with the latter, tickets.json."""
+    import huggingface_hub
+    from transformers.utils import hub
+
+    clf = tiny_classifier()
+    small = rt.compact(clf, rt.RandomTicket(heads=0.5, neurons=0.5)(clf).ticket)
+    sent: list[dict[str, bytes]] = []
+
+    class Api:
+        def __init__(self, **_: Any) -> None: ...
+
+        def create_repo(self, name: str, **_: Any) -> Any:
+            return SimpleNamespace(repo_id=f"me/{name}")
+
+        def create_commit(self, *, repo_id: str, operations: Any, **_: Any) -> str:
+            sent.append({o.path_in_repo: Path(o.path_or_fileobj).read_bytes() for o in operations})
+            return repo_id
+
+        def upload_folder(self, *, repo_id: str, folder_path: str, **_: Any) -> str:
+            sent.append({path.name: path.read_bytes() for path in Path(folder_path).iterdir()})
+            return repo_id
+
+    monkeypatch.setattr(hub, "hf_api", Api)
+    monkeypatch.setattr(hub, "create_and_tag_model_card", lambda *_, **__: SimpleNamespace(save=lambda path: Path(path).touch()))
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    small.model.push_to_hub("small")
+    small.tokenizer.push_to_hub("small")
+    assert small.push_to_hub("small", private=True) == "me/small"
+    assert {"config.json", "model.safetensors"} <= sent[0].keys()
+    assert "tokenizer.json" in sent[1]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tickets.json"} <= sent[2].keys()
+    assert json.loads(sent[0]["config.json"])["model_type"] == "ticket-bert"
+    assert sent[0]["model.safetensors"] == sent[2]["model.safetensors"]
+
+
 @pytest.mark.shared
 def test_a_sharded_half_precision_checkpoint(shared: Path) -> None:
     clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=["neg", "pos"], device="cpu")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,41 @@ def test_onnx_export_of_a_whole_model_and_of_pairs(tmp_path: Path) -> None:
     served = onnx.open_onnx(export(whole, tmp_path / "out", "onnx") / "model.onnx")
     np.testing.assert_allclose(served.predict(pairs)[1], whole.predict(pairs)[1], atol=1e-5)
     assert served.columns == whole.columns
+
+
+def test_tracing_leaves_no_mark_on_the_model() -> None:
+    """MPNet's hook keeps nothing that a tracer could leave its own tensors in."""
+    whole = tiny_classifier("mpnet", labels=LABELS)
+    small = compact(whole, ticket_for(whole))
+    before = small.logits(TEXTS)
+    batch = small.batch(small.encode(TEXTS[:2]))
+    with warnings.catch_warnings(action="ignore"):  # torch about itself
+        program = torch.export.export(small.model, (), batch)
+    np.testing.assert_array_equal(small.logits(TEXTS), before)
+    np.testing.assert_allclose(program.module()(**batch).logits.detach(), small.model(**batch).logits.detach(), atol=1e-5)
+
+
+def test_an_onnx_models_identity_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "INLINE", 0)  # weights in a file of their own
+    one, other = (export(tiny_classifier(labels=LABELS, seed=seed), tmp_path / str(seed), "onnx") for seed in (0, 1))
+    assert (one / "model.onnx.data").is_file()
+    seen = {onnx.open_onnx(folder).identity for folder in (one, other)}
+    assert len(seen) == 2
+    for name, edit in (("labels.json", ("max_length", 9)), ("tokenizer_config.json", ("model_max_length", 9))):
+        about = json.loads((one / name).read_text())
+        (one / name).write_text(json.dumps(about | dict([edit])))
+        seen.add(onnx.open_onnx(one).identity)
+    assert len(seen) == 4
+
+
+def test_a_ticket_that_cuts_nothing_is_a_ticket_model_all_the_same(tmp_path: Path) -> None:
+    whole = tiny_classifier(labels=LABELS)
+    uncut = compact(whole, Ticket.from_kept(whole, heads=[range(4)] * 3, neurons=[range(24)] * 3))
+    cards = [(export(model, tmp_path / name) / "README.md").read_text() for name, model in (("uncut", uncut), ("whole", whole))]
+    assert "import robust_tickets" in cards[0]
+    assert "pipeline(" not in cards[0]
+    assert "import robust_tickets" not in cards[1]
+    assert "pipeline(" in cards[1]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from robust_tickets.ship.card import Evidence, Facts, card, markdown, one_line
 FACTS: dict[str, Any] = {
     "format": "compact",
     "family": "bert",
+    "model_type": "ticket-bert",
     "labels": ("bad", "good"),
     "columns": ("text",),
     "max_length": 128,

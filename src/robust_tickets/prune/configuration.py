@@ -2,7 +2,8 @@
 
 ``Ticket<Family>Config`` is made from the family's stock config, for every registered backbone, so that a new backbone brings its own.
 ``kept_heads`` and ``kept_neurons`` hold, per layer, the kept indices counted in the dense model: enough to rebuild the uneven shapes
-and to put everything back where it was.
+and to put everything back where it was. They are lists of numbers; in config.json a layer is one text, ``"0-5,7,9-12"``, since transformers
+would write every number on a line of its own. Both forms are read.
 """
 
 from __future__ import annotations
@@ -33,16 +34,66 @@ def ticket_config(family: str) -> Any:
         body = {
             "__module__": __name__,
             "__doc__": f"{stock.__name__} and, per layer, the heads and neurons that a ticket kept.",
-            "__annotations__": {"kept_heads": list[list[int]] | None, "kept_neurons": list[list[int]] | None},
+            "__annotations__": {"kept_heads": list | None, "kept_neurons": list | None},  # per layer: indices, or their text
             "model_type": PREFIX + family,
             "kept_heads": None,  # None: all of them
             "kept_neurons": None,
             "stock_class": stock,
+            "__post_init__": _read_texts,
+            "to_dict": _write_texts,
         }
         _made[family] = type(f"Ticket{stock.__name__}", (stock,), body)
         if hasattr(sys.modules.get(MODELS), "MODEL_MAPPING"):
             importlib.import_module("robust_tickets.prune.modeling").register()
     return _made[family]
+
+
+def _read_texts(self: Any, **kwargs: Any) -> None:
+    """``__post_init__`` of every ticket config: texts become lists of indices."""
+    self.stock_class.__post_init__(self, **kwargs)
+    sizes = {"heads": self.num_attention_heads, "neurons": self.intermediate_size}
+    for group, size in sizes.items():
+        kept = getattr(self, f"kept_{group}")
+        if isinstance(kept, list):
+            setattr(self, f"kept_{group}", [from_text(layer, size) if isinstance(layer, str) else layer for layer in kept])
+
+
+def _write_texts(self: Any) -> dict[str, Any]:
+    """``to_dict`` of every ticket config: lists of indices become texts."""
+    told: dict[str, Any] = self.stock_class.to_dict(self)
+    for group in GROUPS:
+        kept = told.get(f"kept_{group}")
+        if kept is not None:
+            told[f"kept_{group}"] = [layer if isinstance(layer, str) else to_text(layer) for layer in kept]
+    return told
+
+
+def to_text(indices: Sequence[int]) -> str:
+    """Rising indices as text: ``[0, 1, 2, 5]`` is ``"0-2,5"``."""
+    runs: list[list[int]] = []
+    for i in indices:
+        if runs and runs[-1][1] + 1 == i:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def from_text(text: str, size: int) -> list[int]:
+    """The indices that ``to_text`` wrote; none may reach ``size``, so that no text asks for more memory than the model has."""
+    indices: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isascii() and end.isdigit() and len(end) < 10 for end in ends) or not int(ends[0]) <= int(ends[1]) < size:
+            raise TicketsError(
+                f"kept indices in the config: {part!r:.40} in {text!r:.40} is no index and no range below {size}",
+                hint="the config is damaged or belongs to another model",
+            )
+        indices.extend(range(int(ends[0]), int(ends[1]) + 1))
+        if len(indices) > size:  # ranges that overlap; refused below with the rest
+            break
+    return indices
 
 
 def made() -> tuple[Any, ...]:

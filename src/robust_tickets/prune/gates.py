@@ -1,8 +1,10 @@
-"""Gates: one coefficient per head and per neuron, as forward-pre-hooks on the two output projections of every layer.
+"""Gates: one coefficient per head and per neuron, as hooks on the two output projections of every layer.
 
 A head's coefficient multiplies its context vector before W_O, which equals multiplying its attention probabilities (EarlyRobust Eq. 3),
-so fast attention kernels stay usable; a neuron's multiplies its activation before W_D (Eq. 4). The model's modules and state dict are
-left alone: the coefficients live here, in float32, and are cast to the activations' dtype.
+so fast attention kernels stay usable; a neuron's multiplies its activation before W_D (Eq. 4). Both are done by scaling the columns of the
+projection's weight while it runs: x (W diag(c))^T = (x diag(c)) W^T. That costs no copy of the activations, and it keeps the product in
+float32: coefficients travel about 1 % in a search, and a bf16 activation times 0.998 is the same bf16 activation. The model's modules and
+state dict are left alone: the coefficients live here, in float32.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ class Gates(nn.Module):
         if not self._hooks:
             hooks: list[Any] = []
             for i, layer in enumerate(self._layout.layers_of(self._model[0])):
-                context, activation = (layer.get_submodule(path) for path in (self._layout.attention_output, self._layout.down))
-                hooks.append(context.register_forward_pre_hook(_Scale(self.heads, i)))
-                hooks.append(activation.register_forward_pre_hook(_Scale(self.neurons, i)))
+                for path, coefficients in ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons)):
+                    projection, scale = layer.get_submodule(path), _Scale(coefficients, i)
+                    hooks.append(projection.register_forward_pre_hook(scale.begin))
+                    hooks.append(projection.register_forward_hook(scale.end, always_call=True))
             self._hooks = tuple(hooks)
         return self
 
@@ -77,13 +80,18 @@ class Gates(nn.Module):
 
 
 class _Scale:
-    """Multiplies the input of an output projection, seen as (…, units, width of a unit), by one coefficient per unit."""
+    """While an output projection runs, its weight is the scaled one: one coefficient for each unit's columns."""
 
     def __init__(self, coefficients: nn.ParameterList, layer: int) -> None:
         self.coefficients, self.layer = coefficients, layer
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        values, scale = args[0], self.coefficients[self.layer].to(args[0].dtype)
-        if values.shape[-1] != len(scale):  # heads: several values share one coefficient
-            return ((values.unflatten(-1, (len(scale), -1)) * scale[:, None]).flatten(-2), *args[1:])
-        return (values * scale, *args[1:])
+    def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        weight, scale = module._parameters["weight"], self.coefficients[self.layer]
+        assert weight is not None
+        if weight.shape[1] != len(scale):  # heads: several columns share one coefficient
+            scale = scale.repeat_interleave(weight.shape[1] // len(scale))
+        # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
+        module.__dict__["weight"] = (weight * scale).to(weight.dtype)
+
+    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        module.__dict__.pop("weight", None)

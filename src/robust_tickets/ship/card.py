@@ -33,7 +33,9 @@ print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text"))""",
     "onnx": """import onnxruntime, transformers  # inputs, labels and maximum length: labels.json
 session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")""",
 }
+LOAD["stock"] = LOAD["dense"]
 KIND = {
+    "stock": "A stock model, not pruned: transformers loads it alone.",
     "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
     "dense": "Stock shapes, zeros where the ticket cut: transformers loads it alone; the compact model's answers, not its speed.",
     "onnx": "An ONNX graph with free batch and sequence axes; ONNX Runtime's logits were compared with torch's at export (within 1e-4).",
@@ -46,6 +48,7 @@ class Facts:
 
     format: str
     family: str
+    model_type: str  # of the written config: "ticket-…" needs our package to load, whatever the ticket cut
     labels: tuple[str, ...]
     columns: tuple[str, ...]
     max_length: int
@@ -53,6 +56,11 @@ class Facts:
     dense_parameters: int
     heads: tuple[tuple[int, int], ...]
     neurons: tuple[tuple[int, int], ...]
+
+    @property
+    def form(self) -> str:
+        """How the folder is loaded: the format, but a stock model stays one however it was exported."""
+        return "stock" if self.format == "compact" and not self.model_type.startswith("ticket-") else self.format
 
     @property
     def pruned(self) -> bool:
@@ -117,7 +125,7 @@ def markdown(text: Any, limit: int = 2 * SHOWN) -> str:
 
 
 def _what(facts: Facts, evidence: Evidence) -> str:
-    lines = [f"A {facts.family} text classifier written by robust-tickets. {KIND[facts.format]}", ""]
+    lines = [f"A {facts.family} text classifier written by robust-tickets. {KIND[facts.form]}", ""]
     shown = ", ".join(markdown(label) for label in facts.labels[:SHOWN]) + (", …" if len(facts.labels) > SHOWN else "")
     rows = [
         ("method", markdown(evidence.method) or "not recorded"),
@@ -153,9 +161,7 @@ def _kept(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _load(facts: Facts) -> str:
-    text = LOAD[facts.format]
-    if facts.format == "compact" and not facts.pruned:
-        text = LOAD["dense"]
+    text = LOAD[facts.form]
     return f"## Load it\n\n```python\n{text.replace('pip install', '# pip install')}\n```"
 
 

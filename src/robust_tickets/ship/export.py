@@ -69,6 +69,7 @@ def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
     return Facts(
         format=format,
         family=layout.family,
+        model_type=(model if format == "compact" else dense).model.config.model_type,
         labels=model.labels,
         columns=model.columns,
         max_length=model.max_length,

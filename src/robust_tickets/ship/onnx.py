@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.tokens import VOCABULARIES
+from robust_tickets.config import digest
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.seeds import numpy_generator
@@ -28,6 +30,7 @@ SCHEMA = 1
 OPSET = 18  # the oldest that torch's exporter writes without converting; ONNX Runtime reads it since 1.14
 TOLERANCE = 1e-4  # absolute, on logits; fp32 on both sides differs by about 1e-6
 INSTALL = 'pip install "robust-tickets[onnx]"'
+TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 INLINE = 1 << 30  # bytes of weights that go into model.onnx itself; protobuf ends at 2 GiB
 
 
@@ -109,7 +112,7 @@ def open_onnx(path: str | Path) -> Classifier:
         labels, longest, names, columns = tuple(about["labels"]), int(about["max_length"]), list(about["inputs"]), tuple(about["columns"])
     except (KeyError, TypeError, ValueError):
         raise TicketsError(f"{about_path} is damaged", hint="export the model again") from None
-    from robust_tickets.classifier.checkpoint import read_tokenizer
+    from robust_tickets.classifier.tokens import read_tokenizer
 
     session, tokenizer = _session(path), read_tokenizer(path.parent)
 
@@ -121,8 +124,15 @@ def open_onnx(path: str | Path) -> Classifier:
         return powers / powers.sum(axis=1, keepdims=True)
 
     clf = Classifier.wrap(probabilities, labels=labels, columns=columns)
-    clf.identity = f"onnx:{sha256_file(path)}"
+    clf.identity = f"onnx:{_identity(path)}"
     return clf
+
+
+def _identity(path: Path) -> str:
+    """sha256 over every file that the answers depend on: the graph, its weights where they lie apart, the tokenizer, the labels."""
+    words = {file.name: file for pattern in (*VOCABULARIES, *TOKENIZER_SETTINGS) for file in path.parent.glob(pattern)}
+    files = words | {"graph": path, "weights": path.with_name(f"{path.name}.data"), "labels": path.parent / "labels.json"}
+    return digest({name: sha256_file(file) for name, file in files.items() if file.is_file()})
 
 
 def _logits_only() -> Any:

@@ -1,0 +1,65 @@
+"""Tokenizers: read one that is really there.
+
+transformers makes a tokenizer of a folder without any, with an empty vocabulary: every word becomes unknown and the model still answers.
+So files are asked for first, and what comes out is looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.config import canonical
+from robust_tickets.errors import TicketsError
+
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern))
+
+
+def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
+    """The tokenizer in ``folder``; ``vocabulary``: the rows of the model's table, which no id may exceed."""
+    from transformers import AutoTokenizer
+
+    hint = "save or copy the tokenizer there too"
+    if not has_tokenizer(folder):
+        raise TicketsError(f"{folder} has no tokenizer: none of {', '.join(VOCABULARIES)}", hint=hint)
+    for pattern in VOCABULARIES:
+        for path in folder.glob(pattern):
+            readable(path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        words = tokenizer.get_vocab()
+    except Exception as problem:  # transformers raises many kinds
+        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        raise TicketsError(f"no tokenizer could be read from {folder}: {lines[0]}", hint=hint) from None
+    if not set(words) - set(tokenizer.all_special_tokens):
+        raise TicketsError(f"the tokenizer in {folder} knows no word, only special tokens", hint=hint)
+    if vocabulary is not None and max(words.values()) >= vocabulary:
+        raise TicketsError(
+            f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}", hint="use the model's own"
+        )
+    return tokenizer
+
+
+def readable(path: Path) -> None:
+    """Refuse a file that is there but may not be read, before somebody calls it damaged."""
+    if path.exists() and not os.access(path, os.R_OK):
+        raise TicketsError(f"no permission to read {path}", hint=f"ask its owner, or `chmod a+r {path.name}`")
+
+
+def digest_of(tokenizer: Any) -> str:
+    """sha256 of a tokenizer's rules: its fast form's own JSON, else vocabulary, settings and class."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        rules = json.loads(backend.to_str())
+        told = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
+    else:
+        settings = {k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"}  # no paths
+        told = {"class": type(tokenizer).__name__, "words": sorted(tokenizer.get_vocab().items()), "settings": settings}
+    return hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass")).hexdigest()
