@@ -59,7 +59,7 @@ def test_three_texts_have_a_wide_interval_though_the_arms_never_differ(tmp_path)
 
 
 def test_claims_carry_the_p_adjusted_for_all_pairs(tmp_path):
-    # 8 against 0 discordant: p = 2 / 256; the second and third arm differ by less
+    # 8 discordant texts, all for the first arm: p = 2 / 256; the second and third arm differ by less
     run, verdict = judged(tmp_path / "r", "h" * 18 + "t" * 2, "h" * 10 + "t" * 10, "h" * 11 + "t" * 9)
     found = contest(run, "pwws")
     assert len(found.pairs) == 3
@@ -82,6 +82,14 @@ def test_a_clear_pair_below_the_top_is_not_called_noise(tmp_path):
     assert any(words.startswith("Plain fine-tuning is harder to fool than Random ticket: +50.0 points") for words in verdict.sentences)
 
 
+def test_eight_arms_do_not_make_a_page_of_sentences(tmp_path):
+    arms = tuple((f"a{k}", f"Arm {k}", 0.1 + 0.08 * k, 82.0, False) for k in range(8))
+    (verdict,) = verdicts(read_run(make_run(tmp_path / "r", n=200, arms=arms)))
+    assert len(verdict.sentences) <= 10
+    page = write_report(tmp_path / "r.html", tmp_path / "r").read_text("utf-8")
+    assert page.count("<small>against Arm") == 28  # all pairs are in their table
+
+
 def test_the_fall_is_drawn_from_the_attacked_texts_own_accuracy(tmp_path):
     folder = make_run(tmp_path / "r", arms=(("a", "Only", 0.3, 60.0, False),))
     set_outcomes(folder, 0, "h" * 30 + "t" * 60 + "s" * 10)  # 90 % before the attack; 60 % on the whole split
@@ -90,6 +98,8 @@ def test_the_fall_is_drawn_from_the_attacked_texts_own_accuracy(tmp_path):
     drawn = [words for words in figures if "under attack" in words]
     assert len(drawn) == 4  # two figures, for a wide page and a narrow one
     assert all("90.0\u00a0%" in words and "60.0\u00a0%" not in words for words in drawn)
+    glance = page[page.index('<figure class="glance">') : page.index("</figure>")]
+    assert re.findall(r'class="quiet">([^<]*)<', glance) == ["90.0\u00a0%"] * 2
     assert 'data-key="clean"><data value="60.0">' in page
     assert 'data-key="clean_attacked"><data value="90.0">' in page
     assert "All texts: the 850 of test; attacked texts: 100 of test." in page
@@ -114,6 +124,16 @@ def test_two_plans_of_one_attack_are_both_shown(tmp_path, change, titles):
         assert f"The numbers: {title}" in page
     assert page.count('data-key="queries"><data value="50.0">') == 3
     assert ("attacked split: test, validation" in page) == ("split" in change)
+
+
+def test_plans_are_matched_by_what_they_asked_for_not_by_place(tmp_path):
+    folder = make_run(tmp_path / "r")
+    add_plan(folder, query_budget=50)
+    about = read_json(folder / "arms.json")
+    about["arms"][1]["attacks"].reverse()
+    write_json(folder / "arms.json", about)
+    run = read_run(folder)
+    assert [arm.attack("pwws-2").queries for arm in run.arms] == [50.0] * 3
 
 
 def test_plans_are_told_apart_by_place_where_the_folder_does_not_say(tmp_path):
@@ -167,6 +187,17 @@ def test_columns_are_explained_in_sight_and_boxes_named(tmp_path):
     assert all('tabindex="0" role="region" aria-label="' in box for box in boxes)
     labels = [box for box in boxes if "results" in box or "Results" in box]
     assert len(set(labels)) == len(labels) == 4
+
+
+def test_long_titles_stay_inside_the_drawings(tmp_path):
+    arms = tuple((f"a{k}", f"Arm {k} whose name is wider than any place for it", 0.2 + 0.1 * k, 82.0, True) for k in range(3))
+    page = write_report(tmp_path / "r.html", make_run(tmp_path / "r", arms=arms)).read_text("utf-8")
+    for width, drawing in re.findall(r'<svg viewBox="0 0 (\d+) .*?>(.*?)</svg>', page, re.S):
+        for x, anchor, words in re.findall(r'<text x="([\d.-]+)" y="[^"]*" text-anchor="(\w+)" class="name">([^<]*)<', drawing):
+            long = 8.4 * len(words)  # pixels; a bold letter of this size is about that wide
+            start = float(x) - (long if anchor == "end" else 0)
+            assert start >= 0, words
+            assert start + long <= float(width), words
 
 
 def test_eight_arms_differ_in_shape_and_colour(tmp_path):

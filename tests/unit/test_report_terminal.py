@@ -48,6 +48,14 @@ def test_at_80_columns_the_arms_stand_in_a_table(tmp_path):
     assert any(line.split()[:2] == ["arm", "attack"] for line in lines)
 
 
+def test_a_title_may_take_the_two_lines_of_its_row(tmp_path):
+    folder = make_run(tmp_path / "r", arms=(("a", "A ticket found by early search", 0.5, 82.0, True), *ARMS[1:]))
+    lines = printed(summary(folder), 80)
+    first = next(i for i, line in enumerate(lines) if line.startswith("A ticket found by   "))
+    assert lines[first + 1].startswith("early search  ")
+    assert not any(line.startswith("  before attack:") for line in lines)
+
+
 @pytest.mark.parametrize("width", [80, 60])
 def test_long_titles_and_headlines_break_between_words_only(tmp_path, width):
     long = "A ticket with a title that is far too long for any table on a narrow terminal, and then some"

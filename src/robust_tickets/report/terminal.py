@@ -93,13 +93,18 @@ def _both(value: str, interval: Sequence[float] | None) -> str:
 
 
 def _fitting(console: Console, options: ConsoleOptions, heads: Sequence[str], rows: Rows) -> RenderableType:
-    """A table if every cell fits whole, else the same as lines."""
+    """A table if every cell fits whole, a title on at most two lines, else the same as lines."""
+    from rich.cells import cell_len
     from rich.measure import Measurement
     from rich.text import Text
 
-    table = _table(heads, rows)
-    if Measurement.get(console, options.update(width=10_000), table).maximum <= options.max_width:
-        return table
+    room = (
+        options.max_width
+        - Measurement.get(console, options.update(width=10_000), _table(heads, [("", cells) for _, cells in rows])).maximum
+    )
+    titles = [_wrapped(title, max(room + len("arm"), 1)) for title, _ in rows]
+    if all(title.count("\n") < 2 and cell_len(line) <= room + len("arm") for title in titles for line in title.split("\n")):
+        return _table(heads, [(title, cells) for title, (_, cells) in zip(titles, rows, strict=True)])
     lines = []
     for title, cells in rows:
         lines.append(_wrapped(title, options.max_width))

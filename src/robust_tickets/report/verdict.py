@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from robust_tickets.measure.metrics import FEW
 from robust_tickets.report import numbers
-from robust_tickets.report.compare import Comparison, contest
+from robust_tickets.report.compare import ALPHA, Comparison, contest
 from robust_tickets.report.model import Arm, Attack, Run
+
+MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,9 @@ def verdict(run: Run, attack: str) -> Verdict:
     if apart:
         listed = _listed([arm.title for arm in apart])
         sentences.append(f"No paired test against {listed}: no attacked example is stored for both.")
-    sentences += [f"{c.arm.title} is harder to fool than {c.other.title}: {_numbers(c)}." for c in elsewhere]
+    sentences += [f"{c.arm.title} is harder to fool than {c.other.title}: {_numbers(c)}." for c in elsewhere[:MOST]]
+    if len(elsewhere) > MOST:
+        sentences.append(f"{len(elsewhere) - MOST} more pairs of the other arms differ beyond noise; the table of pairs has them all.")
     return Verdict(
         attack=attack,
         headline=_headline(best, pairs, apart, elsewhere, name),
@@ -101,7 +105,8 @@ def _against(c: Comparison) -> str:
         return f"Against {c.other.title} that is {_numbers(c)}."
     if c.difference == 0:
         return f"Against {c.other.title} there is no difference at all ({_how(c)})."
-    return f"Against {c.other.title} it is {numbers.points(c.difference)} points, which is within noise ({_how(c)})."
+    why = "is within noise" if c.p >= ALPHA else "does not stand once adjusted"
+    return f"Against {c.other.title} it is {numbers.points(c.difference)} points, which {why} ({_how(c)})."
 
 
 def _numbers(c: Comparison) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 
 from robust_tickets.report.markup import Html, join, tag
@@ -86,6 +87,12 @@ def figure(drawings: list[Html], caption: object, kind: str = "") -> Html:
 
 def shorten(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+
+
+def two_lines(words: str, most: int) -> list[str]:
+    """``words`` on one line or two of at most ``most`` characters; what is longer is shortened."""
+    first, *rest = textwrap.wrap(words, most, break_on_hyphens=False) or [""]
+    return [first, shorten(" ".join(rest), most)] if rest else [first]
 
 
 def group(*parts: object, kind: str = "", title: str = "") -> Html:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, line, marker, shorten, svg
+from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, line, marker, shorten, svg, two_lines
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Arm, Attack, Run
 
@@ -32,10 +32,11 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     parts += [label(scale(t), bottom + 18, f"{t} %" if kind == "broad" else t, "middle", "tick") for t in ticks]
     for place, (i, arm, found) in enumerate(rows):
         y = height * (place + (0.58 if kind == "broad" else 0.75)) + 6
-        name = label(left - 22, y + 5, shorten(arm.title, 20), "end", "name")
+        said = two_lines(arm.title, 22)
+        names = [label(left - 22, y + 5 + 17 * (k - (len(said) - 1) / 2), words, "end", "name") for k, words in enumerate(said)]
         if kind == "narrow":
-            name = label(left, y - 36, shorten(arm.title, 40), kind="name")
-        parts.append(group(name, *_row(i, found, scale, y), title=_said(arm, found)))
+            names = [label(left, y - 36, shorten(arm.title, 38), kind="name")]
+        parts.append(group(*names, *_row(i, found, scale, y), title=_said(arm, found)))
     return svg(width, bottom + 26, parts, alt=alt, kind=kind)
 
 

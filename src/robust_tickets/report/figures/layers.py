@@ -8,6 +8,7 @@ from robust_tickets.report.model import Arm, Shape
 
 CELL, GAP, ROW = 12, 3, 19
 LEFT, TOP, BAR = 26, 46, 76
+LETTER = 8.5  # pixels of a letter of a name, about
 
 
 def layers(arm: Arm, index: int) -> Html | None:
@@ -23,7 +24,7 @@ def layers(arm: Arm, index: int) -> Html | None:
     kept_heads, all_heads = sum(map(sum, shape.heads)), sum(map(len, shape.heads))
     kept_neurons, all_neurons = (sum(pair[k] for pair in shape.neurons) for k in (0, 1))
     parts = [
-        label(0, 14, shorten(arm.title, 40), kind="name"),
+        label(0, 14, shorten(arm.title, int(width / LETTER)), kind="name"),
         label(LEFT, TOP - 10, "heads", kind="tick"),
         label(bars, TOP - 10, "neurons", kind="tick"),
     ]

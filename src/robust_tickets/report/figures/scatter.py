@@ -46,7 +46,7 @@ def scatter(run: Run, attack: str) -> Html | None:
         f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
-    return figure([_draw(points, 860, 640, 400, alt, "broad"), _draw(points, 350, 336, 300, alt, "narrow")], caption)
+    return figure([_draw(points, 940, 640, 400, alt, "broad"), _draw(points, 350, 336, 300, alt, "narrow")], caption)
 
 
 def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, kind: str) -> Html:
@@ -71,7 +71,7 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
             line(px, y(point.along[0]), px, y(point.along[1]), f"bar {colour(point.index)}"),
             marker(px, py, point.index, 7),
             marker(start, place, point.index, 5),
-            label(start + 12, place + 4.5, shorten(point.title, 24 if broad else 36), kind="name"),
+            label(start + 12, place + 4.5, shorten(point.title, 28 if broad else 32), kind="name"),
         ]
         parts.append(group(*([line(px + 10, py, start - 9, place, "leader")] if broad else []), *drawn, title=point.said))
     return svg(width, bottom + BELOW + (0 if broad else 8 + APART * len(points)), parts, alt=alt, kind=kind)
