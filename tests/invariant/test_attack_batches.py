@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from attacking import draw, stable_files
-from robust_tickets.attack import game, victim
+from robust_tickets.attack import engine, game, victim
 from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 from tiny import tiny_classifier
 
@@ -94,6 +96,134 @@ def test_the_noise_would_change_results_if_it_were_not_settled(tmp_path: Path, m
     monkeypatch.setitem(victim.NOISE, "float32", 0.0)
     found = noisy_results(tmp_path)
     assert not found[0] == found[1] == found[2]
+
+
+def test_an_exported_graph_is_noisy_too(tmp_path: Path) -> None:
+    inner = noisy()
+
+    def probabilities(texts: list[str]) -> np.ndarray:
+        return torch.softmax(inner.logits_of_encoded(inner.encode(texts)).double(), -1).numpy()
+
+    clf = Classifier.wrap(probabilities, labels=inner.labels)
+    clf.identity = "onnx:0123"
+    split = sentences(inner, 24)
+    for number, way in enumerate(WAYS):
+        PWWS()(clf, split, n=0, folder=tmp_path / str(number), **way)
+    first, second, third = (stable_files(tmp_path / str(number)) for number in range(3))
+    assert first == second == third
+
+
+class NoisyFooler:
+    """TextFooler with an encoder whose cosines a batch moves by up to ``encoder.NOISE``, on words that differ by about as little."""
+
+    def resources(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, device: str) -> Any:
+        from robust_tickets.attack.encoder import NOISE
+        from robust_tickets.lexicon.vectors import Vectors
+
+        generator = numpy_generator(1, "vectors")
+        vectors = Vectors(WORDS, (1 + 0.05 * generator.normal(size=(len(WORDS), 6))).astype(np.float32))
+
+        def encode(texts: list[str]) -> np.ndarray:
+            turns = np.array([draw(text) % 3 * 0.02 + draw(text, "fine") % 5 * 0.2 * NOISE for text in texts])
+            if len(texts) > 1:
+                turns = turns + numpy_generator(draw(tuple(texts)), "noise").uniform(-5, 5, len(texts)) * NOISE
+            return np.stack([np.cos(turns), np.sin(turns)], axis=1)
+
+        # angle of 0.04 at most: a cosine moves by at most 0.04 * 10 * NOISE; the threshold lies on the angle 0.02
+        attack = TextFooler(sentence_similarity=1 - 0.02 / np.pi, window=3, neighbours=8)
+        return attack.assemble(vectors=vectors, tags=None, encode=encode)
+
+
+def fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "noisy fooler"})
+    clf = noisy(2)
+    split = sentences(clf, 40)
+    found = []
+    for number, way in enumerate(WAYS):
+        engine.run_attack(NoisyFooler(), clf, split, n=0, folder=tmp_path / str(number), **way)
+        found.append(stable_files(tmp_path / str(number)))
+    return found
+
+
+def test_noise_of_the_encoder_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = fooled(tmp_path, monkeypatch)
+    assert found[0] == found[1] == found[2]
+    assert {"success", "failed"} <= {line["status"] for line in found[0][1]}
+
+
+def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robust_tickets.attack.recipes.textfooler.NOISE", 0.0)
+    found = fooled(tmp_path, monkeypatch)
+    assert not found[0] == found[1] == found[2]
+
+
+def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two successes 0.6 noises apart, each moved by 0.9 noises towards and beyond the other."""
+    from robust_tickets.attack.encoder import NOISE
+    from robust_tickets.lexicon.vectors import Vectors
+
+    def encode(texts: list[str]) -> np.ndarray:
+        rows = []
+        for text in texts:
+            cosine = 0.95 if "fine" in text else 0.95 + 0.6 * NOISE if "great" in text else 1.0
+            cosine += (len(texts) > 1 and cosine < 1) * (0.9 if "fine" in text else -0.9) * NOISE
+            rows.append([cosine, (1 - cosine**2) ** 0.5])
+        return np.array(rows)
+
+    class Recipe:
+        def resources(self) -> dict[str, Any]:
+            return {}
+
+        def prepare(self, device: str) -> Any:
+            vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
+            return TextFooler().assemble(vectors=vectors, tags=None, encode=encode)
+
+    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "two"})
+    clf = Classifier.wrap(lambda texts: np.array([[0.2, 0.8] if "good" in t else [0.8, 0.2] for t in texts]), labels=["n", "p"])
+    (outcome,) = engine.run_attack(Recipe(), clf, Split.of([" ".join(["good"] + ["zebra"] * 16)], [1]), n=0).examples()
+    assert outcome.perturbed is not None
+    assert outcome.perturbed[0].startswith("great")
+
+
+def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    split = sentences(clf, 5)
+    PWWS()(clf, split, n=0, folder=tmp_path / "enough")
+    plain, sizes = clf.logits_of_encoded, []
+
+    def small(rows: Any) -> torch.Tensor:
+        if len(rows) > most:
+            raise (MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))[len(rows) % 3]
+        sizes.append(len(rows))
+        return plain(rows)
+
+    monkeypatch.setattr(clf, "logits_of_encoded", small)
+    for most in (3, 1):
+        PWWS()(clf, split, n=0, folder=tmp_path / str(most), token_budget=100_000)
+        assert stable_files(tmp_path / str(most)) == stable_files(tmp_path / "enough")
+    assert max(sizes) == 3
+    most = 0
+    with pytest.raises(TicketsError, match="not enough memory for one text") as caught:
+        PWWS()(clf, split, n=0, folder=tmp_path / "none")
+    assert caught.value.exit_code == 3
+    assert "token_budget" in caught.value.hint
+
+
+def test_texts_are_tokenised_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    texts = [(" ".join(["good"] * count),) for count in range(1, 40)]
+    whole = victim.Victim(clf).answer([victim.Ask(texts, {})])[0]
+    plain, held = clf.encode, []
+    monkeypatch.setattr(clf, "encode", lambda given: (held.append(sum(len(t[0]) for t in given)), plain(given))[1])
+    monkeypatch.setattr(victim, "CHARACTERS", 300)
+    ask = victim.Ask(texts, {})
+    rows = victim.Victim(clf).answer([ask])[0]
+    assert max(held) <= 300 < sum(held)
+    assert np.allclose([row.probabilities for row in rows], [row.probabilities for row in whole], atol=1e-5)
+    assert len({id(row) for row in rows}) == ask.passes == 22  # from 22 words on, all are cut to the same token ids
 
 
 def test_company_and_order_change_nothing(tmp_path: Path) -> None:

@@ -53,29 +53,19 @@ class Rows:
         return self.rows[i]
 
 
-def known_label(clf: Classifier, text: str) -> int:
-    try:
-        return int(clf.logits([text]).argmax())
-    except Exception:
-        return 0
-
-
 @pytest.mark.parametrize("make", [toy_victim, lambda: tiny_classifier("bert", max_length=16)])
 def test_hostile_texts(tmp_path: Path, make: Any) -> None:
     clf = make()
-    split: Any = Rows(HOSTILE, [known_label(clf, text) for text in HOSTILE])
+    split: Any = Rows(HOSTILE, [int(clf.logits([text]).argmax()) for text in HOSTILE])
     result = PWWS()(clf, split, n=0, folder=tmp_path)
     found = list(result.examples())
     assert [e.original[0] for e in found] == HOSTILE
     for outcome in found:
-        if outcome.status == "error":
-            assert outcome.error
-            assert "\ud800" in outcome.original[0]
         if outcome.status == "success":
             assert clf.logits([outcome.perturbed]).argmax() != outcome.label
     assert found[0].status == found[2].status == "failed"
     assert (found[0].queries, found[2].queries) == (1, 1)  # nothing to change: only the clean query
-    assert result.n + result.errors == len(HOSTILE)
+    assert (result.n, result.errors) == (len(HOSTILE), 0)  # the classifier cleans lone surrogates
     assert AttackResult.load(tmp_path).to_json() == result.to_json()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robust_tickets.attack.constraints.frozen import NoRepeat
+from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
+from robust_tickets.attack.engine import PROBES
+from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import PART, OnDisk
@@ -17,6 +20,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import wordnet
+from tiny import tiny_classifier
 
 
 def wants_good(texts: list[str]) -> np.ndarray:
@@ -68,9 +72,13 @@ def test_a_failed_attack_keeps_its_best_try() -> None:
 
 
 def test_a_query_budget_is_kept() -> None:
-    for budget in (1, 2, 3, 10, 25, 60):
+    (whole,) = PWWS()(CLF, Split.of(["a good film"], [1]), n=0).examples()
+    need = whole.queries
+    assert need > 40
+    for budget in (1, 2, 3, 10, 25, need - 1, need, need + 1):
         (outcome,) = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, query_budget=budget).examples()
-        assert outcome.queries <= budget
+        assert outcome.queries == min(budget, need)  # spent to the last
+        assert budget < need or outcome == whole
     result = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, query_budget=3)
     assert any("query budget" in flag for flag in result.flags)
 
@@ -105,6 +113,8 @@ def test_the_attack_set_is_seeded_and_balanced_and_can_be_named() -> None:
             PWWS()(CLF, split, ids=bad)
     with pytest.raises(TicketsError, match="at least 1"):
         PWWS()(CLF, split, token_budget=0)
+    with pytest.raises(TicketsError, match="n must be at least 0"):
+        PWWS()(CLF, split, n=-5)
     with pytest.raises(TicketsError, match="no rows"):
         PWWS()(CLF, Split.of([], []))
 
@@ -120,6 +130,10 @@ def test_result_file(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "a" / "result.json").read_text())
     assert set(stored) == set(keys.split())
     assert (stored["clean"], stored["clean_full"], stored["attack"]) == (50.0, 81.5, "PWWS")
+    assert stored["constraints"][0].startswith("candidates: all WordNet synonyms")
+    assert (stored["model"]["dtype"], stored["model"]["max_length"], stored["query_budget"]) == (None, None, None)  # a callable
+    assert (stored["semantics"], stored["compat"]) == ("textattack-0.3.11", None)
+    assert set(stored["resources"]["synonyms"]) == {"kind", "name", "origin", "digest", "substitute"}
     loaded = AttackResult.load(tmp_path / "a")
     assert loaded == result
     assert list(loaded.examples()) == list(result.examples())
@@ -136,6 +150,12 @@ def test_result_file(tmp_path: Path) -> None:
     (tmp_path / "b" / "result.json").write_text(json.dumps(stored))
     with pytest.raises(TicketsError, match="schema"):
         AttackResult.load(tmp_path / "b")
+
+
+def test_the_result_says_how_the_model_computed() -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    result = PWWS()(clf, Split.of(["a good film"], [1]), n=0, query_budget=7)
+    assert (result.model["dtype"], result.model["max_length"], result.query_budget) == ("float32", 24, 7)
 
 
 def flags(texts: list[str], labels: list[int], fn: Any = wants_good) -> str:
@@ -155,6 +175,45 @@ def test_flags() -> None:
         return np.stack([1 - p, p], axis=1)
 
     assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)
+
+
+def test_texts_in_another_language_meet_a_warning_before_the_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["this is a very long and dull story"] * 400 + ["Der Film ist von Anfang an langweilig und nicht gut gespielt"] * 1600
+    said = []
+
+    def judge(given: list[str]) -> np.ndarray:
+        said.append(capsys.readouterr().err)
+        return wants_good(given)
+
+    result = PWWS()(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(texts, [1] * 2000), n=0)
+    assert any("not English" in flag for flag in result.flags)
+    assert "do not look English" in said[PROBES]  # the first call that is not a probe
+    PWWS()(CLF, Split.of(texts[:400], [1] * 400), n=0)
+    assert "English" not in capsys.readouterr().err
+
+
+def test_a_finished_attack_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, folder=tmp_path)
+    monkeypatch.setattr(PWWS, "prepare", None)
+    assert PWWS()(CLF, Split.of(["a good film"], [1]), n=0, folder=tmp_path) == first
+
+
+def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
+    """The order of a set decides ties of the ranking, and it depends on how the set was made; this case tells two ways apart."""
+    first, second = 58, 19
+    free = {7, 9, 12, 15, 20, 26, 27, 28, 33, 36, 39, 43, 47, 48, 49, 50, 54, 56, 58, 66, 73, 74}
+    said = ["b" if i in free else "the" for i in range(first + second)]
+    text = Text.of((" ".join(said[:first]), " ".join(said[first:])))
+    theirs = set(range(len(said))) & (set(range(len(said))) - frozenset())
+    unstopped = set()
+    for i in range(len(said)):
+        if said[i] != "the":
+            unstopped.add(i)
+    hypothesis: set[int] = set()
+    hypothesis |= set(range(first, first + second))
+    rules = (NoRepeat(), NoStopwords(frozenset({"the"}), "one"), KeepColumn(("premise", "hypothesis"), "premise"))
+    game: Any = SimpleNamespace(column_names=("premise", "hypothesis"), judged=None)
+    assert list(Greedy(ranking=None, transform=None, frozen=rules).modifiable(game, text)) == list(theirs & unstopped & hypothesis)
 
 
 def test_a_torn_line_is_cut_off_before_more_is_written(tmp_path: Path) -> None:

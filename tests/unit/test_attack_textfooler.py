@@ -14,6 +14,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.seeds import numpy_generator
 
 
 def test_case_follows_the_word() -> None:
@@ -81,6 +82,68 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
     # below 15 words nothing is measured, all are equally similar, and the highest score wins
     assert outcome.perturbed == (text.replace("good", winner),)
     assert bool(windows) == (filler >= 14)
+
+
+def test_thresholds_outside_their_range_are_refused() -> None:
+    for wrong in ({"word_similarity": 1.5}, {"word_similarity": -1.1}, {"sentence_similarity": -0.1}, {"sentence_similarity": 50}):
+        with pytest.raises(TicketsError, match="from -1 to 1"):
+            TextFooler(**wrong)  # type: ignore[arg-type]
+    TextFooler(word_similarity=-1, sentence_similarity=0)
+
+
+def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from robust_tickets.lexicon import encoder
+
+    seen = []
+    monkeypatch.setattr(encoder.SentenceEncoder, "load", lambda path, device: seen.append(device) or SimpleNamespace(encode=None))
+    monkeypatch.setattr(
+        TextFooler, "_found", lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")}
+    )
+    (tmp_path / "words.txt").write_text("good\n")
+    np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))
+    TextFooler(tagger="none").prepare("meta")
+    assert seen == ["meta"]
+
+
+def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from robust_tickets.attack import engine, plan
+
+    games: list[Any] = []
+    plain = plan.Game
+    monkeypatch.setattr(plan, "Game", lambda **state: games.append(plain(**state)) or games[-1])
+    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
+    words = [f"w{i}" for i in range(40)]
+    near = np.ones((40, 8)) + 0.05 * numpy_generator(0, "near").normal(size=(40, 8))
+    parts = {"vectors": Vectors(words, near.astype(np.float32)), "tags": None, "encode": lambda texts: np.ones((len(texts), 4))}
+    clf = Classifier.wrap(lambda texts: np.tile([[0.4, 0.6]], (len(texts), 1)), labels=["neg", "pos"])
+    engine.run_attack(Parts(parts), clf, Split.of([" ".join(words * 3)], [1]), n=0)
+    assert len(games[0].known) > 2000
+    assert 0 < len(games[0].vectors) <= 2 * 40
+
+
+def test_a_resumed_attack_finds_the_neighbours_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "words.txt").write_text("good\nfine\nbad\ngreat\n")
+    np.save(tmp_path / "vectors.npy", np.array([[1, 0.1], [1, 0.2], [-1, 0.3], [1, 0.3]], dtype=np.float32))
+    attack = TextFooler(vectors=str(tmp_path), tagger="none", encoder="none")
+    left = 2 + 4
+
+    def judge(texts: list[str]) -> np.ndarray:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return np.array([[0.2, 0.8] if "o" in text else [0.8, 0.2] for text in texts])
+
+    clf, split = Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(["good film", "bad old film"], [1, 1])
+    with pytest.raises(KeyboardInterrupt):
+        attack(clf, split, n=0, folder=tmp_path / "a", live=1)
+    assert (tmp_path / "a" / "examples.jsonl.part").read_text().count("\n") == 2  # the header and one example
+    left = 10**9
+    attack(clf, split, n=0, folder=tmp_path / "a", live=1)
+    assert len(list((tmp_path / "cache" / "neighbours").iterdir())) == 1
 
 
 @pytest.mark.shared

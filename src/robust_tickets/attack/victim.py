@@ -32,8 +32,7 @@ class Victim:
         where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
-        # a callable is taken at its word: the same text gets the same answer
-        self.noise = 0.0 if clf.model is None else NOISE.get(str(clf.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
+        self.noise = _noise(clf)
 
     def answer(self, questions: Sequence[Ask]) -> list[list[Row]]:
         asking: dict[tuple[str, ...], list[Ask]] = {}
@@ -88,6 +87,13 @@ class Victim:
         half = len(rows) // 2
         self.token_budget = max(1, min(self.token_budget, half * rows[0].size))
         return torch.cat([self._logits(rows[:half]), self._logits(rows[half:])])
+
+
+def _noise(clf: Classifier) -> float:
+    if clf.model is not None:
+        return NOISE.get(str(clf.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
+    # an exported graph is a callable that computes in batches; any other is taken at its word: the same text gets the same answer
+    return NOISE["float32"] if clf.identity.startswith("onnx:") else 0.0
 
 
 def _characters(text: tuple[str, ...]) -> int:
