@@ -44,7 +44,9 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
         raise TicketsError(f"--out {out} is a file", hint="give a folder")
     recipe = read_recipe(name, settings)
     say(recipe.title)
+    from robust_tickets.report.read import read_run
     from robust_tickets.report.terminal import figures, summary
+    from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.estimate import tell
     from robust_tickets.walk.runner import prepare
 
@@ -62,7 +64,8 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
         print(f"report: {page}")
         sys.stdout.flush()
 
-    return Answer(data={"run": str(folder), "report": str(page), "arms": figures(folder)}, show=show)
+    told = {"run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read_run(folder))}
+    return Answer(data=told, show=show)
 
 
 def _with(settings: tuple[str, ...], strict: bool) -> tuple[str, ...]:

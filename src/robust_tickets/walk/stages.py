@@ -63,7 +63,7 @@ def search(stage: Stage, method: Any, start: Classifier, task: Task) -> Ticket:
 
 def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None) -> None:
     """Cut ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
-    from robust_tickets.measure.cost import peak_memory
+    from robust_tickets.measure.cost import peak_memory, reset_peak_memory
     from robust_tickets.prune.compact import compact
     from robust_tickets.train.evaluate import evaluate
 
@@ -71,6 +71,7 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
         _drop_checkpoint(stage)
         say(f"train: found done in {stage.name}")
         return
+    reset_peak_memory()
     model = start.copy() if ticket is None else compact(start, ticket)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(stage.folder / "model")
