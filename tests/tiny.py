@@ -86,11 +86,13 @@ def tiny_classifier(
     hidden: int = 32,
     neurons: int = 24,
     max_length: int = 32,
+    columns: Sequence[str] = ("text",),
     **extra: Any,
 ) -> Classifier:
     """A random classifier, the same for the same arguments."""
     model = tiny_model(family, seed=seed, layers=layers, heads=heads, hidden=hidden, neurons=neurons, num_labels=len(labels), **extra)
-    return Classifier(model=model, tokenizer=tiny_tokenizer(model.config), labels=labels, max_length=max_length, identity=f"tiny-{family}")
+    tokenizer = tiny_tokenizer(model.config)
+    return Classifier(model=model, tokenizer=tokenizer, labels=labels, max_length=max_length, identity=f"tiny-{family}", columns=columns)
 
 
 def _vocabulary(pad: int) -> list[str]:

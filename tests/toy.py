@@ -12,7 +12,7 @@ FILLER = ("the", "a", "film", "movie", "story", "plot", "very", "is", "was")
 
 
 def toy_task(rows: int = 40, *, pairs: bool = False, seed: int = 0) -> Task:
-    """``rows`` training rows, and 12 each to validate and to test."""
+    """``rows`` training rows, and 12 each to validate and to test; labelled as ``tiny_classifier`` is: a for bad, b for good."""
     columns = ("first", "second") if pairs else ("text",)
     splits = {}
     for name, count in (("train", rows), ("validation", 12), ("test", 12)):
@@ -23,4 +23,4 @@ def toy_task(rows: int = 40, *, pairs: bool = False, seed: int = 0) -> Task:
             texts.append((" ".join(words), str(generator.choice(FILLER)))[: len(columns)])
             labels.append(i % 2)
         splits[name] = Split.of(texts, labels, name=name, columns=columns)
-    return Task(name="toy", labels=("bad", "good"), columns=columns, splits=splits)
+    return Task(name="toy", labels=("a", "b"), columns=columns, splits=splits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import typing
 from collections.abc import Iterable
 from functools import cache
@@ -28,8 +29,17 @@ def at_least_one(component: Any, *names: str) -> None:
     """Check that these fields are whole numbers from 1."""
     for name in names:
         value = getattr(component, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
             raise TicketsError(f"{type(component).__name__}.{name} must be at least 1, got {value!r}", hint="give a whole number from 1")
+
+
+def not_negative(component: Any, *names: str) -> None:
+    """Check that these fields are 0 or more."""
+    for name in names:
+        if not getattr(component, name) >= 0:  # also catches NaN
+            raise TicketsError(
+                f"{type(component).__name__}.{name} must not be negative, got {getattr(component, name)!r}", hint="0 switches it off"
+            )
 
 
 @cache

@@ -243,3 +243,14 @@ def test_bf16_keeps_the_loss_and_gradients_in_fp32() -> None:
     assert loss.dtype == torch.float32
     assert all(g.dtype == torch.float32 for g in got.values())
     assert 0 < abs(float(loss - fine)) < 0.1
+
+
+def test_the_first_delta_of_half_precision_is_finite() -> None:
+    """512 tokens of width 768 hold more numbers than float16 can count."""
+    from types import SimpleNamespace
+
+    mask = torch.ones(1, 512, 1, dtype=torch.float16)
+    objective = SimpleNamespace(mask=mask, embedding_shape=lambda: (1, 512, 768), uniform=lambda low, high: torch.ones(1, 512, 768).half())
+    delta = FreeLB(init=5.0).start(objective)  # type: ignore[arg-type]
+    assert delta.dtype == torch.float16
+    assert delta.float().norm() == pytest.approx(5.0, rel=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from robust_tickets.search import _stop
 from robust_tickets.search._watch import Watch, mini_epochs
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
+from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.loop import Loop
 from tiny import tiny_classifier
 from toy import toy_task
 
+PAIR = ("first", "second")
 SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "adversary": FreeLB(steps=2)}
 
 
@@ -75,7 +78,7 @@ def test_each_rule_fires_where_it_should(rule: Any, trace: list[float], options:
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(TicketsError, match="stopping rule"):
+    with pytest.raises(TicketsError, match=r"EarlyRobust\.stop is 'papers'.*paper, official"):
         EarlyRobust(stop="papers")  # type: ignore[arg-type]
 
 
@@ -84,13 +87,16 @@ def test_an_unknown_rule_is_refused() -> None:
 def test_distances_are_hamming_over_size(points: np.ndarray) -> None:
     half = points.shape[1] // 2
     masks = [{"heads": [row[:half], row[half:]], "neurons": [row]} for row in points]
-    found = _stop.distances(masks)
-    for group, matrix in found.items():
+    apart = _stop.Apart()
+    for point in masks:
+        apart.add(point)
+    assert (apart.far() == np.maximum(apart.matrices["heads"], apart.matrices["neurons"])).all()
+    for group, matrix in apart.matrices.items():
         assert (np.diag(matrix) == 0).all()
         assert (matrix == matrix.T).all()
         for i, one in enumerate(masks):
             for j, other in enumerate(masks):
-                assert matrix[i, j] == pytest.approx(_stop.hamming(one[group], other[group]), abs=1e-15)
+                assert matrix[i, j] == pytest.approx(np.mean(np.concatenate(one[group]) != np.concatenate(other[group])), abs=1e-15)
 
 
 @settings(max_examples=50, deadline=None)
@@ -256,7 +262,7 @@ def test_switches_reach_the_search() -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
 def test_every_family_pairs_and_bf16(family: str) -> None:
-    found = EarlyRobust(**SMALL, precision="bf16")(tiny_classifier(family), toy_task(16, pairs=True))
+    found = EarlyRobust(**SMALL, precision="bf16")(tiny_classifier(family, columns=PAIR), toy_task(16, pairs=True))
     assert found.ticket.family == family
 
 
@@ -274,6 +280,66 @@ def test_other_tasks_take_imdbs_weights() -> None:
     assert EarlyRobust.for_task("mine", neurons=0.2) == EarlyRobust(neurons=0.2)
     assert EarlyRobust().head_l1 == TABLE6["imdb"]["head_l1"]
     assert EarlyRobust().neuron_l1 == TABLE6["imdb"]["neuron_l1"]
+
+
+TYPOS = [
+    {"head_scope": "layerwise"},
+    {"rule": "exat"},
+    {"at": "last"},
+    {"precision": "fp16"},
+    {"batch_size": 0},
+    {"accumulate": 0},
+    {"epochs": 0},
+]
+
+
+@pytest.mark.parametrize("wrong", TYPOS)
+def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match=rf"EarlyRobust\.{next(iter(wrong))} "):
+        EarlyRobust(**wrong)
+    with pytest.raises(TicketsError, match=r"RandomTicket\.match is 'layerwise'"):
+        RandomTicket(match="layerwise")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("impossible", [{"heads": 0.95}, {"neurons": 0.99}, {"heads": 0.9, "rule": "quantile"}])
+def test_an_impossible_sparsity_is_refused_before_any_step(impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loop, "run", lambda self: pytest.fail("trained"))
+    with pytest.raises(TicketsError, match="remov"):
+        EarlyRobust(**{**SMALL, **impossible})(tiny_classifier(neurons=8), toy_task(16))
+
+
+def test_a_search_that_diverges_has_failed() -> None:
+    with pytest.raises(TicketsError, match=r"diverged by step|loss became|exploded") as problem:
+        EarlyRobust(lr=1e30, clip=0.0, batch_size=4, warmup=0.0, adversary=None)(tiny_classifier(), toy_task(80))
+    assert problem.value.exit_code == 3
+
+
+def test_what_was_run_is_told_though_no_point_is_there() -> None:
+    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, adversary=None)(tiny_classifier(), toy_task(80))
+    assert found.ticket.provenance["steps_run"] == 10  # the last of three points was at 9
+    assert found.ticket.provenance["step"] == 9
+    assert found.distances["stopped_at"] == 1.0
+
+
+def test_many_points_take_little_memory() -> None:
+    """200 points of BERT-base: 1.5 GB as a cube of booleans."""
+    dice, apart = numpy_generator(0, "points"), _stop.Apart()
+    tracemalloc.start()
+    for _ in range(200):
+        apart.add({"heads": [dice.random(144) < 0.8], "neurons": [dice.random(36864) < 0.7]})
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
+    assert apart.far().shape == (200, 200)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_classifiers_are_searched_in_full(dtype: torch.dtype, capsys: pytest.CaptureFixture[str]) -> None:
+    clf = tiny_classifier()
+    clf.model.to(dtype)
+    found = EarlyRobust(**SMALL | {"mini": 0.5})(clf, toy_task(16))
+    assert found.ticket.scores
+    assert {p.dtype for p in clf.model.parameters()} == {dtype}
+    assert "trained as float32" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [{"heads": 1.0}, {"neurons": -0.1}, {"mini": 0.0}, {"window": 0}, {"gamma": -1.0}, {"lr": 0.0}])

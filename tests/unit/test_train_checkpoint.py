@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,6 @@ def test_only_the_newest_stays(tmp_path: Path) -> None:
     for step in (1, 2, 10):
         checkpoint.write(tmp_path, state(step))
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000010"]
-    checkpoint.clear(tmp_path)
-    assert not tmp_path.exists()
 
 
 def _last_complete(tmp_path: Path) -> Path:
@@ -231,6 +230,36 @@ def test_time_and_epochs_make_checkpoints(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("robust_tickets.train.loop.CHECKPOINT_SHARE", 1e9)
     finetune(tmp_path / "time", checkpoint_every=0.0)
     assert written == [1, 2, 3, 4, 5, 6]
+
+
+def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    original = checkpoint.write
+
+    def slow(folder: Path, state: State) -> Path:
+        time.sleep(0.1)
+        written.append(state.step)
+        return original(folder, state)
+
+    monkeypatch.setattr(checkpoint, "write", slow)
+    finetune(tmp_path, epochs=10, evaluate="never", adversary=None)
+    assert written[0] == 3
+    assert written[-1] == 30  # the last one always
+    assert len(written) <= 3
+
+
+def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
+    FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
+    found = checkpoint.read(tmp_path / "checkpoint")
+    assert found is not None
+    assert found.values["device"] == "cpu"
+    found.values = {**found.values, "device": "cuda"}
+    found.tensors = {**found.tensors, "generator/adversary": torch.zeros(16, dtype=torch.uint8)}
+    checkpoint.write(tmp_path / "checkpoint", found)
+    with pytest.raises(TicketsError, match="was begun on cuda, the model is on cpu") as problem:
+        FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
+    assert "continue on the device" in problem.value.hint
+    assert problem.value.exit_code == 2
 
 
 # --- and a process that is really killed ----------------------------------------------------------------------------------------

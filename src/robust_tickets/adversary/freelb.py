@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective, SameDropout
-from robust_tickets.errors import TicketsError
+from robust_tickets.checks import at_least_one, check_literals, not_negative
 
 TINY = 1e-8  # floor of a gradient's norm, as in FreeLB's and the papers' code
 
@@ -40,14 +40,9 @@ class FreeLB:
     extra_pass: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise TicketsError(f"FreeLB.steps must be at least 1, got {self.steps}", hint="5 is the papers' number")
-        for name in ("step_size", "init", "max_norm"):
-            if getattr(self, name) < 0:
-                raise TicketsError(f"FreeLB.{name} must not be negative, got {getattr(self, name)}", hint="0 switches it off")
-        for name, known in (("norm", ("l2", "linf")), ("dropout", ("fresh", "shared"))):
-            if getattr(self, name) not in known:
-                raise TicketsError(f"FreeLB.{name} is {getattr(self, name)!r}", hint=f"choose {' or '.join(known)}")
+        check_literals(self)
+        at_least_one(self, "steps")
+        not_negative(self, "step_size", "init", "max_norm")
 
     @property
     def passes(self) -> int:
@@ -79,8 +74,9 @@ class FreeLB:
         if self.norm == "linf":
             return objective.uniform(-self.init, self.init) * objective.mask
         width = objective.embedding_shape()[2]
-        size = objective.mask.sum(dim=1, keepdim=True) * width  # numbers that an example's delta holds
-        return objective.uniform(-1.0, 1.0) * objective.mask * (self.init / size.clamp_min(1).sqrt())
+        wide = torch.promote_types(objective.mask.dtype, torch.float32)
+        size = objective.mask.sum(dim=1, keepdim=True, dtype=wide) * width  # numbers that an example's delta holds; over 65,504 at times
+        return objective.uniform(-1.0, 1.0) * objective.mask * (self.init / size.clamp_min(1).sqrt()).to(objective.mask.dtype)
 
     def ascend(self, delta: Tensor, gradient: Tensor) -> Tensor:
         return delta + self.step_size * gradient / self.size(gradient).clamp_min(TINY)

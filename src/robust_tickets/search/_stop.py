@@ -19,23 +19,30 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError, did_you_mean
-
 Masks = Sequence[np.ndarray]  # one per layer
 
 
-def hamming(one: Masks, other: Masks) -> float:
-    """Units in which two masks differ, over all units."""
-    return sum(int((a != b).sum()) for a, b in zip(one, other, strict=True)) / sum(a.size for a in one)
+class Apart:
+    """Per group, the distances (Hamming over size) between all points so far; a new point is compared once with each older one."""
 
+    def __init__(self) -> None:
+        self.matrices: dict[str, np.ndarray] = {}
+        self._points: list[dict[str, np.ndarray]] = []
 
-def distances(points: Sequence[Mapping[str, Masks]]) -> dict[str, np.ndarray]:
-    """Per group, the matrix of distances between all points."""
-    found = {}
-    for group in points[0] if points else ():
-        flat = np.stack([np.concatenate(list(point[group])) for point in points])
-        found[group] = (flat[:, None, :] != flat[None, :, :]).mean(axis=2)
-    return found
+    def add(self, masks: Mapping[str, Masks]) -> None:
+        point = {group: np.concatenate(list(layers)) for group, layers in masks.items()}
+        count = len(self._points)
+        for group, flat in point.items():
+            matrix = np.zeros((count + 1, count + 1))
+            if count:
+                matrix[:count, :count] = self.matrices[group]
+                matrix[count, :count] = matrix[:count, count] = [float((older[group] != flat).mean()) for older in self._points]
+            self.matrices[group] = matrix
+        self._points.append(point)
+
+    def far(self) -> np.ndarray:
+        """The larger of the groups' distances."""
+        return np.maximum.reduce(list(self.matrices.values()))
 
 
 def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
@@ -60,9 +67,3 @@ def early_bird(far: np.ndarray, gamma: float, window: int, at: str = "current") 
 
 
 RULES: Mapping[str, Callable[..., int | None]] = {"paper": paper, "official": official, "early_bird": early_bird}
-
-
-def rule_called(name: str) -> Callable[..., int | None]:
-    if name not in RULES:
-        raise TicketsError(f"no stopping rule is called {name!r}", hint=did_you_mean(name, RULES))
-    return RULES[name]

@@ -6,6 +6,7 @@ and a search that compares them "converges" at once. The rule sees masks, never 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import _stop
 from robust_tickets.ticket import Ticket
 
@@ -43,7 +45,7 @@ class Watch:
         self.records: list[dict[str, list[np.ndarray]]] = []  # scores at each point
         self.steps: list[int] = []
         self.losses: list[float] = []
-        self.masks: list[Mapping[str, Sequence[np.ndarray]]] = []
+        self.apart = _stop.Apart()
         self.drawn_at: int | None = None
         self.loss_sum: Tensor | None = None  # since the last point; stays on the device
         self.loss_count = 0
@@ -54,23 +56,25 @@ class Watch:
         self.loss_count += 1
         if step not in self.points:
             return False
-        self.losses.append(float(self.loss_sum) / self.loss_count)
+        scores = {group: [np.array(layer) for layer in layers] for group, layers in self.snapshot().items()}
+        mean = float(self.loss_sum) / self.loss_count
+        if not math.isfinite(mean) or not all(np.isfinite(layer).all() for layers in scores.values() for layer in layers):
+            raise TicketsError(
+                f"the search diverged by step {step}: loss {mean}", hint="lower its learning rate or step size", exit_code=FAILED
+            )
+        self.losses.append(mean)
         self.loss_sum, self.loss_count = None, 0
         self.steps.append(step)
-        self._record({group: [np.array(layer) for layer in layers] for group, layers in self.snapshot().items()})
-        self.drawn_at = self.rule(self.far())
+        self._record(scores)
+        self.drawn_at = self.rule(self.apart.far())
         return self.drawn_at is not None
 
     def _record(self, scores: dict[str, list[np.ndarray]]) -> None:
         self.records.append(scores)
-        self.masks.append(self.draw(scores).masks)
+        self.apart.add(self.draw(scores).masks)
 
     def distances(self) -> dict[str, np.ndarray]:
-        return _stop.distances(self.masks)
-
-    def far(self) -> np.ndarray:
-        """The larger of the two groups' distances, between all points."""
-        return np.maximum.reduce(list(self.distances().values()))
+        return self.apart.matrices
 
     @property
     def chosen(self) -> int:
@@ -119,6 +123,6 @@ class Watch:
         self.steps, self.losses = list(values["steps"]), list(values["losses"])
         self.drawn_at, self.loss_count = values["drawn_at"], int(values["loss_count"])
         self.loss_sum = tensors.get("loss")
-        self.records, self.masks = [], []
+        self.records, self.apart = [], _stop.Apart()
         for point in range(len(self.steps)):
             self._record({g: [tensors[f"{point}/{g}/{i}"].numpy() for i in range(n)] for g, n in values["layers"].items()})

@@ -19,8 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from robust_tickets import progress
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
@@ -29,6 +32,7 @@ from robust_tickets.search._watch import Scores, Watch, mini_epochs
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import batches_of, identity_of, updates_per_epoch
+from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optim
 
 # Table 6 (L1 weights, step size, neurons removed) with the released scripts' batch sizes
@@ -76,6 +80,9 @@ class EarlyRobust:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_literals(self)
+        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "window")
+        not_negative(self, "gamma", "head_l1", "neuron_l1", "checkpoint_every", "checkpoint_steps")
         for name in ("heads", "neurons"):
             if not 0 <= getattr(self, name) < 1:
                 raise TicketsError(
@@ -83,9 +90,6 @@ class EarlyRobust:
                 )
         if not 0 < self.mini <= self.epochs:
             raise TicketsError(f"EarlyRobust.mini must be in (0, {self.epochs}] epochs, got {self.mini}", hint="0.05 is the paper's")
-        if self.window < 1 or self.gamma < 0 or self.head_l1 < 0 or self.neuron_l1 < 0:
-            raise TicketsError("EarlyRobust: window must be at least 1; gamma and the L1 weights not negative", hint="see the defaults")
-        _stop.rule_called(self.stop)
         self.optim  # noqa: B018  # checks its numbers
 
     @classmethod
@@ -114,24 +118,28 @@ class EarlyRobust:
         from robust_tickets.layout import layout_of
         from robust_tickets.prune.gates import Gates
         from robust_tickets.train.loop import Loop
-        from robust_tickets.train.step import make_step
+        from robust_tickets.train.step import full_precision, make_step
 
         if clf.model is None:
             raise TicketsError("a wrapped callable has no heads to search", hint="load a model with load_classifier")
+        fits(clf, task)
         theta = clf.copy()  # theta_0 stays as it is
+        full_precision(theta.model)
         layout = layout_of(theta.model)
+        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(theta.model)}
+        self._draw(_spread(heads=layout.heads_of(theta.model), neurons=layout.neurons_of(theta.model)), **about)  # refused before it costs
         batches = batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), file_order=not self.loader_shuffle)
         generator = torch_generator(self.seed, "search", "adversary", device=theta.device)
         with Gates(theta.model, layout) as c:
             penalised = self.head_l1 > 0 or self.neuron_l1 > 0
             watch = Watch(
                 snapshot=c.snapshot,
-                draw=partial(self._draw, family=layout.family, unit_weights=layout.unit_weights(theta.model)),
-                rule=partial(_stop.rule_called(self.stop), gamma=self.gamma, window=self.window, at=self.at),
+                draw=partial(self._draw, **about),
+                rule=partial(_stop.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.at),
                 points=mini_epochs(self.steps(task) // self.epochs, self.epochs, self.mini),
                 per_epoch=self.steps(task) // self.epochs,
             )
-            Loop(
+            steps = Loop(
                 title="search",
                 parts={"model": theta.model, "gates": c},
                 step=make_step(
@@ -155,7 +163,7 @@ class EarlyRobust:
                 checkpoint_steps=self.checkpoint_steps,
                 log_every=self.log_every,
             ).run()
-        found = self._found(watch, clf, task)
+        found = self._found(watch, clf, task, steps)
         if folder:
             found.save(folder)
         return found
@@ -171,7 +179,7 @@ class EarlyRobust:
             **about,
         )
 
-    def _found(self, watch: Watch, clf: Any, task: Any) -> Found:
+    def _found(self, watch: Watch, clf: Any, task: Any, steps: int) -> Found:
         point, converged = watch.chosen, watch.drawn_at is not None
         trace = watch.trace()
         if not converged:
@@ -186,7 +194,7 @@ class EarlyRobust:
             "point": point,
             "step": watch.steps[point],
             "epoch": watch.epoch(point),
-            "steps_run": watch.steps[-1],
+            "steps_run": steps,
             "converged": converged,
         }
         drawn = watch.draw(watch.records[point], provenance=about)  # type: ignore[call-arg]
@@ -198,7 +206,7 @@ class EarlyRobust:
                 "schema": 1,
                 "points": epochs,
                 **{group: matrix.tolist() for group, matrix in watch.distances().items()},
-                "stopped_at": epochs[-1],
+                "stopped_at": round(steps / watch.per_epoch, 4),
                 "drawn_at": epochs[point],
                 "point": point,
                 "converged": converged,
@@ -207,6 +215,11 @@ class EarlyRobust:
                 "window": self.window,
             },
         )
+
+
+def _spread(**sizes: list[int]) -> Scores:
+    """Scores whose best units are spread evenly over the layers: what no draw from these can keep, no draw can."""
+    return {group: [-(np.arange(n) * len(layers) + i) for i, n in enumerate(layers)] for group, layers in sizes.items()}
 
 
 REGISTERED = EarlyRobust

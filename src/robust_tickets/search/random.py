@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from robust_tickets.checks import check_literals
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
@@ -30,8 +31,7 @@ class RandomTicket:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.match not in ("global", "layer"):
-            raise TicketsError(f"RandomTicket.match is {self.match!r}", hint="choose global or layer")
+        check_literals(self)
 
     def steps(self, task: Any) -> int:
         """A random ticket takes no training."""

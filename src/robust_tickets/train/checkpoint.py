@@ -86,11 +86,6 @@ def read(folder: Path) -> State | None:
     return None
 
 
-def clear(folder: Path) -> None:
-    """Remove the checkpoints of a run whose result is saved elsewhere."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _sweep(folder: Path) -> None:
     """Remove what a killed process left half-written."""
     for left in folder.glob(f".{PREFIX}*.part"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from robust_tickets import progress
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.metrics import classification
+from robust_tickets.train.fits import HINT, same_columns
 
 CHUNK = 1024  # rows held as text at a time, so that a split of millions is not
 
@@ -25,19 +27,23 @@ class Evaluation:
     n: int
     correct: int
     loss: float
-    predictions: np.ndarray = field(repr=False, compare=False)
 
     def numbers(self) -> dict[str, Any]:
         """What metrics.jsonl keeps of it."""
         return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "n": self.n, "loss": self.loss}
 
 
-def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: str = "") -> Evaluation:
-    """``clf`` on every row of ``split``; ``title`` shows progress."""
+def evaluate(clf: Any, split: Any, *, labels: Sequence[str] | None = None, token_budget: int | None = None, title: str = "") -> Evaluation:
+    """``clf`` on every row of ``split``; ``labels``: the task's, to be checked against the classifier's; ``title`` shows progress."""
+    if labels is not None and tuple(labels) != tuple(clf.labels):
+        raise TicketsError(f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}", hint=HINT)
+    same_columns(clf, split.columns, f"the split {split.name!r}")
     if len(split) == 0:
         raise TicketsError(f"nothing to evaluate: the split {split.name!r} is empty", hint="check the data file")
-    labels = np.asarray(split.labels, dtype=np.int64)
-    if labels.min() < 0:
+    truth = np.asarray(split.labels, dtype=np.int64)
+    if truth.max() >= len(clf.labels):
+        raise TicketsError(f"the split {split.name!r} has a label {truth.max()}, the classifier {len(clf.labels)} labels", hint=HINT)
+    if truth.min() < 0:
         raise TicketsError(f"the split {split.name!r} has rows without a label", hint="evaluate on a split with public labels")
     predictions = np.empty(len(split), dtype=np.int64)
     loss = 0.0
@@ -47,11 +53,11 @@ def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: st
             logits = np.asarray(clf.logits([example.texts for example in split.take(rows)], token_budget=token_budget), dtype=np.float64)
             predictions[rows] = logits.argmax(axis=1)
             shifted = logits - logits.max(axis=1, keepdims=True)
-            chosen = shifted[np.arange(len(rows)), labels[rows]]
+            chosen = shifted[np.arange(len(rows)), truth[rows]]
             loss += float((np.log(np.exp(shifted).sum(axis=1)) - chosen).sum())
             if bar:
                 bar.advance(len(rows))
-    numbers = classification(labels, predictions, len(clf.labels))
+    numbers = classification(truth, predictions, len(clf.labels))
     return Evaluation(
         accuracy=numbers["accuracy"],
         macro_f1=numbers["macro_f1"],
@@ -59,5 +65,4 @@ def evaluate(clf: Any, split: Any, *, token_budget: int | None = None, title: st
         n=numbers["n"],
         correct=numbers["correct"],
         loss=loss / len(split),
-        predictions=predictions,
     )

@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
+from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optim
 
 # settings that do not change the result: a resumed run may have others
@@ -45,13 +47,11 @@ class FineTune:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "log_every"):
-            if getattr(self, name) < 1:
-                raise TicketsError(f"FineTune.{name} must be at least 1, got {getattr(self, name)}", hint="give a whole number from 1")
+        check_literals(self)
+        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every")
+        not_negative(self, "evaluation_rows", "checkpoint_every", "checkpoint_steps")
         if self.max_steps is not None and self.max_steps < 1:
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
-        if self.precision not in ("fp32", "bf16"):
-            raise TicketsError(f"FineTune.precision is {self.precision!r}", hint="choose fp32 or bf16")
         self.optim  # noqa: B018  # checks its numbers
 
     @property
@@ -74,10 +74,12 @@ class FineTune:
         ``stop_after`` leaves after so many updates, with a checkpoint. The caller saves the model, then may remove the checkpoint.
         """
         from robust_tickets.train.loop import Loop
-        from robust_tickets.train.step import make_step
+        from robust_tickets.train.step import full_precision, make_step
 
         if clf.model is None:
             raise TicketsError("a wrapped callable cannot be trained", hint="load a model with load_classifier")
+        fits(clf, task)
+        full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
         Loop(
             title="train",

@@ -10,6 +10,7 @@ The model is trained where it is: move the classifier to a device first.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,17 +30,8 @@ from robust_tickets.train.optim import Optim, adamw, named_parameters
 from robust_tickets.train.step import Step
 from robust_tickets.train.track import Metrics
 
+LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.05  # at most this share of the time goes into writing checkpoints
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended: updates done, whether its callback stopped it, seconds over all its attempts."""
-
-    steps: int
-    stopped: bool
-    seconds: float
-    finished: bool
 
 
 @dataclass(kw_only=True)
@@ -74,8 +66,18 @@ class Loop:
         self.per_epoch = -(-len(self.batches) // self.accumulate)
         self.total = self.epochs * self.per_epoch if self.max_steps is None else min(self.max_steps, self.epochs * self.per_epoch)
 
-    def run(self) -> Outcome:
-        """Train to the end, or to where the callback stops it."""
+    def run(self) -> int:
+        """Train to the end, or to where the callback stops it; returns the updates done, over all attempts."""
+        self._prepare()
+        # dropout reads torch's global stream: the caller's is put back
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            try:
+                self._train()
+            finally:
+                self.optimiser.zero_grad(set_to_none=True)  # gradients are as large as the model
+        return self.done
+
+    def _train(self) -> None:
         self._begin()
         with progress.track(self.title, self.total, self.done) as bar:
             while not self._over():
@@ -87,22 +89,23 @@ class Loop:
                     if self._over() or self.done % self.per_epoch == 0:
                         break
         self._read_loss()
+        self._check_weights()
         self._save(always=True)
         for part in self.parts.values():
             part.eval()
-        return Outcome(steps=self.done, stopped=self.stopped, seconds=self._seconds(), finished=self.stopped or self.done >= self.total)
 
-    def _begin(self) -> None:
-        from accelerate import Accelerator
-
-        self.accelerator = Accelerator(mixed_precision="no")  # the step casts by itself, whatever the user's Accelerate config says
+    def _prepare(self) -> None:
+        self.accelerator = one_process()
+        self.optimiser = adamw(self.parts, self.optim)
         self.parameters = named_parameters(self.parts)
         self.device = next(iter(self.parameters.values())).device
-        self.optimiser = adamw(self.parts, self.optim)
+
+    def _begin(self) -> None:
         self.metrics = Metrics(self.folder / "metrics.jsonl" if self.folder else None)
         self.done, self.stopped, self.note = 0, False, ""
         self.spent, self.started = 0.0, time.monotonic()
         self.running, self.counted = torch.zeros((), device=self.device), 0
+        self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)
         self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
         for part in self.parts.values():
             part.train()
@@ -123,8 +126,8 @@ class Loop:
             share = count / sum(rows)
             batch = {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
             loss = loss + share * self.step(batch, partial(self._backward, share))
-        if self.optim.clip:
-            self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip)
+        norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
+        self.exploded = self.exploded | ~torch.isfinite(norm)  # stays on the device until the loss is read
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = self.optim.lr_at(self.done, self.total)
         self.optimiser.step()
@@ -143,7 +146,7 @@ class Loop:
             self._log()
         if epoch_ends or self.stopped or self.done == self.total:
             self._evaluate()
-        self._save(always=epoch_ends)
+        self._save(epoch_ends=epoch_ends)
 
     def _log(self) -> None:
         loss = self._read_loss()
@@ -158,10 +161,16 @@ class Loop:
         if loss - loss != 0:
             raise TicketsError(
                 f"{self.title}: the loss became {loss} by step {self.done}",
-                hint="lower the learning rate or the adversary's step size, or train in fp32",
+                hint=LOWER,
                 exit_code=FAILED,
             )
+        if self.exploded:
+            raise TicketsError(f"{self.title}: the gradient exploded by step {self.done}", hint=LOWER, exit_code=FAILED)
         return loss
+
+    def _check_weights(self) -> None:
+        if not torch.stack([p.detach().isfinite().all() for p in self.parameters.values()]).all():
+            raise TicketsError(f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED)
 
     def _evaluate(self) -> None:
         if self.evaluate is None:
@@ -179,15 +188,17 @@ class Loop:
     def _seconds(self) -> float:
         return self.spent + time.monotonic() - self.started
 
-    def _save(self, *, always: bool) -> None:
+    def _save(self, *, always: bool = False, epoch_ends: bool = False) -> None:
         if self.folder is None or self.saved_step == self.done:
             return
         since = time.monotonic() - self.saved_at
-        by_time = since >= max(self.checkpoint_every, self.save_cost / CHECKPOINT_SHARE)
+        cheap = since >= self.save_cost / CHECKPOINT_SHARE
+        by_time = cheap and (epoch_ends or since >= self.checkpoint_every)
         by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
         if not (always or by_time or by_step):
             return
         self._read_loss()  # a run that went wrong never replaces a good checkpoint
+        self._check_weights()
         begun = time.monotonic()
         checkpoint.write(self.folder / "checkpoint", state.capture(self))
         self.saved_at, self.saved_step = time.monotonic(), self.done
@@ -202,6 +213,26 @@ class Loop:
         if not self._over():
             progress.say(f"{self.title}: going on from step {self.done} of {self.total}")
         return True
+
+
+def one_process() -> Any:
+    """Accelerate, told everything that its environment variables, its config file or the user's own Accelerator might say otherwise."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DistributedType, GradientAccumulationPlugin
+
+    accelerator = Accelerator(
+        mixed_precision=None if AcceleratorState._shared_state else "no",  # a second one may not differ; the step casts by itself
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop accumulates by itself
+    )
+    accelerator.scaler = None  # of the user's fp16: our gradients are not scaled
+    sharded = (DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM)
+    if accelerator.num_processes > 1 or accelerator.distributed_type in sharded:
+        raise TicketsError(
+            f"training runs in one process on one device, got {accelerator.num_processes} ({accelerator.distributed_type.value})",
+            hint="start it without `accelerate launch` or torchrun",
+        )
+    return accelerator
 
 
 def groups(batches: Iterable[Mapping[str, Tensor]], size: int) -> Iterator[list[Mapping[str, Tensor]]]:

@@ -71,8 +71,8 @@ def adamw(parts: Mapping[str, nn.Module], optim: Optim) -> torch.optim.AdamW:
 
 def _spared(modules: Iterable[nn.Module]) -> Iterable[nn.Parameter]:
     for root in modules:
-        for module in root.modules():
+        for path, module in root.named_modules():
             norm = "norm" in type(module).__name__.lower()
             for name, parameter in module.named_parameters(recurse=False):
-                if norm or name == "bias" or name.endswith("_bias"):
+                if norm or "bias" in f"{path}.{name}":  # the papers' rule; it spares MPNet's relative_attention_bias too
                     yield parameter

@@ -40,8 +40,7 @@ def capture(loop: Loop) -> State:
     values: dict[str, Any] = {
         "identity": loop.identity,
         "total": loop.total,
-        "epoch": loop.done // loop.per_epoch,
-        "batch": loop.done % loop.per_epoch * loop.accumulate,
+        "device": loop.device.type,
         "stopped": loop.stopped,
         "counted": loop.counted,
         "seconds": loop._seconds(),
@@ -59,6 +58,12 @@ def restore(loop: Loop, state: State) -> None:
         raise TicketsError(
             f"{loop.folder} holds the checkpoint of another run (other settings, data or starting weights)",
             hint="give another folder, or remove this one to start anew",
+        )
+    begun_on = state.values.get("device", loop.device.type)
+    if begun_on != loop.device.type:  # other random streams, other rounding: it would not be the same run
+        raise TicketsError(
+            f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
+            hint=f"continue on the device it was begun on, or remove {loop.folder}/checkpoint to start anew",
         )
     trained = _trained(loop)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}

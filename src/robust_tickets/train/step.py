@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective, cross_entropy
-from robust_tickets.errors import TicketsError
+from robust_tickets import progress
+from robust_tickets.adversary._objective import Objective
+from robust_tickets.checks import one_of
 from robust_tickets.layout import layout_of
 
 Precision = Literal["fp32", "bf16"]
@@ -23,11 +24,9 @@ def make_step(
     adversary: Any = None,
     precision: Precision = "fp32",
     regulariser: Callable[[], Tensor] | None = None,
-    loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> Step:
     """A step for the loop: it takes a batch and ``backward``, leaves gradients behind and returns the loss, detached."""
-    if precision not in ("fp32", "bf16"):
-        raise TicketsError(f"unknown precision {precision!r}", hint="choose fp32 or bf16")
+    one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
 
     def step(batch: Mapping[str, Tensor], backward: Callable[[Tensor], None]) -> Tensor:
@@ -37,13 +36,20 @@ def make_step(
             batch=batch,
             backward=backward,
             generator=generator,
-            loss_fn=loss_fn,
             regulariser=regulariser,
             half=precision == "bf16",
         )
         return plain(objective) if adversary is None else adversary(objective)
 
     return step
+
+
+def full_precision(model: Any) -> None:
+    """Weights in fp32, in place: updates of 2e-5 are lost in half precision. Autocast (``bf16``) wants fp32 weights too."""
+    halves = {parameter.dtype for parameter in model.parameters()} & {torch.float16, torch.bfloat16}
+    if halves:
+        progress.say(f"the model's weights are {', '.join(str(d).removeprefix('torch.') for d in halves)}: trained as float32")
+        model.float()
 
 
 def plain(objective: Objective) -> Tensor:
