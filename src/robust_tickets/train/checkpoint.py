@@ -21,7 +21,7 @@ from robust_tickets import progress
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file
 
-SCHEMA = 1
+SCHEMA = 2
 PREFIX = "step-"
 
 

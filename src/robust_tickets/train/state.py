@@ -59,7 +59,7 @@ def restore(loop: Loop, state: State) -> None:
             f"{loop.folder} holds the checkpoint of another run (other settings, data or starting weights)",
             hint="give another folder, or remove this one to start anew",
         )
-    begun_on = state.values.get("device", loop.device.type)
+    begun_on = state.values["device"]
     if begun_on != loop.device.type:  # other random streams, other rounding: it would not be the same run
         raise TicketsError(
             f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
