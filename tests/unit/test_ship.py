@@ -113,7 +113,7 @@ def test_tracing_leaves_no_mark_on_the_model() -> None:
     """MPNet's hook keeps nothing that a tracer could leave its own tensors in."""
     whole = tiny_classifier("mpnet", labels=LABELS)
     small = compact(whole, ticket_for(whole))
-    before = small.logits(TEXTS)
+    before = compact(whole, ticket_for(whole)).logits(TEXTS)  # of another copy: this one is traced before it ever ran
     batch = small.batch(small.encode(TEXTS[:2]))
     with warnings.catch_warnings(action="ignore"):  # torch about itself
         program = torch.export.export(small.model, (), batch)
