@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -89,10 +89,10 @@ def draw(
     ticket: Path,
     *,
     out: Path,
-    heads: float = 1 / 6,
-    neurons: float = 0.3,
-    head_scope: Annotated[str, Parameter(help="global or layer")] = "global",
-    neuron_scope: Annotated[str, Parameter(help="global or layer")] = "global",
+    heads: float | None = None,
+    neurons: float | None = None,
+    head_scope: Literal["global", "layer"] | None = None,
+    neuron_scope: Literal["global", "layer"] | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Draw another sparsity from a saved ticket's scores; no new search.
@@ -104,13 +104,17 @@ def draw(
     out
         The folder for the new ticket.
     heads
-        The fraction of heads removed.
+        The fraction of heads removed; as in the ticket given, where left out.
     neurons
-        The fraction of feed-forward neurons removed.
+        The fraction of feed-forward neurons removed, likewise.
+    head_scope
+        Compare heads of the whole model, or within each layer; likewise.
+    neuron_scope
+        The same for neurons.
     """
     from robust_tickets.ticket import Ticket
 
-    drawn = Ticket.load(ticket).draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope)  # type: ignore[arg-type]
+    drawn = Ticket.load(ticket).draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope)
     drawn.save(out)
     return _ticket(drawn, out)
 

@@ -14,6 +14,7 @@ from robust_tickets.config import digest, to_plain
 from robust_tickets.files import write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.run import Run, environment, locked
+from robust_tickets.train.finetune import INVISIBLE
 from robust_tickets.walk import stages
 from robust_tickets.walk.recipe import Arm, Recipe
 
@@ -121,5 +122,5 @@ def identity(recipe: Recipe) -> Any:
 
 def _visible(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _visible(inner) for name, inner in value.items() if name not in (*stages.INVISIBLE, "token_budget", "title", "about")}
+        return {name: _visible(inner) for name, inner in value.items() if name not in (*INVISIBLE, "token_budget", "title", "about")}
     return [_visible(inner) for inner in value] if isinstance(value, list) else value

@@ -15,14 +15,13 @@ from robust_tickets.config import describe, to_plain
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.run import Stage
+from robust_tickets.train.finetune import INVISIBLE
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Split, Task
     from robust_tickets.ticket import Ticket
     from robust_tickets.walk.recipe import AttackPlan
-
-INVISIBLE = ("checkpoint_every", "checkpoint_steps")  # of a trainer or search: they change no result
 
 
 def inputs(start: Classifier, task: Task) -> dict[str, Any]:
@@ -75,7 +74,7 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     model = start.copy() if ticket is None else compact(start, ticket)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(stage.folder / "model")
-    evaluation = evaluate(model, task.test, title="evaluate")
+    evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
     write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
     seconds = max((line.get("seconds", 0.0) for line in _lines(stage)), default=0.0)
     write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
