@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -99,3 +100,11 @@ def _vocabulary(pad: int) -> list[str]:
     characters = [c for c in string.ascii_lowercase + string.digits + string.punctuation if c not in WORDS]
     words = [*SPECIAL[1:], *WORDS, *characters, *(f"##{c}" for c in string.ascii_lowercase + string.digits)]
     return [*words[:pad], SPECIAL[0], *words[pad:]]
+
+
+def save_encoder(folder: Path, family: str = "bert", *, drop: tuple[str, ...] = (), dtype: torch.dtype = torch.float32) -> Path:
+    """A checkpoint of the bare encoder, without a head; ``drop`` leaves weights out."""
+    model = tiny_model(family, "AutoModel").to(dtype)
+    model.save_pretrained(folder, state_dict={k: v for k, v in model.state_dict().items() if not k.startswith(drop or ("\0",))})
+    tiny_tokenizer(model.config).save_pretrained(folder)
+    return folder

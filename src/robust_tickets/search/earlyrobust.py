@@ -33,7 +33,7 @@ from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import batches_of, identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
-from robust_tickets.train.optim import Optim
+from robust_tickets.train.optim import Optimised
 
 # Table 6 (L1 weights, step size, neurons removed) with the released scripts' batch sizes
 TABLE6: dict[str, dict[str, float]] = {
@@ -46,7 +46,7 @@ TABLE6: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlyRobust:
+class EarlyRobust(Optimised):
     """``EarlyRobust()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``heads``, ``neurons``: fractions removed."""
 
     heads: float = 1 / 6
@@ -99,15 +99,6 @@ class EarlyRobust:
         step_size = row.pop("step_size", FreeLB.step_size)
         settings: dict[str, Any] = {"adversary": FreeLB(step_size=step_size), **row}
         return cls(**{**settings, **changes})
-
-    @property
-    def optim(self) -> Optim:
-        return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
-
-    @property
-    def passes(self) -> int:
-        """Forward-backward passes per batch."""
-        return int(getattr(self.adversary, "passes", 1))
 
     def steps(self, task: Any) -> int:
         """Updates at most; the rule usually stops earlier."""

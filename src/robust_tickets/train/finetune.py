@@ -19,14 +19,14 @@ from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.train.fits import fits
-from robust_tickets.train.optim import Optim
+from robust_tickets.train.optim import Optimised
 
 # settings that do not change the result: a resumed run may have others
 INVISIBLE = ("checkpoint_every", "checkpoint_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTune:
+class FineTune(Optimised):
     """A configured trainer: ``FineTune(epochs=3)(classifier, task)`` trains in place and returns the classifier."""
 
     epochs: int = 10
@@ -53,15 +53,6 @@ class FineTune:
         if self.max_steps is not None and self.max_steps < 1:
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
         self.optim  # noqa: B018  # checks its numbers
-
-    @property
-    def optim(self) -> Optim:
-        return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
-
-    @property
-    def passes(self) -> int:
-        """Forward-backward passes per batch."""
-        return int(getattr(self.adversary, "passes", 1))
 
     def steps(self, task: Any) -> int:
         """Updates that training on ``task`` takes."""

@@ -54,6 +54,25 @@ def named_parameters(parts: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
     return named
 
 
+class Optimised:
+    """What every method with these settings shares: its optimiser, and the passes its adversary takes."""
+
+    lr: float
+    weight_decay: float
+    warmup: float
+    clip: float
+    adversary: Any
+
+    @property
+    def optim(self) -> Optim:
+        return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
+
+    @property
+    def passes(self) -> int:
+        """Forward-backward passes per batch."""
+        return int(getattr(self.adversary, "passes", 1))
+
+
 def adamw(parts: Mapping[str, nn.Module], optim: Optim) -> torch.optim.AdamW:
     """AdamW over two groups. Biases and normalisation weights are not decayed; gates are, as in the papers' code."""
     spared = {id(p) for p in _spared(parts.values())}

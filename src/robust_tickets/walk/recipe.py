@@ -75,21 +75,13 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top:
-    """The keys a recipe file may have at its top level."""
+class _Top(Source):
+    """The keys a recipe file may have at its top level: those of :class:`Source`, and these."""
 
     title: str = ""
     about: str = ""
     model: str = "minilm"
     task: str = "reviews"
-    text: str | tuple[str, str] | None = None
-    label: str | None = None
-    labels: tuple[str, ...] | None = None
-    test: str | None = None
-    validation: str | None = None
-    data: str | None = None
-    strict: bool = False
-    max_rows: int | None = None
     max_length: int = 128
     seed: int = 0
     baseline: str | None = None

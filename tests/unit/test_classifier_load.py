@@ -1,0 +1,258 @@
+"""Loading a classifier: seeded heads, labels by name, precision, caches, and every way a folder can be wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import robust_tickets as rt
+from tiny import save_encoder, tiny_classifier
+
+TEXTS = ["good film", "a very long story was not bad at all", ("the plot", "an awful movie"), "", ("one",), "zebra 42 !"]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_a_new_head_comes_from_the_seed_alone(family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
+    folder = save_encoder(tmp_path, family)
+    capfd.readouterr()
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = rt.load_classifier(folder, labels=["x", "y", "z"], seed=5)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert rt.load_classifier(str(folder), SimpleNamespace(labels=("x", "y", "z"), columns=("text",)), seed=5).digest == first.digest
+    other = rt.load_classifier(folder, labels=["x", "y", "z"], seed=6)
+    assert other.digest != first.digest
+    head = [n for n, p in first.model.named_parameters() if not n.startswith(first.model.base_model_prefix)]
+    assert all((first.model.get_parameter(n) == 0).all() for n in head if n.endswith("bias"))
+    spread = torch.cat([first.model.get_parameter(n).flatten() for n in head if n.endswith("weight")]).std().item()
+    assert 0.1 < spread < 0.3  # initializer_range of the tiny configs is 0.2
+    assert capfd.readouterr().err == ""
+    assert not caplog.records
+    with pytest.raises(rt.TicketsError, match="no classification head"):
+        rt.load_classifier(folder)
+
+
+def test_a_missing_pooler_is_drawn_and_a_missing_layer_is_refused(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "a", drop=("pooler.",))
+    one, two = (rt.load_classifier(folder, labels=["x", "y"], seed=3) for _ in range(2))
+    assert one.digest == two.digest
+    assert (one.model.bert.pooler.dense.bias == 0).all()
+    with pytest.raises(rt.TicketsError, match=r"does not hold the whole encoder: .* bert\.encoder\.layer\.1"):
+        rt.load_classifier(save_encoder(tmp_path / "b", drop=("encoder.layer.1.",)), labels=["x", "y"])
+
+
+def test_half_precision_checkpoints_load_as_float32(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path, dtype=torch.float16)
+    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"]).model.parameters()} == {torch.float32}
+    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"], dtype="bfloat16").model.parameters()} == {torch.bfloat16}
+    with pytest.raises(rt.TicketsError, match="unknown dtype"):
+        rt.load_classifier(folder, labels=["x", "y"], dtype="int8")
+
+
+def test_heads_are_kept_by_name_reordered_or_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for family in ("bert", "roberta"):
+        clf = tiny_classifier(family, labels=("Neg", "Neutral", "Pos"))
+        folder = clf.save_pretrained(tmp_path / family)
+        turned = rt.load_classifier(folder, labels=["pos", "neg", "neutral"])
+        np.testing.assert_allclose(turned.logits(TEXTS), clf.logits(TEXTS)[:, [2, 0, 1]], atol=1e-6)
+        assert turned.labels == ("pos", "neg", "neutral")
+        assert capsys.readouterr().err == ""
+        new = rt.load_classifier(folder, labels=["yes", "no"])
+        assert new.logits(TEXTS).shape == (6, 2)
+        assert new.model.config.id2label == {0: "yes", 1: "no"}
+        assert "Neg, Neutral, Pos; a new one is made for yes, no" in capsys.readouterr().err
+        encoder = {k: v for k, v in clf.model.state_dict().items() if k.startswith(family)}
+        assert all(torch.equal(v, new.model.state_dict()[k]) for k, v in encoder.items())
+
+
+def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: Any, **__: Any) -> None:
+        raise OSError("no route to the Hub")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
+    with pytest.raises(rt.TicketsError, match=r"not a folder here, not embedded .* not in the cache .*no route") as problem:
+        rt.load_classifier("some/model", labels=["a", "b"])
+    assert "hf download some/model" in problem.value.hint
+    assert problem.value.exit_code == 3
+    with pytest.raises(rt.TicketsError, match="is not a model folder"):
+        rt.load_classifier(tmp_path / "absent", labels=["a", "b"])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(rt.TicketsError, match="not installed") as problem:
+        rt.load_classifier("minilm", labels=["a", "b"])
+    assert problem.value.hint == 'pip install "robust-tickets[demo]"'
+
+
+def test_a_cached_model_is_used_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_encoder(tmp_path)
+    asked = []
+
+    def cached(name: str, *, local_files_only: bool, **_: Any) -> str:
+        asked.append(local_files_only)
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", cached)
+    assert rt.load_classifier("some/model", labels=["a", "b"]).identity == "some/model"
+    assert asked == [True]
+    (folder / "model.safetensors").unlink()  # an incomplete cache is asked from the network
+    with pytest.raises(rt.TicketsError, match=r"no model\.safetensors"):
+        rt.load_classifier("some/model", labels=["a", "b"])
+    assert asked == [True, True, False]
+
+
+def test_damaged_folders(tmp_path: Path) -> None:
+    good = save_encoder(tmp_path / "good")
+
+    def broken(name: str, file: str, text: str | None) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(good, folder)
+        (folder / file).write_text(text) if text is not None else (folder / file).unlink()
+        return folder
+
+    config = json.loads((good / "config.json").read_text())
+    index = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
+    cases = {
+        "has no config.json": broken("a", "config.json", None),
+        "not valid JSON": broken("b", "config.json", "{"),
+        "names no model_type": broken("c", "config.json", "{}"),
+        "'gpt2' has no layout": broken("d", "config.json", json.dumps({"model_type": "gpt2"})),
+        "could not be read": broken("e", "model.safetensors", "not safetensors"),
+        "has no model.safetensors": broken("f", "model.safetensors", None),
+        "lacks files": broken("g", "model.safetensors.index.json", index),
+        "does not describe a model": broken("h", "config.json", json.dumps({**config, "hidden_size": "wide"})),
+        "missing or misshapen": broken("i", "config.json", json.dumps({**config, "num_hidden_layers": 4})),
+    }
+    for said, folder in cases.items():
+        with pytest.raises(rt.TicketsError, match=said):
+            rt.load_classifier(folder, labels=["a", "b"])
+    misfit = broken("j", "config.json", json.dumps({**config, "intermediate_size": 20}))
+    with pytest.raises(rt.TicketsError, match=r"could not be read|misshapen"):
+        rt.load_classifier(misfit, labels=["a", "b"])
+    with pytest.raises(rt.TicketsError, match="no tokenizer"):
+        rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_a_folder_without_a_tokenizer_is_refused(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers would make one with an empty vocabulary, and the model would answer all the same."""
+    clf = tiny_classifier(family)
+    clf.model.save_pretrained(tmp_path)
+    with pytest.raises(rt.TicketsError, match="has no tokenizer"):
+        rt.load_classifier(tmp_path)
+
+    def cached(name: str, *, local_files_only: bool, **_: Any) -> str:
+        if not local_files_only:
+            raise OSError("offline")
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", cached)
+    with pytest.raises(rt.TicketsError, match="the cached copy lacks files; offline"):
+        rt.load_classifier("some/model")
+
+
+def test_tokenizers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    clf = tiny_classifier()
+    folder = clf.save_pretrained(tmp_path / "larger")
+    clf.tokenizer.add_tokens([f"word{i}" for i in range(3)])
+    clf.tokenizer.save_pretrained(folder)
+    size = clf.model.config.vocab_size
+    with pytest.raises(rt.TicketsError, match=f"gives ids up to {size + 2}, the model has {size}"):
+        rt.load_classifier(folder)
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["model"]["vocab"] = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
+    rules["added_tokens"] = [token for token in rules["added_tokens"] if token["special"]]
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(rt.TicketsError, match="knows no word"):
+        rt.load_classifier(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "schema 'list'"),
+        ('{"schema": 99, "max_length": 8, "columns": ["text"]}', "schema 99"),
+        ('{"schema": 1, "max_length": "x", "columns": ["text"]}', "max_length must be a whole number, got 'x'"),
+        ('{"schema": 1, "max_length": 8, "columns": 5}', "one or two names, got 5"),
+        ('{"schema": 1, "max_length": 8, "columns": ["a", "b", "c"]}', "one or two names"),
+        ('{"schema": 1, "max_length": -1, "columns": ["a"]}', "max_length must be between"),
+    ],
+)
+def test_a_damaged_tickets_json_is_named(text: str, said: str, tmp_path: Path) -> None:
+    folder = tiny_classifier().save_pretrained(tmp_path)
+    (folder / "tickets.json").write_text(text)
+    with pytest.raises(rt.TicketsError, match=said):
+        rt.Classifier.from_pretrained(folder)
+
+
+def test_slow_tokenizers_have_a_digest(tmp_path: Path) -> None:
+    from transformers import BertweetTokenizer
+
+    def digest(folder: str, words: str) -> str:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "vocab.txt").write_text(words)
+        (tmp_path / folder / "bpe.codes").write_text("#version: 0.2\ng o 1\n")
+        clf = tiny_classifier("roberta")
+        clf.tokenizer = BertweetTokenizer(str(tmp_path / folder / "vocab.txt"), str(tmp_path / folder / "bpe.codes"))
+        return clf.digest
+
+    assert digest("a", "good 5\nfilm 4\n") == digest("b", "good 5\nfilm 4\n") != digest("c", "good 5\nfilms 4\n")
+
+
+def test_saved_files_are_as_readable_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_classifier().save_pretrained(tmp_path / "model")
+    (tmp_path / "any").touch()
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {(tmp_path / "any").stat().st_mode & 0o777}
+    for name in ("model.safetensors", "tokenizer.json"):
+        monkeypatch.setattr("os.access", lambda path, mode, name=name: Path(path).name != name)
+        with pytest.raises(rt.TicketsError, match=rf"no permission to read .*{name}"):
+            rt.Classifier.from_pretrained(folder)
+
+
+def test_a_compact_model_is_pushed_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers' own push_to_hub, and the classifier's: config, weights, tokenizer and, with the latter, tickets.json."""
+    import huggingface_hub
+    from transformers.utils import hub
+
+    clf = tiny_classifier()
+    small = rt.compact(clf, rt.RandomTicket(heads=0.5, neurons=0.5)(clf).ticket)
+    sent: list[dict[str, bytes]] = []
+
+    class Api:
+        def __init__(self, **_: Any) -> None: ...
+
+        def create_repo(self, name: str, **_: Any) -> Any:
+            return SimpleNamespace(repo_id=f"me/{name}")
+
+        def create_commit(self, *, repo_id: str, operations: Any, **_: Any) -> str:
+            sent.append({o.path_in_repo: Path(o.path_or_fileobj).read_bytes() for o in operations})
+            return repo_id
+
+        def upload_folder(self, *, repo_id: str, folder_path: str, **_: Any) -> str:
+            sent.append({path.name: path.read_bytes() for path in Path(folder_path).iterdir()})
+            return repo_id
+
+    monkeypatch.setattr(hub, "hf_api", Api)
+    monkeypatch.setattr(hub, "create_and_tag_model_card", lambda *_, **__: SimpleNamespace(save=lambda path: Path(path).touch()))
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    small.model.push_to_hub("small")
+    small.tokenizer.push_to_hub("small")
+    assert small.push_to_hub("small", private=True) == "me/small"
+    assert {"config.json", "model.safetensors"} <= sent[0].keys()
+    assert "tokenizer.json" in sent[1]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tickets.json"} <= sent[2].keys()
+    assert json.loads(sent[0]["config.json"])["model_type"] == "ticket-bert"
+    assert sent[0]["model.safetensors"] == sent[2]["model.safetensors"]
+
+
+@pytest.mark.shared
+def test_a_sharded_half_precision_checkpoint(shared: Path) -> None:
+    clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=["neg", "pos"], device="cpu")
+    assert clf.model.dtype == torch.float32
+    assert clf.logits(["a fine film"]).shape == (1, 2)

@@ -1,0 +1,169 @@
+"""What training refuses or repairs: misfits, typos, frozen or half-precision models, explosions, and settings of other people's tools."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.errors import TicketsError
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.train.evaluate import evaluate
+from robust_tickets.train.finetune import FineTune, batches_of
+from robust_tickets.train.loop import Loop
+from robust_tickets.train.optim import Optim, adamw
+from robust_tickets.train.step import make_step
+from tiny import tiny_classifier
+from toy import QUICK, STILL, toy_task
+
+
+def three_classes() -> Any:
+    from robust_tickets.data.task import Split, Task
+
+    splits = {name: Split.of([("good film",)] * 6, [0, 1, 2] * 2, name=name, columns=("text",)) for name in ("train", "validation", "test")}
+    return Task(name="three", labels=("a", "b", "c"), columns=("text",), splits=splits)
+
+
+@pytest.mark.parametrize("method", [FineTune(**QUICK), EarlyRobust(batch_size=8)])
+def test_a_classifier_that_does_not_fit_the_task_is_refused(method: Any) -> None:
+    for clf, task, said in (
+        (tiny_classifier(labels=("b", "a")), toy_task(16), "labels are b, a, those of toy are a, b"),
+        (tiny_classifier(), three_classes(), "those of three are a, b, c"),
+        (tiny_classifier(), toy_task(16, pairs=True), r"reads 1 text\(s\) \(text\), toy has 2 \(first, second\)"),
+    ):
+        with pytest.raises(TicketsError, match=said) as problem:
+            method(clf, task)
+        assert "load_classifier(name, task)" in problem.value.hint
+
+
+def test_evaluation_refuses_what_does_not_fit() -> None:
+    task = toy_task(16)
+    with pytest.raises(TicketsError, match="labels are b, a, the task's a, b"):
+        evaluate(tiny_classifier(labels=("b", "a")), task.test, labels=task.labels)
+    with pytest.raises(TicketsError, match="has a label 2, the classifier 2 labels"):
+        evaluate(tiny_classifier(), three_classes().test)
+    with pytest.raises(TicketsError, match="reads 1 text"):
+        evaluate(tiny_classifier(), toy_task(16, pairs=True).test)
+    assert evaluate(tiny_classifier(), task.test, labels=task.labels).n == 12
+
+
+@pytest.mark.parametrize("wrong", [{"evaluate": "epochs"}, {"evaluation_rows": -3}, {"precision": "fp16"}, {"accumulate": 1.5}])
+def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match=rf"FineTune\.{next(iter(wrong))} "):
+        FineTune(**wrong)
+
+
+def test_a_frozen_model_is_refused() -> None:
+    clf = tiny_classifier()
+    clf.model.requires_grad_(False)
+    with pytest.raises(TicketsError, match="no parameter requires a gradient"):
+        FineTune(**QUICK)(clf, toy_task(16))
+
+
+def test_the_callers_random_state_and_memory_are_left_alone() -> None:
+    clf, state = tiny_classifier(), torch.get_rng_state()
+    FineTune(**QUICK, max_steps=2)(clf, toy_task(16))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(p.grad is None for p in clf.model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_weights_are_trained_in_full(dtype: torch.dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clf = tiny_classifier()
+    clf.model.to(dtype)
+    trainer = FineTune(**QUICK, max_steps=3, adversary=FreeLB(steps=2))
+    trainer(clf, toy_task(16), folder=tmp_path, stop_after=1)
+    assert {p.dtype for p in clf.model.parameters()} == {torch.float32}
+    assert "trained as float32" in capsys.readouterr().err
+    again = tiny_classifier()
+    again.model.to(dtype)
+    trainer(again, toy_task(16), folder=tmp_path)  # goes on
+    assert all(p.isfinite().all() for p in again.model.parameters())
+
+
+def test_mpnets_position_bias_is_not_decayed() -> None:
+    model = tiny_classifier("mpnet").model
+    decay = {id(p): g["weight_decay"] for g in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups for p in g["params"]}
+    biases = {name: decay[id(p)] for name, p in model.named_parameters() if "bias" in name}
+    assert any("relative_attention_bias" in name for name in biases)
+    assert set(biases.values()) == {0.0}
+
+
+class Explodes:
+    """An adversary whose last gradient is infinite though its loss is not."""
+
+    passes = 1
+
+    def __init__(self, at: int) -> None:
+        self.at, self.calls = at, 0
+
+    def __call__(self, objective: Any) -> torch.Tensor:
+        self.calls += 1
+        loss = objective.loss()
+        objective.backward(loss * (float("inf") if self.calls == self.at else 1.0))
+        return loss.detach()
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_exploded_update_is_neither_saved_nor_returned(clip: float, at: int, tmp_path: Path) -> None:
+    clf, task = tiny_classifier(**STILL), toy_task(16)
+    generator = torch.Generator()
+    loop = Loop(
+        title="t",
+        parts={"m": clf.model},
+        step=make_step(clf.model, generator=generator, adversary=Explodes(at)),
+        batches=batches_of(clf, task, 8, 0),
+        optim=Optim(clip=clip),
+        epochs=1,
+        seed=0,
+        folder=tmp_path,
+        log_every=50,
+    )
+    with pytest.raises(TicketsError, match=r"exploded|loss became|not finite") as problem:
+        loop.run()
+    assert problem.value.exit_code == 3
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def _users_own() -> None:
+    from accelerate import Accelerator
+
+    Accelerator(mixed_precision="bf16", gradient_accumulation_steps=4)
+
+
+def _environment() -> None:
+    os.environ |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4", "ACCELERATE_MIXED_PRECISION": "bf16"}
+
+
+@pytest.mark.parametrize("before", [_users_own, _environment])
+def test_accelerates_own_settings_change_nothing(before: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.state import AcceleratorState, GradientState
+
+    def digest() -> str:
+        clf = tiny_classifier()
+        FineTune(**QUICK | {"clip": 0.0}, max_steps=2)(clf, toy_task(16))
+        return clf.digest
+
+    expected = digest()
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    try:
+        before()
+        assert digest() == expected
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
+
+
+def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate import Accelerator
+
+    monkeypatch.setattr(Accelerator, "num_processes", property(lambda self: 2))
+    with pytest.raises(TicketsError, match="in one process on one device, got 2"):
+        FineTune(**QUICK)(tiny_classifier(), toy_task(16))
