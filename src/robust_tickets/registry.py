@@ -37,7 +37,7 @@ class Registry:
     def get(self, name: str) -> Any:
         """Import the component called ``name``."""
         if name not in self.names():
-            raise TicketsError(f"no {self.kind} is called {name!r}", hint=did_you_mean(name, self.names()))
+            raise TicketsError(f"{name!r} is none of the {self.kind}", hint=did_you_mean(name, self.names()))
         plugged = self._plugged()
         if name in plugged:
             return plugged[name].load()

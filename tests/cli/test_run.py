@@ -115,3 +115,22 @@ def test_any_bad_row_stops_a_strict_run(capsys: pytest.CaptureFixture[str], thre
     said = tickets(capsys, "run", "finetune", "--strict", "--set", f"task={three_classes}", "--out", str(tmp_path / "r"), code=2)
     assert "302: empty text" in said["error"]["message"]
     assert not (tmp_path / "r").exists()
+
+
+def test_a_run_names_its_models_and_stands_for_them(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "r"
+    said = tickets(
+        capsys, "run", "random", "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none",
+        "--set", "train.epochs=1", "--set", "max_length=32", "--out", str(out),
+    )  # fmt: skip
+    assert set(said["models"]) == {"random", "finetune"}
+    assert all((Path(folder) / "config.json").is_file() for folder in said["models"].values())
+    assert json.loads((Path(said["models"]["random"]) / "config.json").read_text())["model_type"] == "ticket-bert"
+    predict = ["--data", str(three_classes), "--out", str(tmp_path / "p.csv"), "--text", "review"]
+    assert tickets(capsys, "predict", f"{out}:random", *predict)["rows"] == 300
+    assert "name one" in tickets(capsys, "predict", str(out), *predict, code=2)["error"]["hint"]
+    assert "has no arm" in tickets(capsys, "predict", f"{out}:nobody", *predict, code=2)["error"]["message"]
+    card = Path(tickets(capsys, "export", f"{out}:random", "--out", str(tmp_path / "e"))["model"]) / "README.md"
+    assert "accuracy on test" in card.read_text()

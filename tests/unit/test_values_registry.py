@@ -46,7 +46,7 @@ def test_names_import_nothing_and_leave_out_shared_parts(zoo: Registry) -> None:
 
 
 def test_unknown_names_get_a_hint(zoo: Registry) -> None:
-    with pytest.raises(TicketsError, match=r"no animals is called 'lino'\n  hint: did you mean 'lion'\?"):
+    with pytest.raises(TicketsError, match=r"'lino' is none of the animals\n  hint: did you mean 'lion'\?"):
         zoo.get("lino")
     with pytest.raises(TicketsError, match="known: ghost, lion"):
         zoo.get("zzzzz")

@@ -73,6 +73,7 @@ def test_what_changes_a_result_changes_the_identity(setting: str) -> None:
         ("title = 'x'\nfoo = 1\n[arms.a]", "foo"),
         ("title = 'x'\n[arms.a]\nserch = true", "search"),
         ("[arms.a]", "title"),
+        ("title = 'x'\n[search]\nneurons = 0.3\n[arms.a]", "no arm searches"),
         ("title = 'x'\n[arms.a]\nsearch = {name = 'nothing'}", "nothing"),
         ("title = 'x'\nattack = 3\n[arms.a]", "attack"),
         ("title = ", "TOML"),

@@ -89,6 +89,7 @@ class Classifier:
         try:
             with silence():
                 model.save_pretrained(folder)
+                self.tokenizer.model_max_length = self.max_length  # so that truncation=True cuts where this classifier does
                 self.tokenizer.save_pretrained(folder)
             for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone; these are files like all others
                 weights.chmod(0o666 & ~_umask())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from robust_tickets import names
 from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.progress import say
 from robust_tickets.run import Run, versions
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
@@ -26,6 +28,8 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
     """
     found: list[Any] = _runs(folder) if kind == "runs" else list(getattr(names, kind)())
     lines = [f"{r['name']:<32} {r['state']:<12} {r['title']}" for r in found] if kind == "runs" else found
+    if kind == "recipes":
+        say(f"their files, to copy and edit: {files('robust_tickets.recipe')}")
     return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
 
 

@@ -34,7 +34,7 @@ def attack(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier, or an ONNX file or folder that `tickets export` wrote.
+        A folder or a Hub id of a sequence classifier (BERT, RoBERTa, MPNet), RUN:ARM of a run, or an exported ONNX file or folder.
     out
         The folder for result.json and examples.jsonl.
     data
@@ -102,7 +102,7 @@ def predict(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier, or an ONNX file or folder that `tickets export` wrote.
+        A folder or a Hub id of a sequence classifier (BERT, RoBERTa, MPNet), RUN:ARM of a run, or an exported ONNX file or folder.
     data
         A csv, tsv, jsonl or parquet file.
     out
@@ -157,7 +157,7 @@ def export(
     Parameters
     ----------
     model
-        A folder of a trained model.
+        A folder of a trained model, or RUN:ARM of a run.
     out
         The folder to write.
     format
@@ -167,7 +167,8 @@ def export(
     from robust_tickets.ship.evidence import evidence_of
     from robust_tickets.ship.export import export as write
 
-    folder = write(Classifier.from_pretrained(model), out, format=format, evidence=evidence_of(model))
+    path = _model(model)
+    folder = write(Classifier.from_pretrained(path if path.exists() else model), out, format=format, evidence=evidence_of(path))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))
 
 
@@ -176,7 +177,17 @@ def _open(model: str) -> Any:
     from robust_tickets.classifier import Classifier
     from robust_tickets.ship.onnx import open_onnx
 
-    path = Path(model)
+    path = _model(model)
     if path.suffix == ".onnx" or (path / "model.onnx").is_file():
         return open_onnx(path)
-    return Classifier.from_pretrained(model)
+    return Classifier.from_pretrained(path if path.exists() else model)
+
+
+def _model(model: str) -> Path:
+    """A run folder stands for its model, ``RUN:ARM`` for that of one arm."""
+    from robust_tickets.walk.runner import model_folder
+
+    run, _, arm = model.rpartition(":")
+    if run and not Path(model).exists() and (Path(run) / "arms.json").is_file():
+        return model_folder(Path(run), arm)
+    return model_folder(Path(model)) if (Path(model) / "arms.json").is_file() else Path(model)

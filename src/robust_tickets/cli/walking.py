@@ -48,7 +48,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.estimate import tell
-    from robust_tickets.walk.runner import prepare
+    from robust_tickets.walk.runner import model_folder, prepare
 
     walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
     if walk.run.done():
@@ -61,10 +61,13 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
 
     def show(console: object) -> None:
         console.print(summary(folder))  # type: ignore[attr-defined]
+        for arm in walk.recipe.arms:
+            print(f"model {arm.name}: {model_folder(folder, arm.name)}")
         print(f"report: {page}")
         sys.stdout.flush()
 
-    told = {"run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read_run(folder))}
+    models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
+    told = {"models": models, "run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read_run(folder))}
     return Answer(data=told, show=show)
 
 

@@ -105,7 +105,10 @@ def resolve(kind: str, explicit: str | Path | None = None) -> Resource:
     looked: list[str] = []
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
-        raise TicketsError(f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_get(kind))
+        raise TicketsError(
+            f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}",
+            hint=f"{_get(kind)}; or name it: {kind}=PATH in Python, --set {kind}=PATH on the command line",
+        )
     path, origin, name = found
     said = _note(path)
     return Resource(

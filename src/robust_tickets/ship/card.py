@@ -29,7 +29,7 @@ LOAD = {
 import robust_tickets as rt  # also registers the class with transformers' AutoModelForSequenceClassification
 clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict(["a text"]))""",
     "dense": """from transformers import pipeline
-print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text"))""",
+print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text", truncation=True))""",
     "onnx": """import onnxruntime, transformers  # inputs, labels and maximum length: labels.json
 session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")""",
 }
@@ -177,13 +177,21 @@ def _evaluation(evidence: Evidence) -> str:
             lines.append(f"| macro F1 | {_row(told['macro_f1'], None, told.get('n'))} | |")
     for result in evidence.attacks:
         attack, between, seed = markdown(attack_name(result)), result.get("intervals") or {}, markdown(result.get("seed", ""))
+        right = _right(result)  # success and queries are over the examples that were right before the attack
         for key, title in (("clean", "accuracy before"), ("aua", "accuracy under"), ("suc", "success of")):
             if key in result:
-                lines.append(f"| {title} {attack} | {_row(result[key], _pair(between, key), result.get('n'))} | {seed} |")
+                n = right if key == "suc" else result.get("n")
+                lines.append(f"| {title} {attack} | {_row(result[key], _pair(between, key), n)} | {seed} |")
         if _number(result.get("queries")):
-            lines.append(f"| queries of {attack} an example | {result['queries']:.1f} | | {markdown(result.get('n', ''))} | {seed} |")
+            lines.append(f"| queries of {attack} an example | {result['queries']:.1f} | | {right} | {seed} |")
     notes = [note for result in evidence.attacks for note in _notes(result)]
     return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _right(result: Mapping[str, Any]) -> Any:
+    clean: Any = result.get("clean")
+    n: Any = result.get("n")
+    return round(clean * n / 100) if _number(clean) and _number(n) else ""
 
 
 def _row(value: Any, between: Any, n: Any) -> str:

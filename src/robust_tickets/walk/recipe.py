@@ -121,6 +121,8 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
         if arm not in top.arms:
             raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
     arms = tuple(_arm(name, arm, top.arms[arm], top) for arm in wanted)
+    if top.search and not any(_searches(table) for table in top.arms.values()):
+        raise TicketsError(f"{name}: [search] is given, but no arm searches", hint="search = true in an [arms.NAME] table, or leave it out")
     if top.baseline is not None and top.baseline not in top.arms:
         raise TicketsError(f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms))
     baseline = top.baseline if top.baseline in wanted else wanted[0]
@@ -133,6 +135,11 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
         name=name, title=top.title, about=top.about, model=top.model, max_length=top.max_length, seed=top.seed,
         source=Source(**source), arms=arms, attacks=attacks, baseline=baseline,
     )  # fmt: skip
+
+
+def _searches(table: Mapping[str, Any]) -> bool:
+    search = table.get("search", False)
+    return bool(search.plain() if isinstance(search, Said) else search)
 
 
 def _arm(recipe: str, name: str, table: Mapping[str, Any], top: _Top) -> Arm:

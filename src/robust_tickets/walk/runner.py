@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
 from robust_tickets.config import digest, to_plain
-from robust_tickets.files import write_json
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.run import Run, environment, locked
 from robust_tickets.train.finetune import INVISIBLE
@@ -113,6 +114,15 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
     name = f"{recipe.name}-{digest([identity(recipe), task.digest, start.digest, __version__])[:8]}"
     return Walk(recipe=recipe, task=task, start=start, run=Run(folder=out or Path("runs") / name), command=command)
+
+
+def model_folder(run: Path, arm: str = "") -> Path:
+    """Where the model of an arm of a finished run lies; a run of one arm needs no name."""
+    rows = {row["name"]: run / row["train"] / "model" for row in read_json(run / "arms.json")["arms"]}
+    if arm not in rows and (arm or len(rows) > 1):
+        said = f"has no arm {arm!r}" if arm else f"trained {len(rows)} models"
+        raise TicketsError(f"{run} {said}", hint="name one: " + ", ".join(f"{run}:{name}" for name in rows))
+    return rows[arm] if arm else next(iter(rows.values()))
 
 
 def identity(recipe: Recipe) -> Any:
