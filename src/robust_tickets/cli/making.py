@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
-from robust_tickets.progress import say, warn
 
 
 @Parameter(name="*")
@@ -28,14 +27,10 @@ class Data:
 
     def load(self, seed: int = 0) -> Any:
         from robust_tickets.data.load import load_task
+        from robust_tickets.walk import stages
 
         options = {k: v for k, v in vars(self).items() if k not in ("task", "text")}
-        task = load_task(self.task, text=columns(self.text), seed=seed, **options)
-        for note in task.notes:
-            say(f"data: {note}")
-        for warning in task.warnings:
-            warn(warning)
-        return task
+        return stages.announce(load_task(self.task, text=columns(self.text), seed=seed, **options))
 
 
 def columns(text: str | None) -> str | tuple[str, ...] | None:
@@ -81,7 +76,7 @@ def search(
     task = data.load(seed)
     start = load_classifier(model, task, max_length=max_length, seed=seed)
     with locked(out):
-        ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, start, task)), chosen, start, task)
+        ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, stages.inputs(start, task))), chosen, start, task)
     return _ticket(ticket, out)
 
 
@@ -157,7 +152,7 @@ def train(
     task = data.load(seed)
     start = load_classifier(model, task, max_length=max_length, seed=seed)
     cut = Ticket.load(ticket) if ticket else None
-    stage = Stage(folder=out, key=stages.train_key(trainer, start, task, cut))
+    stage = Stage(folder=out, key=stages.train_key(trainer, stages.inputs(start, task), cut))
     with locked(out):
         stages.train(stage, trainer, start, task, cut)
     evaluation = stages.evaluation_of(stage)

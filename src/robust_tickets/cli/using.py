@@ -8,7 +8,6 @@ from typing import Any, Literal
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.cli.making import columns
 from robust_tickets.errors import TicketsError
-from robust_tickets.progress import say, warn
 
 
 def attack(
@@ -61,6 +60,7 @@ def attack(
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
     from robust_tickets.walk.recipe import tree_of
+    from robust_tickets.walk.stages import announce
 
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
@@ -69,11 +69,7 @@ def attack(
     options: dict[str, Any] = {"labels": victim.labels} | ({"data": data} if task else {})
     if not task and Path(str(data)).is_file():
         options["splits"] = {"test": "all"}
-    loaded = load_task(task or str(data), text=columns(text), label=label, strict=strict, **options)
-    for note in loaded.notes:
-        say(f"data: {note}")
-    for warning in loaded.warnings:
-        warn(warning)
+    loaded = announce(load_task(task or str(data), text=columns(text), label=label, strict=strict, **options))
     rows = loaded.split(split) if split else loaded.test
     result = configured(
         victim, rows, n=n, seed=seed, labels=loaded.labels, folder=out, token_budget=token_budget, query_budget=query_budget

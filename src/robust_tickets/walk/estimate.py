@@ -59,7 +59,7 @@ def examples(plan: AttackPlan, split: Split) -> int:
 
 
 def _searched(walk: Walk, search: Any) -> bool:
-    return walk.run.stage_folder("search", stages.search_key(search, walk.start, walk.task)).joinpath("stage.json").is_file()
+    return walk.run.stage_folder("search", stages.search_key(search, walk.inputs)).joinpath("stage.json").is_file()
 
 
 def _trained(walk: Walk, arm: Arm) -> bool:
@@ -68,8 +68,8 @@ def _trained(walk: Walk, arm: Arm) -> bool:
     if arm.search is not None:
         if not _searched(walk, arm.search):
             return False
-        ticket = Ticket.load(walk.run.stage_folder("search", stages.search_key(arm.search, walk.start, walk.task)))
-    key = stages.train_key(arm.train, walk.start, walk.task, ticket)
+        ticket = Ticket.load(walk.run.stage_folder("search", stages.search_key(arm.search, walk.inputs)))
+    key = stages.train_key(arm.train, walk.inputs, ticket)
     return walk.run.stage_folder("train", key).joinpath("stage.json").is_file()
 
 

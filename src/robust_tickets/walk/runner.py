@@ -5,15 +5,15 @@ Running the same command again resumes or finds everything done. Two arms that s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets import __version__
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.progress import say, warn
+from robust_tickets.progress import say
 from robust_tickets.run import Run, environment, locked
 from robust_tickets.train.finetune import INVISIBLE
 from robust_tickets.walk import stages
@@ -33,6 +33,7 @@ class Walk:
     recipe: Recipe
     task: Task
     start: Classifier  # theta_0; never changed
+    inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
     run: Run
     command: str
 
@@ -42,7 +43,7 @@ class Walk:
 
         folder = self.run.folder
         with locked(folder):
-            self.run.begin({"schema": SCHEMA, "recipe": to_plain(self.recipe), **stages.inputs(self.start, self.task)})
+            self.run.begin({"schema": SCHEMA, "recipe": to_plain(self.recipe), **self.inputs})
             write_json(folder / "env.json", dict(environment()))
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
@@ -56,9 +57,9 @@ class Walk:
         say(f"— {arm.title} —")
         ticket, searched = None, None
         if arm.search is not None:
-            searched = self.run.stage("search", stages.search_key(arm.search, self.start, self.task))
+            searched = self.run.stage("search", stages.search_key(arm.search, self.inputs))
             ticket = stages.search(searched, arm.search, self.start, self.task)
-        trained = self.run.stage("train", stages.train_key(arm.train, self.start, self.task, ticket))
+        trained = self.run.stage("train", stages.train_key(arm.train, self.inputs, ticket))
         stages.train(trained, arm.train, self.start, self.task, ticket)
         victim = Classifier.from_pretrained(trained.folder / "model")
         attacks = []
@@ -106,14 +107,11 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
 
     source = recipe.source
     options = {k: v for k, v in vars(source).items() if k != "task"}
-    task = load_task(source.task, seed=recipe.seed, **options)
-    for note in task.notes:
-        say(f"data: {note}")
-    for warning in task.warnings:
-        warn(warning)
+    task = stages.announce(load_task(source.task, seed=recipe.seed, **options))
     start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
-    name = f"{recipe.name}-{digest([identity(recipe), task.digest, start.digest, __version__])[:8]}"
-    return Walk(recipe=recipe, task=task, start=start, run=Run(folder=out or Path("runs") / name), command=command)
+    given = stages.inputs(start, task)
+    name = f"{recipe.name}-{digest([identity(recipe), given['task'], given['model'], given['version']])[:8]}"
+    return Walk(recipe=recipe, task=task, start=start, inputs=given, run=Run(folder=out or Path("runs") / name), command=command)
 
 
 def model_folder(run: Path, arm: str = "") -> Path:

@@ -24,17 +24,27 @@ if TYPE_CHECKING:
     from robust_tickets.walk.recipe import AttackPlan
 
 
+def announce(task: Task) -> Task:
+    """Say what was inferred and warn of what may spoil the results, then pass the task on."""
+    for note in task.notes:
+        say(f"data: {note}")
+    for warning in task.warnings:
+        warn(warning)
+    return task
+
+
 def inputs(start: Classifier, task: Task) -> dict[str, Any]:
+    """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""
     return {"version": __version__, "model": start.digest, "task": task.digest}
 
 
-def search_key(method: Any, start: Classifier, task: Task) -> Mapping[str, Any]:
-    return {**inputs(start, task), "stage": "search", "method": _visible(describe(method))}
+def search_key(method: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**given, "stage": "search", "method": _visible(describe(method))}
 
 
-def train_key(trainer: Any, start: Classifier, task: Task, ticket: Ticket | None) -> Mapping[str, Any]:
+def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None) -> Mapping[str, Any]:
     return {
-        **inputs(start, task),
+        **given,
         "stage": "train",
         "train": _visible(to_plain(trainer)),
         "ticket": ticket.digest if ticket is not None else None,
@@ -53,8 +63,7 @@ def search(stage: Stage, method: Any, start: Classifier, task: Task) -> Ticket:
     if stage.done():
         say(f"search: found done in {stage.name}")
     else:
-        found = method(start, task, folder=stage.folder)
-        found.save(stage.folder)
+        method(start, task, folder=stage.folder)  # saves what it finds
         stage.finish()
     _drop_checkpoint(stage)
     return Ticket.load(stage.folder)
