@@ -55,6 +55,19 @@ class Layout:
         hidden = model.config.hidden_size
         return {"heads": 4 * hidden * self.head_size(model), "neurons": 2 * hidden}
 
+    def matrices_of(self, model: Any) -> dict[str, Any]:
+        """The matrices that unstructured tickets mask, by name in the encoder: q, k, v, o, up, down of every layer, then the pooler's.
+
+        73 modules in BERT-base; 72 where the classifier has no pooler. Biases, embeddings, norms and the classifier are never masked.
+        """
+        paths = list(dict.fromkeys((self.query, self.key, self.value, self.attention_output, self.up, self.down)))
+        found = {
+            f"{self.layers}.{i}.{path}.weight": layer.get_submodule(path) for i, layer in enumerate(self.layers_of(model)) for path in paths
+        }
+        if self.pooler and getattr(encoder_of(model), self.pooler.partition(".")[0], None) is not None:
+            found[f"{self.pooler}.weight"] = encoder_of(model).get_submodule(self.pooler)
+        return found
+
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
         """Bookkeeping after layer ``layer`` lost heads; ``kept`` are the indices among those it had."""
 

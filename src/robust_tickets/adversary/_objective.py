@@ -4,6 +4,10 @@ A perturbation enters as ``delta`` added to the output of the word-embedding mod
 with ``inputs_embeds`` instead; then RoBERTa and MPNet cannot derive position ids from the padding, and that code lost the token types
 of pairs on the way. With a hook the model is called exactly as in plain training, whatever its family, and every pass looks the
 embeddings up again, so that each pass owns its graph. Nothing here reads a value back from the device.
+
+An adversary that remembers something between steps (a table of perturbations, a critic, a synonym table) has ``begin(ground)``, which
+returns an ``nn.Module``: its parameters are trained with the model, its persistent buffers are saved in checkpoints, and every step finds
+it as ``objective.memory``.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from robust_tickets.layout import Layout
+from robust_tickets.layout import Layout, encoder_of
 
+IGNORED = -100  # the label of a token that a masked-language model is not asked for
 NOT_INPUTS = ("labels", "index")  # keys of a batch that the model is not called with
 
 
@@ -26,6 +31,24 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross-entropy in fp32 or better; over sentences, or over tokens whose label is not -100."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What an adversary's ``begin`` may look at, once, before the first step."""
+
+    model: Any
+    layout: Layout
+    tokenizer: Any
+    seed: int
+
+
+class Seen:
+    """What a forward pass computed on its way: filled by :meth:`Objective.seeing`."""
+
+    embedded: Tensor  # input of the first layer: embeddings after normalisation and dropout
+    first: Tensor  # output of the first layer
+    last: Tensor  # output of the encoder
 
 
 @dataclass(kw_only=True)
@@ -40,16 +63,52 @@ class Objective:
     loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     regulariser: Callable[[], Tensor] | None = None
     half: bool = False  # bf16 autocast around the forward pass
+    memory: nn.Module | None = None  # what the adversary's ``begin`` returned
+    update: Callable[[], None] | None = None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
 
-    def logits(self, delta: Tensor | None = None) -> Tensor:
-        """The model's logits with ``delta`` added to the word embeddings."""
+    def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
+        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places."""
         inputs = {k: v for k, v in self.batch.items() if k not in NOT_INPUTS}
+        if ids is not None:
+            inputs["input_ids"] = ids
         device = self.batch["input_ids"].device.type
         with self._perturbed(delta), torch.autocast(device, torch.bfloat16) if self.half else nullcontext():
             return self.model(**inputs).logits
 
-    def loss(self, delta: Tensor | None = None) -> Tensor:
-        return self.loss_fn(self.logits(delta), self.batch["labels"])
+    def loss(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
+        return self.loss_fn(self.logits(delta, ids=ids), self.batch["labels"])
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of one value per sentence or, for a masked-language model, of one per token over the tokens that are asked for."""
+        if values.ndim == 1:
+            return values.mean()
+        asked = self.batch["labels"] != IGNORED
+        return (values * asked).sum() / asked.sum().clamp_min(1)
+
+    @contextmanager
+    def seeing(self) -> Iterator[Seen]:
+        """While open, forward passes leave the first layer's input and output and the encoder's output in what it gives."""
+        seen, layers = Seen(), self.layout.layers_of(self.model)
+
+        def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            seen.embedded = args[0] if args else kwargs["hidden_states"]
+
+        def leave(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            seen.first = output[0] if isinstance(output, tuple) else output
+
+        def end(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            seen.last = output[0]
+
+        handles = [
+            layers[0].register_forward_pre_hook(enter, with_kwargs=True),
+            layers[0].register_forward_hook(leave),
+            encoder_of(self.model).register_forward_hook(end),
+        ]
+        try:
+            yield seen
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def penalty(self) -> Tensor | float:
         """The regulariser, which a step adds once, in its last pass, undivided by the number of passes (EarlyRobust §3.3)."""
@@ -68,6 +127,11 @@ class Objective:
         """A draw of the embeddings' shape from the step's own generator."""
         unit = torch.rand(self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype)
         return unit * (high - low) + low
+
+    @property
+    def words(self) -> Tensor:
+        """The table of word embeddings, (vocabulary, width)."""
+        return self._weight
 
     @property
     def _weight(self) -> Tensor:

@@ -130,16 +130,19 @@ class EarlyRobust(Optimised):
                 points=mini_epochs(self.steps(task) // self.epochs, self.epochs, self.mini),
                 per_epoch=self.steps(task) // self.epochs,
             )
+            step = make_step(
+                theta.model,
+                generator=generator,
+                adversary=self.adversary,
+                precision=self.precision,
+                regulariser=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
+                tokenizer=theta.tokenizer,
+                seed=derive(self.seed, "search", "adversary"),
+            )
             steps = Loop(
                 title="search",
-                parts={"model": theta.model, "gates": c},
-                step=make_step(
-                    theta.model,
-                    generator=generator,
-                    adversary=self.adversary,
-                    precision=self.precision,
-                    regulariser=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
-                ),
+                parts={"model": theta.model, "gates": c, **step.parts},
+                step=step,
                 batches=batches,
                 optim=self.optim,
                 epochs=self.epochs,

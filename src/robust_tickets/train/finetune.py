@@ -72,10 +72,18 @@ class FineTune(Optimised):
         fits(clf, task)
         full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
+        step = make_step(
+            clf.model,
+            generator=generator,
+            adversary=self.adversary,
+            precision=self.precision,
+            tokenizer=clf.tokenizer,
+            seed=derive(self.seed, "finetune", "adversary"),
+        )
         Loop(
             title="train",
-            parts={"model": clf.model},
-            step=make_step(clf.model, generator=generator, adversary=self.adversary, precision=self.precision),
+            parts={"model": clf.model, **step.parts},
+            step=step,
             batches=batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches")),
             optim=self.optim,
             epochs=self.epochs,

@@ -49,6 +49,7 @@ class Loop:
     accumulate: int = 1  # micro-batches per update
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
+    unclipped: Callable[[int], Tensor] | None = None  # of the updates done: a loss whose gradient joins after the others were clipped
     after_step: Callable[[int, Tensor], bool] | None = None  # updates done and the loss (on the device); True stops the run
     memory: state.Memory | None = None  # what a method remembers between steps
     folder: Path | None = None  # metrics.jsonl and checkpoint/
@@ -63,6 +64,11 @@ class Loop:
             raise TicketsError("epochs, accumulate and log_every must be at least 1", hint="give whole numbers from 1")
         if len(self.batches) == 0:
             raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
+        self.updates = getattr(self.step, "updates", 1)  # optimiser steps a batch
+        if self.updates > 1 and self.accumulate > 1:
+            raise TicketsError(
+                f"an adversary that updates {self.updates} times a batch cannot accumulate {self.accumulate} batches", hint="accumulate=1"
+            )
         self.per_epoch = -(-len(self.batches) // self.accumulate)
         self.total = self.epochs * self.per_epoch if self.max_steps is None else min(self.max_steps, self.epochs * self.per_epoch)
 
@@ -118,21 +124,34 @@ class Loop:
         return self.stopped or self.done >= self.total or (self.stop_after is not None and self.done >= self.stop_after)
 
     def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
-        """Forward and backward over the group's micro-batches, each at its share of the rows; clip; one optimiser step."""
+        """Forward and backward over the group's micro-batches, each at its share of the rows; then the (last) optimiser step."""
         self.optimiser.zero_grad(set_to_none=True)
+        self.replay = 0
         rows = [len(batch["labels"]) for batch in group]
         loss = torch.zeros((), device=self.device)
         for batch, count in zip(group, rows, strict=True):
             share = count / sum(rows)
             batch = {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
-            loss = loss + share * self.step(batch, partial(self._backward, share))
-        norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
-        self.exploded = self.exploded | ~torch.isfinite(norm)  # stays on the device until the loss is read
-        for parameters in self.optimiser.param_groups:
-            parameters["lr"] = self.optim.lr_at(self.done, self.total)
-        self.optimiser.step()
+            loss = loss + share * self.step(batch, partial(self._backward, share), self._midway)
+        self._descend()
         self.done += 1
         return loss
+
+    def _midway(self) -> None:
+        """An optimiser step inside a batch; the last one is the loop's own."""
+        self._descend()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.replay += 1
+
+    def _descend(self) -> None:
+        """Clip, set the learning rate, one optimiser step."""
+        norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
+        self.exploded = self.exploded | ~torch.isfinite(norm)  # stays on the device until the loss is read
+        if self.unclipped is not None:
+            self.accelerator.backward(self.unclipped(self.done))
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = self.optim.lr_at(self.done * self.updates + self.replay, self.total * self.updates)
+        self.optimiser.step()
 
     def _backward(self, share: float, loss: Tensor) -> None:
         self.accelerator.backward(loss * share)

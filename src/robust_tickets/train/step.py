@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robust_tickets import progress
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.checks import one_of
 from robust_tickets.layout import layout_of
 
 Precision = Literal["fp32", "bf16"]
-Step = Callable[[Mapping[str, Tensor], Callable[[Tensor], None]], Tensor]
+Backward = Callable[[Tensor], None]
+Update = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What the loop calls with a batch, ``backward`` and ``update``; it leaves gradients behind and returns the loss, detached."""
+
+    run: Callable[[Mapping[str, Tensor], Backward, Update | None], Tensor]
+    memory: nn.Module | None = None  # the adversary's: trained and saved with the model
+    updates: int = 1  # optimiser steps that one batch takes (FreeAT: one a replay)
+
+    def __call__(self, batch: Mapping[str, Tensor], backward: Backward, update: Update | None = None) -> Tensor:
+        return self.run(batch, backward, update)
+
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        """What the loop trains and saves besides the model."""
+        return {} if self.memory is None else {"adversary": self.memory}
 
 
 def make_step(
@@ -24,12 +43,17 @@ def make_step(
     adversary: Any = None,
     precision: Precision = "fp32",
     regulariser: Callable[[], Tensor] | None = None,
+    tokenizer: Any = None,
+    seed: int = 0,
 ) -> Step:
-    """A step for the loop: it takes a batch and ``backward``, leaves gradients behind and returns the loss, detached."""
+    """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up."""
     one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
+    memory = None
+    if hasattr(adversary, "begin"):
+        memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(next(model.parameters()).device)
 
-    def step(batch: Mapping[str, Tensor], backward: Callable[[Tensor], None]) -> Tensor:
+    def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
         objective = Objective(
             model=model,
             layout=layout,
@@ -38,10 +62,12 @@ def make_step(
             generator=generator,
             regulariser=regulariser,
             half=precision == "bf16",
+            memory=memory,
+            update=update,
         )
         return plain(objective) if adversary is None else adversary(objective)
 
-    return step
+    return Step(run=run, memory=memory, updates=int(getattr(adversary, "updates", 1)))
 
 
 def full_precision(model: Any) -> None:
