@@ -14,10 +14,11 @@ rows have one label), ``at="first"``. Its silent fall-back when nothing converge
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
 from robust_tickets.search._found import Found
+from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
@@ -46,8 +48,13 @@ TABLE6: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlyRobust(Optimised):
+class EarlyRobust(PerTask, Optimised):
     """``EarlyRobust()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``heads``, ``neurons``: fractions removed."""
+
+    PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {**{k: v for k, v in row.items() if k != "step_size"}, "adversary": {"step_size": row["step_size"]}}
+        for name, row in TABLE6.items()
+    }
 
     heads: float = 1 / 6
     neurons: float = 0.3
@@ -91,14 +98,6 @@ class EarlyRobust(Optimised):
         if not 0 < self.mini <= self.epochs:
             raise TicketsError(f"EarlyRobust.mini must be in (0, {self.epochs}] epochs, got {self.mini}", hint="0.05 is the paper's")
         self.optim  # noqa: B018  # checks its numbers
-
-    @classmethod
-    def for_task(cls, name: str, **changes: Any) -> EarlyRobust:
-        """The paper's settings for a task of its Table 6; for any other task IMDB's L1 weights and step size, as by default."""
-        row = dict(TABLE6.get(name, {}))
-        step_size = row.pop("step_size", FreeLB.step_size)
-        settings: dict[str, Any] = {"adversary": FreeLB(step_size=step_size), **row}
-        return cls(**{**settings, **changes})
 
     def steps(self, task: Any) -> int:
         """Updates at most; the rule usually stops earlier."""
