@@ -10,28 +10,62 @@ from typing import Any
 import torch
 
 from robust_tickets.classifier import Classifier
+from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import derive
 
 WORDS = ("a", "an", "the", "is", "was", "good", "great", "fine", "bad", "awful", "poor", "film", "movie", "story", "plot", "very", "not")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
+# What makes a family tiny beyond the settings that all of them share, so that everything special in it is exercised.
+RELATIVE = {
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "max_relative_positions": -1,
+    "position_buckets": 8,  # fewer than the positions: the logarithmic buckets are reached
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+}
+SPECIAL_SETTINGS: dict[str, dict[str, Any]] = {
+    "electra": {"embedding_size": 20},  # narrower than the layers, as in ELECTRA-small
+    "deberta_v2": {**RELATIVE, "share_att_key": True},  # v3
+    "modernbert": {  # its own ids lie beyond a tiny vocabulary; windows of 4 on either side, in every second layer
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "local_attention": 8,
+        "global_attn_every_n_layers": 2,
+    },
+}
+# Other settings of a family that change its modules; "family:variant" is understood wherever a family is.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "deberta_v2:separate": {"share_att_key": False, "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2},
+    "deberta_v2:absolute": {"relative_attention": False, "position_biased_input": True, "pos_att_type": None},
+    "modernbert:biases": {"attention_bias": True, "mlp_bias": True, "norm_bias": True, "classifier_pooling": "mean"},
+}
+
+
 def tiny_config(family: str = "bert", *, layers: int = 3, heads: int = 4, hidden: int = 32, neurons: int = 24, **extra: Any) -> Any:
-    """A config of ``family``, found through transformers, so that a new backbone needs nothing here."""
+    """A config of ``family`` (a backbone's name, perhaps with a variant), found through transformers and its layout."""
     from transformers import AutoConfig
 
-    pad = AutoConfig.for_model(family).pad_token_id or 0
+    name = family.partition(":")[0]
+    layout = BACKBONES.get(name.replace("-", "_"))
+    special = {**SPECIAL_SETTINGS.get(name, {}), **VARIANTS.get(family, {})}
+    pad = special.get("pad_token_id", AutoConfig.for_model(layout.family).pad_token_id or 0)
     settings = {
         "vocab_size": len(_vocabulary(pad)),
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "intermediate_size": neurons,
+        layout.neurons_setting: neurons,
         "max_position_embeddings": 66,
         "pad_token_id": pad,
         "initializer_range": 0.2,  # wide, so that every head and neuron matters and no test passes by being near zero
     }
-    return AutoConfig.for_model(family, **{**settings, **extra})
+    return AutoConfig.for_model(layout.family, **{**settings, **special, **extra})
 
 
 def tiny_model(family: str = "bert", auto: str = "AutoModelForSequenceClassification", *, seed: int = 0, **settings: Any) -> Any:

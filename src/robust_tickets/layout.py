@@ -1,8 +1,9 @@
 """Layout: where a backbone keeps its query, key, value, output, up and down projections.
 
 One file in ``backbone/`` is one family's Layout. Paths are dotted, relative to the encoder (``model.base_model``), so that one
-Layout serves the bare encoder, the classifier and the masked-language model alike. A family whose attention keeps other things
-per head (MPNet's shared position bias) subclasses and overrides the hook at the bottom.
+Layout serves the bare encoder, the classifier and the masked-language model alike. A projection that several of the names share is
+fused: its rows are that many stacked blocks of equal height, in the order of the fields (ModernBERT's ``Wqkv``: query, key, value).
+A family whose attention keeps other things per head (MPNet's shared position bias) subclasses and overrides a hook at the bottom.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
+
+# Families that no Layout can describe, and why.
+REFUSED = {
+    "albert": "its layers share one set of weights, so a head or neuron cut in one layer is cut in all of them and a mask for each layer "
+    "has no meaning",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +34,14 @@ class Layout:
     up: str
     down: str
     word_embeddings: str
+    gate: str = ""  # the second projection of a gated feed-forward layer: down(act(up(x)) * gate(x)); "" where there is none
+    per_head: tuple[str, ...] = ()  # further projections with rows for each head, in the layers that have them
+    neurons_setting: str = "intermediate_size"  # the config's name for the width of the feed-forward layers
+    head_counts: tuple[str, ...] = ("num_attention_heads",)  # what the attention module calls its number of heads, where it notes it,
+    head_widths: tuple[str, ...] = ("all_head_size",)  # and the width of all of them
     reserved_positions: int = 0  # rows of the position table that no token ever uses (RoBERTa counts from padding_idx + 1)
     pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "" where the family has none
+    pretrained_head: str = ""  # module of the classifier, beside the encoder, whose weights come pretrained (ModernBERT); "": none do
 
     def layers_of(self, model: Any) -> list[Any]:
         return list(encoder_of(model).get_submodule(self.layers))
@@ -37,39 +50,64 @@ class Layout:
         """The word-embedding module, whose output adversaries perturb."""
         return encoder_of(model).get_submodule(self.word_embeddings)
 
+    def sizes(self, config: Any) -> dict[str, int]:
+        """Heads and neurons of one layer of the dense model; transformers gives every config the name ``num_attention_heads``."""
+        return {"heads": int(config.num_attention_heads), "neurons": int(getattr(config, self.neurons_setting))}
+
     def head_size(self, model: Any) -> int:
         """Width of one head, which pruning never changes."""
         return int(model.config.hidden_size // model.config.num_attention_heads)
 
+    def rows_of(self, layer: Any) -> dict[str, tuple[str, int]]:
+        """The projections of ``layer`` whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
+        heads = (self.query, self.key, self.value, *(path for path in self.per_head if _has(layer, path)))
+        neurons = (self.up, self.gate) if self.gate else (self.up,)
+        return {path: (group, paths.count(path)) for group, paths in (("heads", heads), ("neurons", neurons)) for path in paths}
+
+    def columns_of(self) -> dict[str, str]:
+        """The projections of a layer whose columns belong to heads or neurons: path -> group."""
+        return {self.attention_output: "heads", self.down: "neurons"}
+
     def heads_of(self, model: Any) -> list[int]:
         """Heads that each layer has now."""
         size = self.head_size(model)
-        return [layer.get_submodule(self.query).weight.shape[0] // size for layer in self.layers_of(model)]
+        return [layer.get_submodule(self.attention_output).weight.shape[1] // size for layer in self.layers_of(model)]
 
     def neurons_of(self, model: Any) -> list[int]:
         """Feed-forward width that each layer has now."""
         return [layer.get_submodule(self.down).weight.shape[1] for layer in self.layers_of(model)]
 
     def unit_weights(self, model: Any) -> dict[str, int]:
-        """Matrix weights that one head (q, k, v, o) and one neuron (up, down) hold."""
-        hidden = model.config.hidden_size
-        return {"heads": 4 * hidden * self.head_size(model), "neurons": 2 * hidden}
+        """Matrix weights that one head (q, k, v, o and what else has rows for it) and one neuron (up, down, perhaps gate) hold."""
+        size, hidden = {"heads": self.head_size(model), "neurons": 1}, model.config.hidden_size
+        matrices = dict.fromkeys(size, 1)  # the columns of o, of down
+        for group, blocks in self.rows_of(self.layers_of(model)[0]).values():
+            matrices[group] += blocks
+        return {group: matrices[group] * hidden * size[group] for group in size}
 
     def matrices_of(self, model: Any) -> dict[str, Any]:
         """The matrices that unstructured tickets mask, by name in the encoder: q, k, v, o, up, down of every layer, then the pooler's.
 
-        73 modules in BERT-base; 72 where the classifier has no pooler. Biases, embeddings, norms and the classifier are never masked.
+        73 modules in BERT-base; 72 where the classifier has no pooler; four a layer where projections are fused. Biases, embeddings,
+        norms and the classifier are never masked.
         """
-        paths = list(dict.fromkeys((self.query, self.key, self.value, self.attention_output, self.up, self.down)))
-        found = {
-            f"{self.layers}.{i}.{path}.weight": layer.get_submodule(path) for i, layer in enumerate(self.layers_of(model)) for path in paths
-        }
+        found = {}
+        for i, layer in enumerate(self.layers_of(model)):
+            rows = self.rows_of(layer)
+            attention = [path for path, (group, _) in rows.items() if group == "heads"]
+            forward = [path for path, (group, _) in rows.items() if group == "neurons"]
+            for path in (*attention, self.attention_output, *forward, self.down):
+                found[f"{self.layers}.{i}.{path}.weight"] = layer.get_submodule(path)
         if self.pooler and getattr(encoder_of(model), self.pooler.partition(".")[0], None) is not None:
             found[f"{self.pooler}.weight"] = encoder_of(model).get_submodule(self.pooler)
         return found
 
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
         """Bookkeeping after layer ``layer`` lost heads; ``kept`` are the indices among those it had."""
+
+    def attention_flops(self, model: Any, heads: int, tokens: int) -> int:
+        """Of the products between tokens in one layer of ``heads`` heads: scores, and the weighted sum of values."""
+        return 2 * 2 * tokens * tokens * heads * self.head_size(model)
 
 
 def encoder_of(model: Any) -> Any:
@@ -78,14 +116,32 @@ def encoder_of(model: Any) -> Any:
 
 
 def layout_of(model: Any) -> Layout:
-    """The Layout of ``model``'s family; refuses families that no file describes."""
+    """The Layout of ``model``'s family (a model's, or a config's); refuses families that no file describes."""
     family = str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))
-    name = family.removeprefix("ticket-").replace("-", "_")
+    stock = family.removeprefix("ticket-")
+    name = stock.replace("-", "_")
+    if stock in REFUSED:
+        raise TicketsError(
+            f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}", hint=f"choose another: {', '.join(BACKBONES.names())}"
+        )
     if name not in BACKBONES.names():
         raise TicketsError(
             f"the backbone family {family!r} has no layout; known: {', '.join(BACKBONES.names())}",
-            hint="choose a known family, or describe yours in one file (docs/concepts.md, Backbones)",
+            hint="choose a known family, or describe yours in a few lines (docs/backbones.md)",
         )
     layout = BACKBONES.get(name)
-    assert isinstance(layout, Layout)
+    if not isinstance(layout, Layout) or layout.family != stock:
+        found = f"one of {layout.family!r}" if isinstance(layout, Layout) else f"a {type(layout).__name__}"
+        raise TicketsError(
+            f"the backbone {name!r} must be a Layout of the family {stock!r}, its entry point gives {found}",
+            hint="name the entry point like the family, with _ for - (docs/backbones.md)",
+        )
     return layout
+
+
+def _has(layer: Any, path: str) -> bool:
+    try:
+        layer.get_submodule(path)
+    except AttributeError:
+        return False
+    return True

@@ -20,10 +20,10 @@ from robust_tickets.prune.configuration import from_text, to_text
 from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.modeling import cuts
 from robust_tickets.registry import BACKBONES
-from tiny import tiny_classifier, tiny_model
+from tiny import VARIANTS, tiny_classifier, tiny_model
 
 LAYERS, HEADS, NEURONS = 3, 4, 24
-FAMILIES = pytest.mark.parametrize("family", BACKBONES.names())
+FAMILIES = pytest.mark.parametrize("family", [*BACKBONES.names(), *VARIANTS])
 AUTO = pytest.mark.parametrize("auto", ["AutoModel", "AutoModelForSequenceClassification", "AutoModelForMaskedLM"])
 TEXTS = ["good film", "a very long story was not bad at all , it was great", ("the plot is poor", "an awful movie"), "", "zebra 42 !"]
 BARE = ([[2], [0], [3]], [[7], [0], [23]])  # every layer reduced to one head and one neuron
@@ -134,9 +134,10 @@ def test_bookkeeping_and_copies(family: str) -> None:
     layout = layout_of(small.model)
     for layer, kept in zip(layout.layers_of(small.model), MIXED[0], strict=True):
         attention = layer.get_submodule(layout.query.rpartition(".")[0])
-        assert attention.num_attention_heads == len(kept)
-        assert attention.all_head_size == len(kept) * layout.head_size(small.model)
-        assert layer.get_submodule(layout.query).out_features == attention.all_head_size
+        width = len(kept) * layout.head_size(small.model)
+        assert {getattr(attention, name, len(kept)) for name in layout.head_counts} == {len(kept)}
+        assert {getattr(attention, name, width) for name in layout.head_widths} == {width}
+        assert layer.get_submodule(layout.query).out_features == width * layout.rows_of(layer)[layout.query][1]
     np.testing.assert_array_equal(small.copy().logits(TEXTS), small.logits(TEXTS))
 
 
@@ -167,9 +168,10 @@ def test_scaling_probabilities_is_scaling_the_context(family: str) -> None:
             heads.copy_(scale)
     with gates:
         ours = outputs(model, batch)
-    if family == "mpnet":
+    own = {"mpnet": "attention.attn.dropout", "deberta_v2": "attention.self.dropout"}  # these compute attention by themselves
+    if family.partition(":")[0] in own:
         for layer in layout.layers_of(model):
-            layer.attention.attn.dropout.register_forward_hook(lambda m, a, out: out * scale[:, None, None])
+            layer.get_submodule(own[family.partition(":")[0]]).register_forward_hook(lambda m, a, out: out * scale[:, None, None])
     else:
         from transformers import AttentionInterface
 

@@ -1,8 +1,8 @@
 """compact: a ticket as a physically smaller model. expand: the stock shapes back, zeros where the ticket cut.
 
 The three forms of a ticket give the same logits: the smaller model, the gated one (``gates.py``) and the dense one with zeros
-(``zero_outside``). All of them follow one list of cuts (``modeling.cuts``): rows of query, key, value and up, columns of the two output
-projections. The original is never touched. What is kept is stored counted in the dense model, so compacting twice composes.
+(``zero_outside``). All of them follow one list of cuts (``modeling.cuts``): rows of query, key, value, up and gate, columns of the two
+output projections. The original is never touched. What is kept is stored counted in the dense model, so compacting twice composes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def expand(model: AnyModel) -> AnyModel:
     stock = stock_of(inner)
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
     config = inner.config
-    sizes = {"heads": config.num_attention_heads * layout.head_size(inner), "neurons": config.intermediate_size}
-    for cut in cuts(inner, layout, kept_by(config)):
+    dense = {group: [size] * config.num_hidden_layers for group, size in layout.sizes(config).items()}
+    for cut in cuts(inner, layout, kept_by(config), dense):
         small = tensors[cut.name]
-        shape = (*small.shape[: cut.dim], sizes[cut.group], *small.shape[cut.dim + 1 :])
+        shape = (*small.shape[: cut.dim], cut.size, *small.shape[cut.dim + 1 :])
         tensors[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.kept.to(small.device), small)
     return _rewrapped(model, _rebuilt(stock, convert(config, stock.config_class), tensors, inner))
 

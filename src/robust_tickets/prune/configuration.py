@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robust_tickets.errors import TicketsError
+from robust_tickets.layout import layout_of
 from robust_tickets.progress import warn
 from robust_tickets.registry import BACKBONES
 
@@ -51,8 +52,7 @@ def ticket_config(family: str) -> Any:
 def _read_texts(self: Any, **kwargs: Any) -> None:
     """``__post_init__`` of every ticket config: texts become lists of indices."""
     self.stock_class.__post_init__(self, **kwargs)
-    sizes = {"heads": self.num_attention_heads, "neurons": self.intermediate_size}
-    for group, size in sizes.items():
+    for group, size in layout_of(self).sizes(self).items():
         kept = getattr(self, f"kept_{group}")
         if isinstance(kept, list):
             setattr(self, f"kept_{group}", [from_text(layer, size) if isinstance(layer, str) else layer for layer in kept])
@@ -121,8 +121,7 @@ class _OnDemand(dict[str, Any]):
 
 def kept_by(config: Any) -> dict[str, list[list[int]]]:
     """What each layer of a pruned (or dense) model keeps of the dense one; refuses a config that cannot be true."""
-    layers = config.num_hidden_layers
-    sizes = {"heads": config.num_attention_heads, "neurons": config.intermediate_size}
+    layers, sizes = config.num_hidden_layers, layout_of(config).sizes(config)
     return {group: _checked(group, getattr(config, f"kept_{group}", None), layers, sizes[group]) for group in GROUPS}
 
 

@@ -21,29 +21,34 @@ MAPPINGS = ("MODEL_MAPPING", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING", "MODEL
 
 
 class Cut(NamedTuple):
-    """One tensor that pruning touches: the indices it keeps along one dimension."""
+    """One tensor that pruning touches: the indices it keeps along one dimension, and how long that dimension is when nothing is cut."""
 
     name: str  # in the model's state dict
-    group: str  # "heads" or "neurons"
     dim: int
     kept: torch.Tensor
+    size: int
 
 
-def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]]) -> Iterator[Cut]:
-    """Every tensor of a dense ``model`` that loses rows or columns when each layer keeps ``kept``."""
-    encoder, size = encoder_of(model), layout.head_size(model)
-    prefix = "" if encoder is model else f"{model.base_model_prefix}."
+def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]], of: dict[str, list[int]] | None = None) -> Iterator[Cut]:
+    """Every tensor of ``model`` that loses rows or columns when each layer keeps ``kept``.
+
+    The indices count units among ``of`` many in each layer: by default those that the model has now. A fused projection keeps the same
+    rows in each of its blocks.
+    """
+    of = of or {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
+    prefix = "" if encoder_of(model) is model else f"{model.base_model_prefix}."
+    wide = {"heads": layout.head_size(model), "neurons": 1}
     for i, layer in enumerate(layout.layers_of(model)):
-        rows = torch.tensor([h * size + j for h in kept["heads"][i] for j in range(size)])
-        neurons = torch.tensor(kept["neurons"][i])
+        length = {group: of[group][i] * wide[group] for group in wide}
+        units = {group: [unit * wide[group] + j for unit in kept[group][i] for j in range(wide[group])] for group in wide}
         at = f"{prefix}{layout.layers}.{i}."
-        inner = ((layout.query, "heads", rows), (layout.key, "heads", rows), (layout.value, "heads", rows), (layout.up, "neurons", neurons))
-        for path, group, index in inner:
-            yield Cut(f"{at}{path}.weight", group, 0, index)
+        for path, (group, blocks) in layout.rows_of(layer).items():
+            rows = torch.tensor([block * length[group] + unit for block in range(blocks) for unit in units[group]])
+            yield Cut(f"{at}{path}.weight", 0, rows, blocks * length[group])
             if layer.get_submodule(path).bias is not None:
-                yield Cut(f"{at}{path}.bias", group, 0, index)
-        yield Cut(f"{at}{layout.attention_output}.weight", "heads", 1, rows)
-        yield Cut(f"{at}{layout.down}.weight", "neurons", 1, neurons)
+                yield Cut(f"{at}{path}.bias", 0, rows, blocks * length[group])
+        for path, group in layout.columns_of().items():
+            yield Cut(f"{at}{path}.weight", 1, torch.tensor(units[group]), length[group])
 
 
 def shrink(model: Any) -> None:
@@ -58,12 +63,11 @@ def shrink(model: Any) -> None:
         if leaf == "weight":
             module.out_features, module.in_features = module.weight.shape
     for i, layer in enumerate(layout.layers_of(model)):
-        if len(kept["heads"][i]) < heads[i]:
+        left = len(kept["heads"][i])
+        if left < heads[i]:
             attention = layer.get_submodule(layout.query.rpartition(".")[0])
-            for name, value in (
-                ("num_attention_heads", len(kept["heads"][i])),
-                ("all_head_size", len(kept["heads"][i]) * layout.head_size(model)),
-            ):
+            counts, widths = dict.fromkeys(layout.head_counts, left), dict.fromkeys(layout.head_widths, left * layout.head_size(model))
+            for name, value in {**counts, **widths}.items():
                 if hasattr(attention, name):
                     setattr(attention, name, value)
             layout.heads_changed(model, i, kept["heads"][i])
