@@ -22,6 +22,12 @@ _WHERE = {
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "RandomTicket": "robust_tickets.search.random",
     "FreeLB": "robust_tickets.adversary.freelb",
+    "PGD": "robust_tickets.adversary.pgd",
+    "FreeAT": "robust_tickets.adversary.freeat",
+    "SMART": "robust_tickets.adversary.smart",
+    "YOPO": "robust_tickets.adversary.yopo",
+    "InfoBERT": "robust_tickets.adversary.infobert",
+    "TAVAT": "robust_tickets.adversary.tavat",
     "FineTune": "robust_tickets.train.finetune",
     "compact": "robust_tickets.prune.compact",
     "expand": "robust_tickets.prune.compact",
@@ -41,7 +47,13 @@ _WHERE = {
 __all__ = ["__version__", *sorted(_WHERE)]
 
 if TYPE_CHECKING:
+    from robust_tickets.adversary.freeat import FreeAT as FreeAT
     from robust_tickets.adversary.freelb import FreeLB as FreeLB
+    from robust_tickets.adversary.pgd import PGD as PGD
+    from robust_tickets.adversary.smart import SMART as SMART
+    from robust_tickets.adversary.yopo import YOPO as YOPO
+    from robust_tickets.adversary.infobert import InfoBERT as InfoBERT
+    from robust_tickets.adversary.tavat import TAVAT as TAVAT
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS
     from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
     from robust_tickets.attack.result import AttackResult as AttackResult

@@ -78,12 +78,30 @@ class Objective:
     def loss(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
         return self.loss_fn(self.logits(delta, ids=ids), self.batch["labels"])
 
+    def first_layer(self, delta: Tensor) -> Tensor:
+        """The output of the first layer alone: the forward pass is left there, whatever the family does before and after."""
+
+        def leave(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            raise _Left(output[0] if isinstance(output, tuple) else output)
+
+        handle = self.layout.layers_of(self.model)[0].register_forward_hook(leave)
+        try:
+            self.logits(delta)
+        except _Left as left:
+            return left.output
+        finally:
+            handle.remove()
+        raise AssertionError("the forward pass never came to the first layer")
+
     def mean(self, values: Tensor) -> Tensor:
         """The mean of one value per sentence or, for a masked-language model, of one per token over the tokens that are asked for."""
         if values.ndim == 1:
             return values.mean()
-        asked = self.batch["labels"] != IGNORED
-        return (values * asked).sum() / asked.sum().clamp_min(1)
+        return self.total(values) / (self.batch["labels"] != IGNORED).sum().clamp_min(1)
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over what :meth:`mean` is the mean of."""
+        return values.sum() if values.ndim == 1 else (values * (self.batch["labels"] != IGNORED)).sum()
 
     @contextmanager
     def seeing(self) -> Iterator[Seen]:
@@ -128,6 +146,11 @@ class Objective:
         unit = torch.rand(self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype)
         return unit * (high - low) + low
 
+    def normal(self, deviation: float) -> Tensor:
+        """Gaussian noise of the embeddings' shape from the step's own generator."""
+        shape, like = self.embedding_shape(), self._weight
+        return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype) * deviation
+
     @property
     def words(self) -> Tensor:
         """The table of word embeddings, (vocabulary, width)."""
@@ -148,6 +171,14 @@ class Objective:
             yield
         finally:
             handle.remove()
+
+
+class _Left(Exception):  # noqa: N818  # no error
+    """Takes a layer's output out of a forward pass whose rest is not wanted."""
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
 
 
 class SameDropout:

@@ -68,9 +68,9 @@ class Optimised:
         return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
 
     @property
-    def passes(self) -> int:
-        """Forward-backward passes per batch."""
-        return int(getattr(self.adversary, "passes", 1))
+    def passes(self) -> float:
+        """Forward-backward passes per batch, or what costs as much."""
+        return float(getattr(self.adversary, "passes", 1))
 
 
 def adamw(parts: Mapping[str, nn.Module], optim: Optim) -> torch.optim.AdamW:

@@ -76,7 +76,7 @@ def _trained(walk: Walk, arm: Arm) -> bool:
 def _plan(walk: Walk) -> list[str]:
     lines = []
     for arm in walk.recipe.arms:
-        first = f"search {type(arm.search).__name__} ({_passes(arm.search)} passes a step), " if arm.search is not None else ""
+        first = f"search {type(arm.search).__name__} ({_passes(arm.search):.3g} passes a step), " if arm.search is not None else ""
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
         lines.append(f"  {arm.title}: {first}{arm.train.epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
     for plan in walk.recipe.attacks:
@@ -85,8 +85,8 @@ def _plan(walk: Walk) -> list[str]:
     return lines
 
 
-def _passes(search: Any) -> int:
-    return int(getattr(getattr(search, "adversary", None), "passes", 1))
+def _passes(search: Any) -> float:
+    return float(getattr(getattr(search, "adversary", None), "passes", 1))
 
 
 def _seconds_a_row(walk: Walk) -> float:
