@@ -1,4 +1,4 @@
-"""When a search has seen enough: three rules on the distances between the masks of successive mini-epochs, each decided online.
+"""When a search has seen enough: rules on the distances between the masks of successive mini-epochs, each decided online.
 
 A rule gets the matrix ``far`` of distances between all points so far (the larger of heads' and neurons', so one comparison covers both)
 and answers with the point to draw the ticket at, or None to go on. It keeps no state, so that a resumed search decides as before.
@@ -8,16 +8,23 @@ and answers with the point to draw the ticket at, or None to go on. It keeps no 
 | `paper`      | the last ``window`` distances between neighbours are all < gamma (EarlyRobust §3.3.2)        | current, or first   |
 | `official`   | an anchor's next ``window`` points are all < gamma away from it (the released code, post hoc) | the anchor          |
 | `early_bird` | the newest of the last ``window`` masks is <= gamma away from each of the others (You'20)    | current             |
+| `fixed`      | ``at_epoch`` is reached (the released scripts: 0.2 epoch)                                    | there               |
 
 The paper's text allows two readings of where to draw ("extract when smaller", "end when five times in a row"): ``at="first"`` takes the
-first point of the run. Scale to remember: two masks at ratio p differ by at most 2p, random ones by 2p(1-p).
+first point of the run. ``at="before"`` is the released code's slip in ``official``: masks are compared one update after each
+mini-epoch's end, the ticket is drawn at the end itself; its anchor 0 means random pruning there and is left out.
+
+Scale to remember: two masks at ratio p differ by at most 2p, random ones by 2p(1-p).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
+
+from robust_tickets.errors import TicketsError
 
 Masks = Sequence[np.ndarray]  # one per layer
 
@@ -53,6 +60,9 @@ def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> in
 
 
 def official(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
+    if at == "before":  # points come in pairs: where the ticket would be drawn, and one update later, where masks are compared
+        later = official(far[1::2, 1::2], gamma, window)
+        return None if later is None else 2 * later
     anchor = len(far) - 1 - window
     if anchor < 0 or any(far[anchor, anchor + i] >= gamma for i in range(1, window + 1)):
         return None
@@ -64,6 +74,17 @@ def early_bird(far: np.ndarray, gamma: float, window: int, at: str = "current") 
     if last < window - 1 or any(far[last, last - i] > gamma for i in range(1, window)):
         return None
     return last
+
+
+def fixed(far: np.ndarray, last: int) -> int | None:
+    return last if len(far) > last else None
+
+
+def pairs(ends: Sequence[int], total: int) -> list[int]:
+    """The points of ``at="before"``: each end of a mini-epoch and the update after it, as far as there is one."""
+    if any(later - end < 2 for end, later in pairwise(ends)):
+        raise TicketsError("at='before' needs mini-epochs of two updates or more", hint="more data, smaller batches or a larger mini")
+    return [step for end in ends if end < total for step in (end, end + 1)]
 
 
 RULES: Mapping[str, Callable[..., int | None]] = {"paper": paper, "official": official, "early_bird": early_bird}

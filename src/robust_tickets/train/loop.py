@@ -46,6 +46,7 @@ class Loop:
     epochs: int
     seed: int
     max_steps: int | None = None  # of updates, also the schedule's horizon
+    horizon: int | None = None  # updates that the schedule is made for, where more than are run
     accumulate: int = 1  # micro-batches per update
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
@@ -150,7 +151,8 @@ class Loop:
         if self.unclipped is not None:
             self.accelerator.backward(self.unclipped(self.done))
         for parameters in self.optimiser.param_groups:
-            parameters["lr"] = self.optim.lr_at(self.done * self.updates + self.replay, self.total * self.updates)
+            horizon = self.horizon or self.total
+            parameters["lr"] = self.optim.lr_at(self.done * self.updates + self.replay, horizon * self.updates)
         self.optimiser.step()
 
     def _backward(self, share: float, loss: Tensor) -> None:

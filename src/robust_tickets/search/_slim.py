@@ -1,0 +1,234 @@
+"""The search that EarlyRobust, EarlyBERT and ORTicket share: train coefficients with the model until their masks settle.
+
+    c <- 1 on every head and neuron of a copy of theta_0
+    for each batch:  one step (plain, or the adversary's) on theta and c, with lambda_H |c_H| + lambda_F |c_F| in its last pass
+                     every mini-epoch: m_t <- masks(c); stop where the rule says so
+    ticket <- masks(c at the point that the rule names)
+
+The methods differ in what is trained (a task's labels, masked words), in the adversary and in their numbers; all that is theirs stands in
+their own files. Only c leaves the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from robust_tickets import progress
+from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.config import describe
+from robust_tickets.errors import TicketsError
+from robust_tickets.search import _stop
+from robust_tickets.search._found import Found
+from robust_tickets.search._per_task import PerTask
+from robust_tickets.search._watch import Scores, Watch, mini_epochs
+from robust_tickets.seeds import derive, torch_generator
+from robust_tickets.ticket import Ticket
+from robust_tickets.train.finetune import batches_of, identity_of, updates_per_epoch
+from robust_tickets.train.fits import fits
+from robust_tickets.train.optim import Optimised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slim(PerTask, Optimised):
+    """Settings of a coefficient search; ``heads`` and ``neurons`` are the fractions removed."""
+
+    heads: float
+    neurons: float
+    head_l1: float
+    neuron_l1: float
+    adversary: Any = field(default=None, metadata={"registry": "adversaries"})
+    head_scope: Literal["global", "layer"] = "global"
+    neuron_scope: Literal["global", "layer"] = "global"
+    # stopping
+    gamma: float = 0.1
+    window: int = 5
+    mini: float = 0.05  # epochs between two points
+    stop: Literal["paper", "official", "early_bird", "fixed"] = "paper"
+    at: Literal["current", "first", "before"] = "current"  # first: of the paper's rule; before: of the official one
+    at_epoch: float = 0.2  # where stop="fixed" draws
+    # training
+    epochs: int = 1  # the most that is run
+    horizon: int = 0  # epochs that the learning rate's schedule is made for; 0: epochs
+    lr: float = 2e-5
+    batch_size: int = 32
+    weight_decay: float = 1e-2
+    warmup: float = 0.1
+    clip: float = 1.0
+    accumulate: int = 1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    # the released code's ways
+    rule: Literal["exact", "quantile"] = "exact"
+    loader_shuffle: bool = True
+    log_every: int = 10
+    checkpoint_every: float = 30.0  # seconds
+    checkpoint_steps: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "window")
+        not_negative(self, "gamma", "head_l1", "neuron_l1", "checkpoint_every", "checkpoint_steps", "horizon")
+        name = type(self).__name__
+        for part in ("heads", "neurons"):
+            if not 0 <= getattr(self, part) < 1:
+                raise TicketsError(f"{name}.{part} is a fraction to remove in [0, 1), got {getattr(self, part)}", hint="0.3 removes 30 %")
+        for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
+            if not 0 < getattr(self, part) <= self.epochs:
+                raise TicketsError(f"{name}.{part} must be in (0, {self.epochs}] epochs, got {getattr(self, part)}", hint=usual)
+        if self.horizon and self.horizon < self.epochs:
+            raise TicketsError(f"{name}.horizon is {self.horizon} epochs, less than the {self.epochs} that are run", hint="raise it, or 0")
+        if self.at == "before" and self.stop != "official":
+            raise TicketsError(f"{name}.at is 'before', which is the official rule's, and stop is {self.stop!r}", hint="stop='official'")
+        self.optim  # noqa: B018  # checks its numbers
+
+    def steps(self, task: Any) -> int:
+        """Updates at most; the rule usually stops earlier."""
+        return self._most(updates_per_epoch(task, self.batch_size, self.accumulate))
+
+    def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
+        """Search on the labels of ``task``'s training split, from theta_0 with the classifier it has."""
+        needs_model(clf)
+        fits(clf, task)
+        theta = clf.copy()  # theta_0 stays as it is
+        return self.slim(
+            theta.model,
+            batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), file_order=not self.loader_shuffle),
+            tokenizer=theta.tokenizer,
+            origin={"model": {"identity": clf.identity, "digest": clf.digest}, "task": {"name": task.name, "digest": task.digest}},
+            identity=identity_of(self, clf, task) if folder else "",
+            folder=folder,
+        )
+
+    def slim(
+        self, model: Any, batches: Any, *, tokenizer: Any, origin: Mapping[str, Any], identity: str, folder: Path | str | None
+    ) -> Found:
+        """Train ``model`` (which is used up) and its coefficients on ``batches``; draw the ticket."""
+        from robust_tickets.layout import layout_of
+        from robust_tickets.prune.gates import Gates
+        from robust_tickets.train.loop import Loop
+        from robust_tickets.train.step import full_precision, make_step
+
+        full_precision(model)
+        layout = layout_of(model)
+        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
+        self._draw(_spread(heads=layout.heads_of(model), neurons=layout.neurons_of(model)), **about)  # refused before it costs
+        per_epoch = -(-len(batches) // self.accumulate)
+        points = self._points(per_epoch)
+        generator = torch_generator(self.seed, "search", "adversary", device=model.device)
+        with Gates(model, layout) as c:
+            penalised = self.head_l1 > 0 or self.neuron_l1 > 0
+            watch = Watch(
+                snapshot=c.snapshot, draw=partial(self._draw, **about), rule=self._rule(points), points=points, per_epoch=per_epoch
+            )
+            step = make_step(
+                model,
+                generator=generator,
+                adversary=self.adversary,
+                precision=self.precision,
+                regulariser=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
+                tokenizer=tokenizer,
+                seed=derive(self.seed, "search", "adversary"),
+            )
+            steps = Loop(
+                title="search",
+                parts={"model": model, "gates": c, **step.parts},
+                step=step,
+                batches=batches,
+                optim=self.optim,
+                epochs=self.epochs,
+                horizon=self.horizon * per_epoch or None,
+                accumulate=self.accumulate,
+                seed=derive(self.seed, "search"),
+                generators={"adversary": generator},
+                after_step=watch,
+                memory=watch,
+                folder=Path(folder) if folder else None,
+                identity=identity,
+                checkpoint_every=self.checkpoint_every,
+                checkpoint_steps=self.checkpoint_steps,
+                log_every=self.log_every,
+            ).run()
+        found = self._found(watch, origin, steps)
+        if folder:
+            found.save(folder)
+        return found
+
+    def _most(self, per_epoch: int) -> int:
+        return self._points(per_epoch)[-1] if self.stop == "fixed" else self.epochs * per_epoch
+
+    def _points(self, per_epoch: int) -> list[int]:
+        """Updates after which the coefficients are recorded."""
+        ends = mini_epochs(per_epoch, self.epochs, self.mini)
+        if self.stop == "fixed":
+            fixed = max(1, round(self.at_epoch * per_epoch))
+            return [*(step for step in ends if step < fixed), fixed]
+        if self.at == "before":
+            return _stop.pairs(ends, self.epochs * per_epoch)
+        return ends
+
+    def _rule(self, points: list[int]) -> Callable[[np.ndarray], int | None]:
+        if self.stop == "fixed":
+            return partial(_stop.fixed, last=len(points) - 1)
+        return partial(_stop.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.at)
+
+    def _draw(self, scores: Scores, **about: Any) -> Ticket:
+        return Ticket.from_scores(
+            scores=scores,
+            heads=self.heads,
+            neurons=self.neurons,
+            head_scope=self.head_scope,
+            neuron_scope=self.neuron_scope,
+            rule=self.rule,
+            **about,
+        )
+
+    def _found(self, watch: Watch, origin: Mapping[str, Any], steps: int) -> Found:
+        point, trace = watch.chosen, watch.trace()
+        converged = None if self.stop == "fixed" else watch.drawn_at is not None  # a fixed point claims nothing
+        if converged is False:
+            note = f"the masks did not settle within {self.epochs} epoch (rule {self.stop}, gamma {self.gamma}): drawn at the last point"
+            trace[-1]["note"] = note
+            progress.warn(f"search: {note}")
+        trace[point]["drawn"] = True
+        epochs = [watch.epoch(i) for i in range(len(watch.steps))]
+        provenance = {
+            "method": describe(self),
+            **origin,
+            "point": point,
+            "step": watch.steps[point],
+            "epoch": epochs[point],
+            "steps_run": steps,
+            "converged": converged,
+        }
+        return Found(
+            ticket=watch.draw(watch.records[point], provenance=provenance),  # type: ignore[call-arg]
+            trace=trace,
+            distances={
+                "schema": 1,
+                "points": epochs,
+                **{group: matrix.tolist() for group, matrix in watch.distances().items()},
+                "stopped_at": round(steps / watch.per_epoch, 4),
+                "drawn_at": epochs[point],
+                "point": point,
+                "converged": converged,
+                "rule": self.stop,
+                "gamma": self.gamma,
+                "window": self.window,
+            },
+        )
+
+
+def needs_model(clf: Any) -> None:
+    if clf.model is None:
+        raise TicketsError("a wrapped callable has no heads to search", hint="load a model with load_classifier")
+
+
+def _spread(**sizes: list[int]) -> Scores:
+    """Scores whose best units are spread evenly over the layers: what no draw from these can keep, no draw can."""
+    return {group: [-(np.arange(n) * len(layers) + i) for i, n in enumerate(layers)] for group, layers in sizes.items()}
