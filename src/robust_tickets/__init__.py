@@ -19,7 +19,9 @@ _WHERE = {
     "Task": "robust_tickets.data.task",
     "load_task": "robust_tickets.data.load",
     "Ticket": "robust_tickets.ticket",
+    "EarlyBERT": "robust_tickets.search.earlybert",
     "EarlyRobust": "robust_tickets.search.earlyrobust",
+    "ORTicket": "robust_tickets.search.orticket",
     "RandomTicket": "robust_tickets.search.random",
     "FreeLB": "robust_tickets.adversary.freelb",
     "PGD": "robust_tickets.adversary.pgd",
@@ -29,6 +31,7 @@ _WHERE = {
     "InfoBERT": "robust_tickets.adversary.infobert",
     "TAVAT": "robust_tickets.adversary.tavat",
     "FineTune": "robust_tickets.train.finetune",
+    "apply": "robust_tickets.prune.apply",
     "compact": "robust_tickets.prune.compact",
     "expand": "robust_tickets.prune.compact",
     "PWWS": "robust_tickets.attack.recipes.pwws",
@@ -68,10 +71,13 @@ if TYPE_CHECKING:
     from robust_tickets.names import methods as methods
     from robust_tickets.names import recipes as recipes
     from robust_tickets.names import tasks as tasks
+    from robust_tickets.prune.apply import apply as apply
     from robust_tickets.prune.compact import compact as compact
     from robust_tickets.prune.compact import expand as expand
     from robust_tickets.report.page import write_report as write_report
+    from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
+    from robust_tickets.search.orticket import ORTicket as ORTicket
     from robust_tickets.search.random import RandomTicket as RandomTicket
     from robust_tickets.ticket import Ticket as Ticket
     from robust_tickets.train.finetune import FineTune as FineTune

@@ -1,8 +1,9 @@
 """Ticket: what a search found and a draw kept; frozen, validated, saved as safetensors + JSON.
 
 A structured ticket has the groups ``heads`` and ``neurons``: per layer a mask (True = kept) and the scores it was drawn from. An
-unstructured one has the group ``weights``: per matrix a mask of its shape. Masks are stored bit-packed, scores as float32. The scores
-travel with the ticket, so that another sparsity is a new draw and not a new search. This file imports no torch and no transformers.
+unstructured one has the group ``weights``: per matrix a mask of its shape. Masks are stored bit-packed, scores as float32
+(``_ticket_files.py``). The scores travel with the ticket, so that another sparsity is a new draw and not a new search. This file imports
+no torch and no transformers.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets import _ticket_files
 from robust_tickets import draw as _draw
+from robust_tickets._ticket_parts import Group, frozen, kept_in, masks_from_kept, read_only, size_of
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import read_json, write_bytes, write_json
 
-SCHEMA = 1
 GROUPS = {"structured": ("heads", "neurons"), "unstructured": ("weights",)}
-Group = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,11 +48,12 @@ class Ticket:
         if set(self.unit_weights) != set(self.masks):
             raise TicketsError("unit_weights must name the groups of the masks", hint="use Layout.unit_weights")
         set_ = object.__setattr__
-        set_(self, "masks", _frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
-        set_(self, "scores", _frozen(self.scores, np.float32))
+        set_(self, "masks", frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
+        stored = isinstance(self.scores, _ticket_files.StoredScores)  # checked when they are read
+        set_(self, "scores", self.scores if stored else frozen(self.scores, np.float32))
         set_(self, "unit_weights", MappingProxyType({g: int(self.unit_weights[g]) for g in self.masks}))
-        set_(self, "provenance", _read_only(json.loads(canonical(dict(self.provenance)))))
-        for group, scores in self.scores.items():
+        set_(self, "provenance", read_only(json.loads(canonical(dict(self.provenance)))))
+        for group, scores in () if stored else self.scores.items():
             if group not in self.masks or [s.shape for s in scores] != [m.shape for m in self.masks[group]]:
                 raise TicketsError(f"the scores of {group!r} do not have the shapes of its masks", hint="give one score per unit")
         if self.kind == "structured":
@@ -62,8 +63,8 @@ class Ticket:
                     raise TicketsError(f"layer {bare[0]} keeps none of its {group}", hint="keep at least one in every layer")
             if len({len(m) for m in self.masks.values()}) > 1:
                 raise TicketsError("heads and neurons name different numbers of layers", hint="give one mask per layer in both")
-        elif len(self.names) != len(self.masks["weights"]):
-            raise TicketsError("an unstructured ticket names the matrix of each mask", hint="give as many names as masks")
+        elif len(set(self.names)) != len(self.masks["weights"]) or len(self.names) != len(self.masks["weights"]):
+            raise TicketsError("an unstructured ticket names the matrix of each mask", hint="give as many names as masks, each once")
 
     @classmethod
     def from_kept(cls, model: Any, *, heads: Sequence[Sequence[int]], neurons: Sequence[Sequence[int]]) -> Ticket:
@@ -73,7 +74,7 @@ class Ticket:
         model = getattr(model, "model", model)
         layout = layout_of(model)
         sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
-        masks = {g: _masks_from_kept(g, kept, sizes[g]) for g, kept in (("heads", heads), ("neurons", neurons))}
+        masks = {g: masks_from_kept(g, kept, sizes[g]) for g, kept in (("heads", heads), ("neurons", neurons))}
         return cls(
             kind="structured", family=layout.family, masks=masks, unit_weights=layout.unit_weights(model), provenance={"method": "by hand"}
         )
@@ -95,6 +96,29 @@ class Ticket:
         )
         return whole.draw(**draw)
 
+    @classmethod
+    def from_weight_scores(
+        cls,
+        *,
+        family: str,
+        names: Sequence[str],
+        scores: Sequence[np.ndarray],
+        sparsity: float,
+        scope: _draw.WeightScope = "global",
+        provenance: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Ticket:
+        """An unstructured ticket from one score a weight. ``names``: the keys of ``Layout.matrices_of``; ``scores`` in their shapes."""
+        whole = cls(
+            kind="unstructured",
+            family=family,
+            names=tuple(names),
+            masks={"weights": tuple(np.ones(np.shape(s), dtype=bool) for s in scores)},
+            scores={"weights": tuple(scores)},
+            unit_weights={"weights": 1},
+            provenance=provenance,
+        )
+        return whole.draw(sparsity=sparsity, scope=scope)
+
     def draw(
         self,
         *,
@@ -103,23 +127,35 @@ class Ticket:
         head_scope: _draw.Scope | None = None,
         neuron_scope: _draw.Scope | None = None,
         rule: _draw.Rule | None = None,
+        sparsity: float | None = None,
+        scope: _draw.WeightScope | None = None,
     ) -> Ticket:
-        """Another sparsity from the same scores: ``heads`` and ``neurons`` are the fractions removed.
+        """Another sparsity from the same scores: ``heads``, ``neurons``, ``sparsity`` (unstructured tickets) are the fractions removed.
 
         What is left out is as in the draw that made this ticket (``provenance["draw"]``); where none did, nothing is removed, the scope
         is global and the rule exact. So ``draw(neurons=0.4)`` changes the neurons and removes the same heads.
         """
-        if self.kind != "structured":
-            raise TicketsError(f"heads and neurons cannot be drawn from an {self.kind} ticket", hint="draw weights by sparsity")
+        units = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule}
+        weights = {"sparsity": sparsity, "scope": scope}
+        structured = self.kind == "structured"
+        asked, others, whole = (units, weights, _WHOLE) if structured else (weights, units, _WHOLE_WEIGHTS)
+        wrong = [name for name, value in others.items() if value is not None]
+        if wrong:
+            raise TicketsError(
+                f"{wrong[0]} cannot be drawn from a ticket of {' and '.join(self.masks)}", hint=f"draw it by {', '.join(asked)}"
+            )
         if set(self.scores) != set(self.masks):
-            raise TicketsError("this ticket carries no scores to draw from", hint="draw from the ticket that a search returned")
-        asked: dict[str, Any] = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule}
-        before = {**_WHOLE, **self.provenance.get("draw", {})}
+            where = "" if structured else f", or put {_ticket_files.APART} back beside it"
+            raise TicketsError("this ticket carries no scores to draw from", hint=f"draw from the ticket that a search returned{where}")
+        before = {**whole, **self.provenance.get("draw", {})}
         how: dict[str, Any] = {key: value if value is not None else before[key] for key, value in asked.items()}
-        masks = {
-            group: _draw.draw(self.scores[group], how[group], scope=how[scope], floor=1, rule=how["rule"])
-            for group, scope in (("heads", "head_scope"), ("neurons", "neuron_scope"))
-        }
+        if structured:
+            masks = {
+                group: _draw.draw(self.scores[group], how[group], scope=how[scope_of], floor=1, rule=how["rule"])
+                for group, scope_of in (("heads", "head_scope"), ("neurons", "neuron_scope"))
+            }
+        else:
+            masks = {"weights": _draw.draw_weights(self.scores["weights"], how["sparsity"], scope=how["scope"])}
         return replace(self, masks=masks, provenance={**self.provenance, "draw": how})
 
     @property
@@ -129,13 +165,13 @@ class Ticket:
     @property
     def removed(self) -> dict[str, float]:
         """Fraction of the units of each group that is gone."""
-        return {g: 1 - _kept(m) / _size(m) for g, m in self.masks.items()}
+        return {g: 1 - kept_in(m) / size_of(m) for g, m in self.masks.items()}
 
     @property
     def sparsity(self) -> float:
         """Fraction of the prunable matrix weights that is gone."""
-        total = sum(_size(m) * self.unit_weights[g] for g, m in self.masks.items())
-        kept = sum(_kept(m) * self.unit_weights[g] for g, m in self.masks.items())
+        total = sum(size_of(m) * self.unit_weights[g] for g, m in self.masks.items())
+        kept = sum(kept_in(m) * self.unit_weights[g] for g, m in self.masks.items())
         return 1 - kept / total
 
     def kept(self, group: str) -> list[list[int]]:
@@ -144,11 +180,11 @@ class Ticket:
 
     def distance(self, other: Ticket) -> dict[str, float]:
         """Hamming distance over size, per group; refuses tickets of other shapes."""
-        shapes = [{g: [m.shape for m in t.masks[g]] for g in t.masks} for t in (self, other)]
+        shapes = [(t.names, {g: [m.shape for m in t.masks[g]] for g in t.masks}) for t in (self, other)]
         if shapes[0] != shapes[1]:
             raise TicketsError("tickets of different shapes have no distance", hint="compare tickets of one backbone")
         return {
-            g: sum(int((a != b).sum()) for a, b in zip(self.masks[g], other.masks[g], strict=True)) / _size(self.masks[g])
+            g: sum(int((a != b).sum()) for a, b in zip(self.masks[g], other.masks[g], strict=True)) / size_of(self.masks[g])
             for g in self.masks
         }
 
@@ -168,135 +204,15 @@ class Ticket:
         return hash(self.digest)
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``."""
-        from safetensors.numpy import save
-
-        folder = Path(folder)
-        tensors = {f"mask.{g}.{i}": np.packbits(m) for g, masks in self.masks.items() for i, m in enumerate(masks)}
-        tensors |= {f"score.{g}.{i}": np.ascontiguousarray(s) for g, scores in self.scores.items() for i, s in enumerate(scores)}
-        blob = save(tensors)
-        about = {
-            "schema": SCHEMA,
-            "kind": self.kind,
-            "family": self.family,
-            "names": list(self.names),
-            "shapes": {g: [list(m.shape) for m in masks] for g, masks in self.masks.items()},
-            "unit_weights": dict(self.unit_weights),
-            "scored": sorted(self.scores),
-            "removed": self.removed,
-            "sparsity": self.sparsity,
-            "provenance": dict(self.provenance),
-            "digest": self.digest,
-            "sha256": hashlib.sha256(blob).hexdigest(),
-        }
-        write_bytes(folder / "ticket.safetensors", blob)
-        write_json(folder / "ticket.json", about)
-        return folder
+        """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``; an unstructured ticket's scores apart from both."""
+        return _ticket_files.save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> Ticket:
         """Read a saved ticket back; every mismatch is an error that names the file."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
-        folder = Path(folder)
-        for name in ("ticket.json", "ticket.safetensors"):
-            if not (folder / name).is_file():
-                raise TicketsError(f"no ticket in {folder}: {name} is missing", hint="give the folder that a search wrote")
-        about = read_json(folder / "ticket.json")
-        blob = (folder / "ticket.safetensors").read_bytes()
-        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
-            found = about.get("schema") if isinstance(about, dict) else type(about).__name__
-            raise TicketsError(f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}", hint="update the package")
-        damaged = TicketsError(f"{folder / 'ticket.safetensors'} does not match ticket.json", hint="the ticket is damaged: search again")
-        if hashlib.sha256(blob).hexdigest() != about.get("sha256"):
-            raise damaged
-        try:
-            tensors = load(blob)
-            shapes = {g: [tuple(s) for s in shapes] for g, shapes in about["shapes"].items()}
-            masks = {g: tuple(_unpack(tensors[f"mask.{g}.{i}"], s) for i, s in enumerate(ss)) for g, ss in shapes.items()}
-            scores = {g: tuple(tensors[f"score.{g}.{i}"] for i in range(len(shapes[g]))) for g in about["scored"]}
-            ticket = cls(
-                kind=about["kind"],
-                family=about["family"],
-                names=tuple(about["names"]),
-                masks=masks,
-                scores=scores,
-                unit_weights=about["unit_weights"],
-                provenance=about["provenance"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
-            raise damaged from None
-        if ticket.digest != about.get("digest"):
-            raise damaged
+        ticket: Ticket = _ticket_files.load(cls, Path(folder))
         return ticket
 
 
 _WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact"}
-
-
-class _ReadOnly(dict[str, Any]):
-    """A dict that json can write and nobody can change."""
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a ticket's provenance cannot be changed")
-
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
-
-    def __reduce__(self) -> Any:
-        return _read_only, (dict(self),)
-
-
-def _read_only(value: Any) -> Any:
-    """JSON values with nothing in them that can be changed: lists become tuples."""
-    if isinstance(value, dict):
-        return _ReadOnly({key: _read_only(inner) for key, inner in value.items()})
-    return tuple(map(_read_only, value)) if isinstance(value, list | tuple) else value
-
-
-def _frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[str, Group]:
-    frozen = {}
-    for name, arrays in groups.items():
-        copies = []
-        for array in arrays:
-            array = np.asarray(array)
-            if dtype is bool and array.dtype != bool and not np.isin(array, (0, 1)).all():
-                raise TicketsError(f"a mask of {name!r} holds values other than 0 and 1", hint="masks are boolean: True keeps a unit")
-            copy = array.astype(dtype, copy=True)
-            copy.flags.writeable = False
-            copies.append(copy)
-        frozen[name] = tuple(copies)
-    return MappingProxyType(frozen)
-
-
-def _masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[int]) -> Group:
-    if len(kept) != len(sizes):
-        raise TicketsError(
-            f"{group}: the backbone has {len(sizes)} layers, got {len(kept)} lists", hint="give one list of kept indices per layer"
-        )
-    masks = []
-    for layer, (indices, size) in enumerate(zip(kept, sizes, strict=True)):
-        mask = np.zeros(size, dtype=bool)
-        for i in indices:
-            if (
-                isinstance(i, bool | np.bool_) or not isinstance(i, int | np.integer) or not 0 <= i < size
-            ):  # a list of booleans is no list of indices
-                raise TicketsError(f"{group}: layer {layer} has {size} of them, got index {i}", hint=f"indices run from 0 to {size - 1}")
-            mask[i] = True
-        masks.append(mask)
-    return tuple(masks)
-
-
-def _unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    size = int(np.prod(shape))
-    if packed.size != (size + 7) // 8:
-        raise ValueError("mask size")
-    return np.unpackbits(packed, count=size).astype(bool).reshape(shape)
-
-
-def _size(masks: Group) -> int:
-    return sum(m.size for m in masks)
-
-
-def _kept(masks: Group) -> int:
-    return sum(int(m.sum()) for m in masks)
+_WHOLE_WEIGHTS: dict[str, Any] = {"sparsity": 0.0, "scope": "global"}

@@ -67,7 +67,7 @@ def check(model: Any, ticket: Ticket, layout: Layout) -> None:
     if ticket.kind != "structured":
         raise TicketsError(
             f"an {ticket.kind} ticket brings no smaller shapes: it masks single weights",
-            hint="only tickets of heads and neurons can be compacted; apply an unstructured one as a mask",
+            hint="only tickets of heads and neurons can be compacted; use apply(model, ticket)",
         )
     if ticket.family != layout.family:
         raise TicketsError(f"the ticket is for {ticket.family}, the model is {layout.family}", hint="use a ticket found on this backbone")
