@@ -1,0 +1,132 @@
+"""InfoBERT (Wang et al., ICLR 2021): FreeLB's loop with two bounds on mutual information, one to squeeze and one to keep.
+
+    K times:  T, z   <- the first layer's input (after norm and dropout) and the last layer's [CLS], at E[ids] + delta
+              loss   <- task / K + beta / K * mean_n |T_n - T_pi(n)|^2 / 2       upper bound of the tokens' information ("CLUB")
+              g      <- gradient of the loss with respect to delta
+              local  <- tokens of each sentence whose |g_t| has rank ceil(low n) .. ceil(high n) - 1, ascending
+              loss   <- loss - alpha / K * InfoNCE((T_t, z) of local tokens t)   lower bound of what they say about the sentence
+              backward; delta <- FreeLB's move along g
+
+The critic of InfoNCE (``_information.Critic``) is trained with the model, by the same optimiser. Rank, ascent and bounds are over all
+tokens that are not padding, [CLS] and [SEP] among them.
+
+| point          | here (default)                              | released code                                      | switch               |
+|----------------|---------------------------------------------|----------------------------------------------------|----------------------|
+| g              | gradient to delta alone, then one backward  | two whole backward passes; the same gradients      |                      |
+| tokens, chunks | all at once                                 | loops in Python; the same numbers                  |                      |
+| shuffle        | drawn anew from the step's generator        | one fixed seed                                     | none                 |
+| chunk          | as many pairs as the batch has sentences    | the training batch size                            | ``chunk=n``          |
+| dropout        | fresh in each pass (as Flooding-X's copy)   | one mask in all passes; none in the attention      | ``dropout="shared"`` |
+| token types    | reach every pass                            | there too; lost in Flooding-X's copy               | ``token_types=False``|
+| clipping       | model and critic together                   | the model alone                                    | none                 |
+| critic's biases| not decayed, as all biases                  | decayed                                            | none                 |
+
+Defaults: the released code's (K 3, step .04, init .08, no projection, alpha = beta = .005, ranks .5 to .9). ``alpha=0`` and ``beta=0``
+switch a bound off; with both it is FreeLB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from robust_tickets.adversary._ball import Ball
+from robust_tickets.adversary._information import Critic, anchored, lower_bound, upper_bound
+from robust_tickets.adversary._objective import Ground, Objective, Seen
+from robust_tickets.checks import at_least_one, not_negative
+from robust_tickets.errors import TicketsError
+from robust_tickets.seeds import torch_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoBERT(Ball):
+    """``low`` and ``high`` are fractions of a sentence's tokens."""
+
+    undefined: ClassVar[Mapping[str, str]] = {
+        "mlm": "its lower bound ties tokens to the sentence's vector ([CLS]), which masked-language modelling does not train"
+    }
+
+    steps: int = 3
+    step_size: float = 0.04
+    init: float = 0.08
+    alpha: float = 5e-3  # weight of the lower bound
+    beta: float = 5e-3  # weight of the upper bound
+    low: float = 0.5
+    high: float = 0.9
+    chunk: int = 0  # pairs that are contrasted with one another; 0: as many as the batch has sentences
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "steps")
+        not_negative(self, "alpha", "beta", "chunk")
+        if not 0 <= self.low < self.high <= 1:
+            raise TicketsError(
+                f"InfoBERT keeps the ranks from low to high, 0 <= low < high <= 1; got low={self.low}, high={self.high}",
+                hint="the released code has .5 and .9",
+            )
+
+    @property
+    def passes(self) -> float:
+        """The gradient to delta costs a third of a pass more (forward 1, to the inputs 1, to the weights 1)."""
+        return self.steps * 4 / 3 if self.alpha else float(self.steps)
+
+    def begin(self, ground: Ground) -> Critic:
+        words = ground.layout.words_of(ground.model).weight
+        dtype = torch.promote_types(words.dtype, torch.float32)
+        return Critic(ground.model.config.hidden_size, torch_generator(ground.seed, "infobert", "critic"), dtype)
+
+    def __call__(self, objective: Objective) -> Tensor:
+        """Accumulate the step's gradients; returns the mean task loss over the passes, detached."""
+        objective, dropout = self.seen(objective), self.rewinding(objective)
+        delta = self.start(objective)
+        total = torch.zeros((), device=delta.device)
+        for k in range(1, self.steps + 1):
+            last = k == self.steps
+            delta.requires_grad_(not last or self.alpha > 0)  # the last pass ranks tokens, but moves delta no more
+            if dropout:
+                dropout.rewind()
+            with objective.seeing() as seen:
+                task = objective.loss(delta)
+            total = total + task.detach()
+            loss = task / self.steps
+            if self.beta:
+                loss = loss + self.beta / self.steps * self.upper(objective, seen)
+            gradient = None
+            if self.alpha:
+                (gradient,) = torch.autograd.grad(loss, delta, retain_graph=True)
+                loss = loss - self.alpha / self.steps * self.lower(objective, seen, gradient)
+            objective.backward(loss + (objective.penalty() if last else 0.0))
+            if last:
+                break
+            gradient = delta.grad if gradient is None else gradient
+            assert gradient is not None
+            delta = self.move(objective, delta, gradient)
+        return total / self.steps
+
+    def upper(self, objective: Objective, seen: Seen) -> Tensor:
+        real = objective.batch["attention_mask"].bool()
+        return upper_bound(_wide(seen.embedded), real, _draws(objective, real.numel()))
+
+    def lower(self, objective: Objective, seen: Seen, gradient: Tensor) -> Tensor:
+        assert isinstance(objective.memory, Critic)
+        real = objective.batch["attention_mask"].bool()
+        places, kept = anchored(gradient, real, self.low, self.high)
+        draws, size = _draws(objective, places.numel()), self.chunk or len(real)
+        return lower_bound(objective.memory, _wide(seen.embedded), _wide(seen.last[:, 0]), places, kept, draws, size)
+
+
+def _draws(objective: Objective, count: int) -> Tensor:
+    """Numbers in [0, 1) from the step's own generator."""
+    return torch.rand(count, generator=objective.generator, device=objective.words.device, dtype=torch.float64)
+
+
+def _wide(hidden: Tensor) -> Tensor:
+    """In fp32 or better: squared distances and exponentials are not for half precision."""
+    return hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+
+
+REGISTERED = InfoBERT
