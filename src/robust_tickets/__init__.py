@@ -23,6 +23,7 @@ _WHERE = {
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "ORTicket": "robust_tickets.search.orticket",
     "RandomTicket": "robust_tickets.search.random",
+    "RobustT": "robust_tickets.search.robustt",
     "FreeLB": "robust_tickets.adversary.freelb",
     "PGD": "robust_tickets.adversary.pgd",
     "FreeAT": "robust_tickets.adversary.freeat",
@@ -52,11 +53,11 @@ __all__ = ["__version__", *sorted(_WHERE)]
 if TYPE_CHECKING:
     from robust_tickets.adversary.freeat import FreeAT as FreeAT
     from robust_tickets.adversary.freelb import FreeLB as FreeLB
+    from robust_tickets.adversary.infobert import InfoBERT as InfoBERT
     from robust_tickets.adversary.pgd import PGD as PGD
     from robust_tickets.adversary.smart import SMART as SMART
-    from robust_tickets.adversary.yopo import YOPO as YOPO
-    from robust_tickets.adversary.infobert import InfoBERT as InfoBERT
     from robust_tickets.adversary.tavat import TAVAT as TAVAT
+    from robust_tickets.adversary.yopo import YOPO as YOPO
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS
     from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
     from robust_tickets.attack.result import AttackResult as AttackResult
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
     from robust_tickets.search.orticket import ORTicket as ORTicket
     from robust_tickets.search.random import RandomTicket as RandomTicket
+    from robust_tickets.search.robustt import RobustT as RobustT
     from robust_tickets.ticket import Ticket as Ticket
     from robust_tickets.train.finetune import FineTune as FineTune
 

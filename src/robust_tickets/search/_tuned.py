@@ -1,0 +1,33 @@
+"""A fine-tuned copy of a model, for searches that begin with one: trained in ``folder/tuned``, saved there, found again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, write_json
+from robust_tickets.train.finetune import FineTune, identity_of
+
+
+def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
+    """A copy of ``clf`` fine-tuned on ``task``. In ``folder`` an interrupted training goes on, and a finished one is read back."""
+    from robust_tickets.classifier import Classifier
+
+    if folder is None:
+        return tuning(clf.copy(), task)
+    at = folder / "tuned"
+    identity = identity_of(tuning, clf, task)
+    if (at / "done.json").is_file():
+        if read_json(at / "done.json").get("identity") != identity:
+            raise TicketsError(
+                f"{at} holds a model of another run (other settings, data or starting weights)",
+                hint="give another folder, or remove this one to start anew",
+            )
+        return Classifier.from_pretrained(at / "model", device=str(clf.device))
+    ready = tuning(clf.copy(), task, folder=at)
+    ready.save_pretrained(at / "model")
+    write_json(at / "done.json", {"identity": identity})
+    shutil.rmtree(at / "checkpoint", ignore_errors=True)  # three times the model, and needed no more
+    return ready
