@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.errors import TicketsError
+from robust_tickets.progress import say
 
 
 @Parameter(name="*")
@@ -24,6 +26,7 @@ class Data:
     validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
     strict: Strict = False
     max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
+    max_test_rows: Annotated[int | None, Parameter(help="Evaluate on a seeded subset of so many rows.")] = None
 
     def load(self, seed: int = 0) -> Any:
         from robust_tickets.data.load import load_task
@@ -46,12 +49,13 @@ def search(
     out: Path,
     data: Data = Data(),  # noqa: B008
     model: str = "minilm",
-    max_length: int = 128,
+    max_length: int | None = None,
     seed: int = 0,
+    like: Path | None = None,
     set: Settings = (),
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Search a ticket and save it.
+    """Search a ticket and save it; the same command again resumes or finds it done.
 
     Parameters
     ----------
@@ -62,21 +66,36 @@ def search(
     model
         A folder, a Hub id, or the embedded minilm.
     max_length
-        Tokens of a text.
+        Tokens of a text; 128 by default, 256 for IMDB and AG News.
     seed
         The one seed.
+    like
+        A folder with the ticket whose counts a random one matches.
     """
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
     from robust_tickets.run import Stage, locked
+    from robust_tickets.ticket import Ticket
     from robust_tickets.walk import stages
+    from robust_tickets.walk.arms import SPARSITY
+    from robust_tickets.walk.per_task import length_for, with_row
     from robust_tickets.walk.recipe import tree_of
 
-    chosen = build_component("methods", {"name": method, "seed": seed, **tree_of(set)}, method)
-    task = data.load(seed)
-    start = load_classifier(model, task, max_length=max_length, seed=seed)
+    filled, note = with_row({"name": method, **tree_of(set)}, data.task, None, SPARSITY)
+    chosen = build_component("methods", {"seed": seed, **filled}, method)
+    length, long = length_for(data.task, max_length)
+    if getattr(chosen, "needs_task", True):
+        task = data.load(seed)
+        start = load_classifier(model, task, max_length=length, seed=seed)
+    else:  # the classifier only carries the encoder and the tokenizer
+        task, start = None, load_classifier(model, labels=("0", "1"), max_length=length, seed=seed)
+    for line in filter(None, (note, long)):
+        say(line)
+    given = stages.inputs(start, task)
+    matched = Ticket.load(like) if like else None
+    stage = Stage(folder=out, key=stages.search_key(chosen, given, matched))
     with locked(out):
-        ticket = stages.search(Stage(folder=out, key=stages.search_key(chosen, stages.inputs(start, task))), chosen, start, task)
+        ticket = stages.search(stage, chosen, lambda: start, task, matched)
     return _ticket(ticket, out)
 
 
@@ -88,6 +107,8 @@ def draw(
     neurons: float | None = None,
     head_scope: Literal["global", "layer"] | None = None,
     neuron_scope: Literal["global", "layer"] | None = None,
+    sparsity: float | None = None,
+    scope: Literal["global", "matrix"] | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Draw another sparsity from a saved ticket's scores; no new search.
@@ -106,10 +127,16 @@ def draw(
         Compare heads of the whole model, or within each layer; likewise.
     neuron_scope
         The same for neurons.
+    sparsity
+        The fraction of single weights removed, for unstructured tickets.
+    scope
+        Compare weights of the whole model, or within each matrix, likewise.
     """
     from robust_tickets.ticket import Ticket
+    from robust_tickets.walk.arms import Draw
 
-    drawn = Ticket.load(ticket).draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope)
+    asked = Draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope, sparsity=sparsity, scope=scope).asked()
+    drawn = Ticket.load(ticket).draw(**asked)
     drawn.save(out)
     return _ticket(drawn, out)
 
@@ -120,7 +147,8 @@ def train(
     out: Path,
     data: Data = Data(),  # noqa: B008
     ticket: Path | None = None,
-    max_length: int = 128,
+    without: Literal["initialisation", "structure"] | None = None,
+    max_length: int | None = None,
     seed: int = 0,
     set: Settings = (),
     common: Common = Common(),  # noqa: B008
@@ -134,9 +162,11 @@ def train(
     out
         The folder for model/, metrics.jsonl and evaluation.json.
     ticket
-        Cut the model to this ticket first.
+        Cut the model to this ticket first; an unstructured one masks its weights.
+    without
+        Draw the ticket's weights anew (initialisation), or train the whole model with all other weights drawn anew (structure).
     max_length
-        Tokens of a text.
+        Tokens of a text; 128 by default, 256 for IMDB and AG News.
     seed
         The one seed.
     """
@@ -146,15 +176,22 @@ def train(
     from robust_tickets.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
     from robust_tickets.walk import stages
+    from robust_tickets.walk.per_task import for_training, length_for
     from robust_tickets.walk.recipe import tree_of
 
-    trainer = build(FineTune, {"seed": seed, **tree_of(set)}, "train")
+    if without and not ticket:
+        raise TicketsError(f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER")
+    filled, note = for_training({"seed": seed, **tree_of(set)}, data.task)
+    trainer = build(FineTune, filled, "train")
+    length, long = length_for(data.task, max_length)
     task = data.load(seed)
-    start = load_classifier(model, task, max_length=max_length, seed=seed)
+    for line in filter(None, (note, long)):
+        say(line)
+    start = load_classifier(model, task, max_length=length, seed=seed)
     cut = Ticket.load(ticket) if ticket else None
-    stage = Stage(folder=out, key=stages.train_key(trainer, stages.inputs(start, task), cut))
+    stage = Stage(folder=out, key=stages.train_key(trainer, stages.inputs(start, task), cut, without))
     with locked(out):
-        stages.train(stage, trainer, start, task, cut)
+        stages.train(stage, trainer, start, task, cut, without)
     evaluation = stages.evaluation_of(stage)
     told = {"model": str(out / "model"), "evaluation": evaluation}
 

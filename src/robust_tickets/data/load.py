@@ -41,17 +41,20 @@ def load_task(
     strict: bool = False,
     seed: int = 0,
     max_rows: int | None = None,
+    max_test_rows: int | None = None,
     splits: Mapping[str, str] | None = None,
 ) -> Task:
     """Load a task.
 
     ``source`` is a registered name, a Hub id (``owner/name`` or ``owner/name:config``), a csv, tsv, jsonl or parquet file, or a folder
     of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files; ``data`` gives a
-    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset; ``splits`` says which
-    split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only.
+    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset, ``max_test_rows``
+    evaluates and attacks one; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}``
+    takes a lone file whole, to attack only.
     """
-    if max_rows is not None and max_rows < 1:
-        raise TicketsError(f"max_rows must be at least 1, got {max_rows}", hint="leave it out to train on every row")
+    for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
+        if most is not None and most < 1:
+            raise TicketsError(f"{name} must be at least 1, got {most}", hint="leave it out to take every row")
     found = find(source, data)
     for name, extra in (("validation", validation), ("test", test)):
         if extra is not None:
@@ -60,7 +63,7 @@ def load_task(
             if name in found.splits:
                 found.notes.append(f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}")
             found.splits[name] = [open_rows(Path(extra).expanduser())]
-    return _Loading(found, text, label, tuple(labels) if labels else None, strict, seed, max_rows, dict(splits or {})).task()
+    return _Loading(found, text, label, tuple(labels) if labels else None, strict, seed, max_rows, max_test_rows, dict(splits or {})).task()
 
 
 @dataclass
@@ -72,6 +75,7 @@ class _Loading:
     strict: bool
     seed: int
     max_rows: int | None
+    max_test_rows: int | None
     roles: dict[str, str]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -87,10 +91,12 @@ class _Loading:
         shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
         splits = {name: self._split(name, files, names, declared, shown) for name, files in converted.items()}
         train, validation, test = self._divide(splits)
-        if train in splits and self.max_rows is not None and self.max_rows < len(splits[train]):
-            rows = numpy_generator(self.seed, "max_rows").permutation(len(splits[train]))[: self.max_rows]
-            self.notes.append(f"{train}: a seeded subset of {self.max_rows} of {len(splits[train])} rows")
-            splits[train] = splits[train].select(np.sort(rows))
+        for role, most in ((train, self.max_rows), (test, self.max_test_rows)):
+            if role in splits and most is not None and most < len(splits[role]):
+                name = "max_rows" if role == train else "max_test_rows"
+                rows = numpy_generator(self.seed, name).permutation(len(splits[role]))[:most]
+                self.notes.append(f"{role}: a seeded subset of {most} of {len(splits[role])} rows")
+                splits[role] = splits[role].select(np.sort(rows))
         notes, warnings = look(splits, train, validation, test, names)
         return Task(
             name=self.source.name,

@@ -27,6 +27,8 @@ class TaskSpec:
     file: str = ""  # … in this file …
     pip: str = ""  # … is installed by this name …
     where: tuple[str, str] | None = None  # … and only rows with this value in this column belong to the task
+    max_length: int | None = None  # tokens of a text, and …
+    batch_size: int | None = None  # … texts of a batch in the papers, where these are not 128 and 32
 
 
 GLUE = "nyu-mll/glue"
@@ -46,9 +48,14 @@ TASKS: dict[str, TaskSpec] = {
     "mnli": _glue("mnli", ("premise", "hypothesis"), INFERENCE, "natural language inference, many genres (GLUE)", "validation_matched"),
     "mrpc": _glue("mrpc", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), "Microsoft paraphrases (GLUE)"),
     "rte": _glue("rte", ("sentence1", "sentence2"), ENTAILMENT, "recognising textual entailment (GLUE)"),
-    "imdb": TaskSpec(hub="stanfordnlp/imdb", columns=("text",), labels=SENTIMENT, about="long film reviews"),
+    "imdb": TaskSpec(hub="stanfordnlp/imdb", columns=("text",), labels=SENTIMENT, max_length=256, batch_size=8, about="long film reviews"),
     "ag_news": TaskSpec(
-        hub="fancyzhx/ag_news", columns=("text",), labels=("World", "Sports", "Business", "Sci/Tech"), about="topics of news items"
+        hub="fancyzhx/ag_news",
+        columns=("text",),
+        labels=("World", "Sports", "Business", "Sci/Tech"),
+        max_length=256,
+        batch_size=8,
+        about="topics of news items",
     ),
     "mr": TaskSpec(
         hub="cornell-movie-review-data/rotten_tomatoes",

@@ -1,21 +1,25 @@
 """How long a walk will take, from a few measured steps, told before anything that takes over a minute.
 
 A training step and a forward pass are timed on the real model and real batches; the rest is arithmetic. A ticket is taken to cost what the
-whole model costs, and a search to run half its epoch, so the estimate errs towards too long.
+whole model costs, and a search that watches its masks to run half its epoch, so the estimate errs towards too long. A search of several
+phases offers ``work(task)``: how many rows of a plain training step it comes to.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from robust_tickets.config import digest
 from robust_tickets.progress import duration, say
-from robust_tickets.ticket import Ticket
 from robust_tickets.walk import stages
+from robust_tickets.walk.origins import known, known_key
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
-    from robust_tickets.walk.recipe import Arm, AttackPlan
+    from robust_tickets.walk.arms import Arm, Origin
+    from robust_tickets.walk.recipe import AttackPlan
     from robust_tickets.walk.runner import Walk
 
 TIMED = 4  # batches, the first of which warms up
@@ -38,12 +42,12 @@ def tell(walk: Walk) -> None:
 
 def estimate(walk: Walk) -> dict[str, float]:
     """Seconds for searching, training and attacking; stages that are known to be done are left out."""
-    arms, rows = walk.recipe.arms, len(walk.task.train)
-    to_search = [arm.search for arm in arms if hasattr(arm.search, "epochs") and not _searched(walk, arm.search)]
+    arms = walk.recipe.arms
+    to_search = list(_open(walk, [arm.origin for arm in arms]))
     to_train = [arm for arm in arms if not _trained(walk, arm)]
     step = _seconds_a_row(walk) if to_search or to_train else 0.0
-    searching = sum(SEARCH_SHARE * search.epochs * rows * step * _passes(search) for search in to_search)
-    training = sum(arm.train.steps(walk.task) * arm.train.batch_size * arm.train.accumulate * step * arm.train.passes for arm in to_train)
+    searching = sum(work(o.search, walk.elsewhere[o.searched_on] if o.searched_on else walk.task) * step for o in to_search)
+    training = sum(work(arm.train, walk.task) * step for arm in to_train)
     attacking = 0.0
     for plan in walk.recipe.attacks:
         split = stages.attacked(plan, walk.task)
@@ -58,25 +62,42 @@ def examples(plan: AttackPlan, split: Split) -> int:
     return min(plan.n or len(split), len(split))
 
 
-def _searched(walk: Walk, search: Any) -> bool:
-    return walk.run.stage_folder("search", stages.search_key(search, walk.inputs)).joinpath("stage.json").is_file()
+def work(method: Any, task: Any) -> float:
+    """Rows of a plain training step that a search or a training comes to."""
+    if hasattr(method, "work"):
+        return float(method.work(task))
+    rows = method.steps(task) * getattr(method, "batch_size", 1) * getattr(method, "accumulate", 1)
+    return float(rows * _passes(method) * (SEARCH_SHARE if hasattr(method, "gamma") else 1))
+
+
+def _open(walk: Walk, origins: list[Origin | None]) -> Iterator[Origin]:
+    """Searches that are not done yet, each once."""
+    seen: set[str] = set()
+    for origin in origins:
+        while origin is not None:
+            key = known_key(walk, origin) if origin.search is not None else None
+            name = digest(key) if key else digest(origin)
+            done = origin.search is None or (key is not None and walk.run.stage_folder("search", key).joinpath("stage.json").is_file())
+            if not done and name not in seen:
+                seen.add(name)
+                yield origin
+            origin = origin.like
 
 
 def _trained(walk: Walk, arm: Arm) -> bool:
     """Known only where the ticket is: the training of an arm whose search is open is open too."""
-    ticket = None
-    if arm.search is not None:
-        if not _searched(walk, arm.search):
-            return False
-        ticket = Ticket.load(walk.run.stage_folder("search", stages.search_key(arm.search, walk.inputs)))
-    key = stages.train_key(arm.train, walk.inputs, ticket)
+    ticket = known(walk, arm.origin) if arm.origin is not None else None
+    if arm.origin is not None and ticket is None:
+        return False
+    key = stages.train_key(arm.train, walk.inputs, ticket, arm.without)
     return walk.run.stage_folder("train", key).joinpath("stage.json").is_file()
 
 
 def _plan(walk: Walk) -> list[str]:
     lines = []
     for arm in walk.recipe.arms:
-        first = f"search {type(arm.search).__name__} ({_passes(arm.search):.3g} passes a step), " if arm.search is not None else ""
+        passes = f" ({_passes(arm.search):g} passes a step)" if arm.search is not None and _passes(arm.search) > 1 else ""
+        first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
         lines.append(f"  {arm.title}: {first}{arm.train.epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
     for plan in walk.recipe.attacks:
@@ -85,8 +106,10 @@ def _plan(walk: Walk) -> list[str]:
     return lines
 
 
-def _passes(search: Any) -> float:
-    return float(getattr(getattr(search, "adversary", None), "passes", 1))
+def _passes(method: Any) -> float:
+    """Forward-backward passes of a step."""
+    own = getattr(method, "passes", None)
+    return float(own if own is not None else getattr(getattr(method, "adversary", None), "passes", 1))
 
 
 def _seconds_a_row(walk: Walk) -> float:

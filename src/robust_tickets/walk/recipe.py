@@ -1,8 +1,8 @@
 """Recipe: one TOML file that says the whole walk.
 
 Top level: the model, the task and where it lies, the seed. ``[search]``, ``[train]`` and ``[attack]`` are the components with their
-hyper-parameters; ``[arms.NAME]`` are the models to compare: each may switch the search on (``search = true``) or bring another one, and
-may change ``train``. ``--set search.neurons=0.4`` writes into the same tree, so every key of a recipe is a flag.
+hyper-parameters; ``[arms.NAME]`` are the models to compare (``walk/arms.py``): each may switch the search on, bring another one or branch
+from another arm's ticket, and may change ``train``. ``--set search.neurons=0.4`` writes into the same tree, so every key is a flag.
 """
 
 from __future__ import annotations
@@ -13,27 +13,14 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.config import Said, build, build_component, read_toml
+from robust_tickets.config import Said, build, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipes
+from robust_tickets.walk.arms import Arm, Arms, Given
+from robust_tickets.walk.per_task import length_for
+from robust_tickets.walk.source import Source
 
-SPARSITY = ("heads", "neurons")  # what an arm's own search takes over from [search], so that arms stay comparable
 CALL = ("n", "seed", "split", "query_budget", "token_budget")  # keys of [attack] that belong to the call, not to the attack
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where the task's texts and labels come from; as :func:`robust_tickets.load_task`."""
-
-    task: str
-    text: str | tuple[str, str] | None = None
-    label: str | None = None
-    labels: tuple[str, ...] | None = None
-    test: str | None = None
-    validation: str | None = None
-    data: str | None = None
-    strict: bool = False
-    max_rows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +33,6 @@ class AttackPlan:
     split: str | None = None  # another split than the one the task attacks
     query_budget: int | None = None
     token_budget: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One model to compare: searched or not, trained, attacked."""
-
-    name: str
-    title: str
-    search: Any = field(default=None, metadata={"registry": "methods"})
-    train: Any = None  # FineTune
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +49,7 @@ class Recipe:
     arms: tuple[Arm, ...]
     attacks: tuple[AttackPlan, ...]
     baseline: str
+    notes: tuple[str, ...] = ()  # what was filled in from the papers' tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +60,7 @@ class _Top(Source):
     about: str = ""
     model: str = "minilm"
     task: str = "reviews"
-    max_length: int = 128
+    max_length: int | None = None
     seed: int = 0
     baseline: str | None = None
     search: dict[str, Any] = field(default_factory=dict)
@@ -120,9 +98,9 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     for arm in wanted:
         if arm not in top.arms:
             raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
-    arms = tuple(_arm(name, arm, top.arms[arm], top) for arm in wanted)
-    if top.search and not any(_searches(table) for table in top.arms.values()):
-        raise TicketsError(f"{name}: [search] is given, but no arm searches", hint="search = true in an [arms.NAME] table, or leave it out")
+    made = Arms(Given(recipe=name, task=top.task, seed=top.seed, search=top.search, train=top.train, arms=top.arms))
+    arms = tuple(made.arm(arm) for arm in wanted)
+    length, note = length_for(top.task, top.max_length)
     if top.baseline is not None and top.baseline not in top.arms:
         raise TicketsError(f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms))
     baseline = top.baseline if top.baseline in wanted else wanted[0]
@@ -132,42 +110,9 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     if not top.title:
         raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
     return Recipe(
-        name=name, title=top.title, about=top.about, model=top.model, max_length=top.max_length, seed=top.seed,
-        source=Source(**source), arms=arms, attacks=attacks, baseline=baseline,
+        name=name, title=top.title, about=top.about, model=top.model, max_length=length, seed=top.seed,
+        source=Source(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
     )  # fmt: skip
-
-
-def _searches(table: Mapping[str, Any]) -> bool:
-    search = table.get("search", False)
-    return bool(search.plain() if isinstance(search, Said) else search)
-
-
-def _arm(recipe: str, name: str, table: Mapping[str, Any], top: _Top) -> Arm:
-    from robust_tickets.train.finetune import FineTune
-
-    where = f"{recipe}.arms.{name}"
-    for key in table:
-        if key not in ("title", "search", "train"):
-            raise TicketsError(f"{where}: unknown key {key!r}", hint=did_you_mean(key, ("title", "search", "train")))
-    changes = table.get("train", {})
-    if not isinstance(changes, Mapping):
-        raise TicketsError(f"{where}.train: expected a table, got {changes!r}", hint=f"--set arms.{name}.train.epochs=3, say")
-    search = table.get("search", False)
-    search = search.plain() if isinstance(search, Said) else search
-    if search is True:
-        search = dict(top.search)
-    elif isinstance(search, str):
-        search = {"name": search}
-    elif search and not isinstance(search, Mapping):
-        raise TicketsError(f"{where}.search: expected true, false, a name or a table, got {search!r}", hint='search = "random", say')
-    if isinstance(search, Mapping) and search.get("name") != top.search.get("name"):
-        search = {**{k: v for k, v in top.search.items() if k in SPARSITY}, **search}
-    elif isinstance(search, Mapping):
-        search = {**top.search, **search}
-    if search:
-        search = {"seed": top.seed, **search}
-    train = build(FineTune, {"seed": top.seed, **top.train, **changes}, f"{where}.train")
-    return Arm(name=name, title=str(table.get("title", name)), search=build_component("methods", search, f"{where}.search"), train=train)
 
 
 def _plan(recipe: str, table: Any, seed: int) -> AttackPlan:

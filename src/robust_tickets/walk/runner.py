@@ -5,7 +5,7 @@ Running the same command again resumes or finds everything done. Two arms that s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,18 @@ from robust_tickets.progress import say
 from robust_tickets.run import Run, environment, locked
 from robust_tickets.train.finetune import INVISIBLE
 from robust_tickets.walk import stages
-from robust_tickets.walk.recipe import Arm, Recipe
+from robust_tickets.walk.arms import Arm, Origin
+from robust_tickets.walk.origins import fingerprint, ticket_of
+from robust_tickets.walk.recipe import Recipe
+from robust_tickets.walk.source import Source
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Task
 
 SCHEMA = 1
+# how it is called, how often it is saved, and where files lie: those stand in the identity by their content
+NOT_IN_IDENTITY = (*INVISIBLE, "token_budget", "title", "about", "notes", "branch_of", "folder", "searched_on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +39,13 @@ class Walk:
     task: Task
     start: Classifier  # theta_0; never changed
     inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
+    elsewhere: Mapping[Source, Task]  # other tasks that arms search on
     run: Run
     command: str
+
+    def classifier(self, source: Source | None = None) -> Classifier:
+        """theta_0 for the recipe's task, or with another head for another task."""
+        return self.start if source is None else _classifier(self.recipe, self.elsewhere[source])
 
     def go(self) -> Path:
         """Walk to the end and return the run folder."""
@@ -48,19 +58,16 @@ class Walk:
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
-            self.run.finish(name for row in rows for name in (row["search"], row["train"], *row["attacks"]) if name)
+            self.run.finish(name for row in rows for name in (row["search"], row["ticket"], row["train"], *row["attacks"]) if name)
         return folder
 
     def _arm(self, arm: Arm) -> dict[str, Any]:
         from robust_tickets.classifier import Classifier
 
         say(f"— {arm.title} —")
-        ticket, searched = None, None
-        if arm.search is not None:
-            searched = self.run.stage("search", stages.search_key(arm.search, self.inputs))
-            ticket = stages.search(searched, arm.search, self.start, self.task)
-        trained = self.run.stage("train", stages.train_key(arm.train, self.inputs, ticket))
-        stages.train(trained, arm.train, self.start, self.task, ticket)
+        ticket, searched, lies = ticket_of(self, arm.origin) if arm.origin else (None, None, None)
+        trained = self.run.stage("train", stages.train_key(arm.train, self.inputs, ticket, arm.without))
+        stages.train(trained, arm.train, self.start, self.task, ticket, arm.without)
         victim = Classifier.from_pretrained(trained.folder / "model")
         attacks = []
         for plan in self.recipe.attacks:
@@ -74,6 +81,9 @@ class Walk:
             "name": arm.name,
             "title": arm.title,
             "search": searched.name if searched else None,
+            "ticket": lies.name if lies else None,
+            "branch": arm.branch(),
+            "story": arm.story(),
             "train": trained.name,
             "attacks": attacks,
         }
@@ -86,7 +96,7 @@ class Walk:
             "attacked_split": self.task.test_split,
             "skipped_rows": len(self.task.skipped),
             "warnings": list(self.task.warnings),
-            "notes": list(self.task.notes),
+            "notes": [*self.task.notes, *self.recipe.notes],
         }
         return {
             "schema": SCHEMA,
@@ -102,16 +112,38 @@ class Walk:
 
 def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Walk:
     """Load what the recipe names and decide its run folder; trains nothing."""
-    from robust_tickets.classifier import load_classifier
+    for note in recipe.notes:
+        say(note)
+    task = _task(recipe.source, recipe.seed)
+    start = _classifier(recipe, task)
+    given = stages.inputs(start, task)
+    origins = list(_origins([arm.origin for arm in recipe.arms]))
+    elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
+    others = [t.digest for t in elsewhere.values()] + [fingerprint(o.folder) for o in origins if o.folder]
+    parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
+    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}")
+    return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
+
+
+def _task(source: Source, seed: int) -> Task:
     from robust_tickets.data.load import load_task
 
-    source = recipe.source
     options = {k: v for k, v in vars(source).items() if k != "task"}
-    task = stages.announce(load_task(source.task, seed=recipe.seed, **options))
-    start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
-    given = stages.inputs(start, task)
-    name = f"{recipe.name}-{digest([identity(recipe), given['task'], given['model'], given['version']])[:8]}"
-    return Walk(recipe=recipe, task=task, start=start, inputs=given, run=Run(folder=out or Path("runs") / name), command=command)
+    return stages.announce(load_task(source.task, seed=seed, **options))
+
+
+def _classifier(recipe: Recipe, task: Task) -> Classifier:
+    from robust_tickets.classifier import load_classifier
+
+    return load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
+
+
+def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
+    """Each origin, and those of the tickets they match."""
+    for origin in origins:
+        if origin is not None:
+            yield origin
+            yield from _origins([origin.like])
 
 
 def model_folder(run: Path, arm: str = "") -> Path:
@@ -130,5 +162,5 @@ def identity(recipe: Recipe) -> Any:
 
 def _visible(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _visible(inner) for name, inner in value.items() if name not in (*INVISIBLE, "token_budget", "title", "about")}
+        return {name: _visible(inner) for name, inner in value.items() if name not in NOT_IN_IDENTITY}
     return [_visible(inner) for inner in value] if isinstance(value, list) else value

@@ -7,7 +7,7 @@ many tokens go through the model at once and on which device are not in it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Split, Task
     from robust_tickets.ticket import Ticket
+    from robust_tickets.walk.arms import Draw
     from robust_tickets.walk.recipe import AttackPlan
 
 
@@ -33,22 +34,32 @@ def announce(task: Task) -> Task:
     return task
 
 
-def inputs(start: Classifier, task: Task) -> dict[str, Any]:
+def inputs(start: Classifier, task: Task | None) -> dict[str, Any]:
     """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""
-    return {"version": __version__, "model": start.digest, "task": task.digest}
+    return {"version": __version__, "model": start.digest, "task": task.digest if task is not None else None}
 
 
-def search_key(method: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**given, "stage": "search", "method": _visible(describe(method))}
+def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None) -> Mapping[str, Any]:
+    """A method that looks at no labelled task says ``needs_task = False`` and names what it reads in ``inputs()``."""
+    given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
+    key = {**given, "stage": "search", "method": _visible(describe(method)), **_used(method)}
+    return {**key, "like": like.digest} if like is not None else key
 
 
-def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None) -> Mapping[str, Any]:
-    return {
+def draw_key(source: str, draws: Sequence[Draw]) -> Mapping[str, Any]:
+    """``source`` is the hash of what the scores are, not of the masks alone: two searches may agree on those by chance."""
+    return {"version": __version__, "stage": "ticket", "from": source, "draws": [draw.asked() for draw in draws]}
+
+
+def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None) -> Mapping[str, Any]:
+    key = {
         **given,
         "stage": "train",
         "train": _visible(to_plain(trainer)),
         "ticket": ticket.digest if ticket is not None else None,
+        **_used(trainer),
     }
+    return {**key, "without": without} if without else key
 
 
 def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
@@ -56,23 +67,37 @@ def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[st
     return {"version": __version__, "stage": "attack", "plan": settings, "victim": victim.digest, "split": split.digest}
 
 
-def search(stage: Stage, method: Any, start: Classifier, task: Task) -> Ticket:
-    """The ticket that ``method`` finds; ``start`` is theta_0 and stays as it is."""
+def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None) -> Ticket:
+    """The ticket that ``method`` finds; ``start`` gives theta_0, which stays as it is."""
     from robust_tickets.ticket import Ticket
 
     if stage.done():
         say(f"search: found done in {stage.name}")
     else:
-        method(start, task, folder=stage.folder)  # saves what it finds
+        method(start(), task, folder=stage.folder, **({"like": like} if like is not None else {}))  # saves what it finds
         stage.finish()
     _drop_checkpoint(stage)
     return Ticket.load(stage.folder)
 
 
-def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None) -> None:
-    """Cut ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
+def draw(stage: Stage, ticket: Ticket, draws: Sequence[Draw]) -> Ticket:
+    """Other draws from the scores of ``ticket``; with none, a copy of it in the run's own folder."""
+    from robust_tickets.ticket import Ticket
+
+    if stage.done():
+        say(f"draw: found done in {stage.name}")
+        return Ticket.load(stage.folder)
+    for one in draws:
+        ticket = ticket.draw(**one.asked())
+    ticket.save(stage.folder)
+    stage.finish()
+    say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in ticket.removed.items()))
+    return ticket
+
+
+def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None) -> None:
+    """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
     from robust_tickets.measure.cost import peak_memory, reset_peak_memory
-    from robust_tickets.prune.compact import compact
     from robust_tickets.train.evaluate import evaluate
 
     if stage.done():
@@ -80,7 +105,7 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
         say(f"train: found done in {stage.name}")
         return
     reset_peak_memory()
-    model = start.copy() if ticket is None else compact(start, ticket)
+    model = fitted(start, ticket, without, trainer.seed)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(stage.folder / "model")
     evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
@@ -90,6 +115,24 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     stage.finish()
     _drop_checkpoint(stage)
     say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
+
+
+def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> Classifier:
+    """What is trained: a copy of the whole model, or the ticket; ``without`` as an arm says it."""
+    from robust_tickets.prune.compact import compact
+    from robust_tickets.prune.redraw import redraw_inside, redraw_outside
+
+    if ticket is None:
+        return start.copy()
+    if without == "structure":
+        return redraw_outside(start, ticket, seed)
+    if without == "initialisation":
+        start = redraw_inside(start, ticket, seed)
+    if ticket.kind == "structured":
+        return compact(start, ticket)
+    from robust_tickets.prune.apply import apply
+
+    return apply(start, ticket)
 
 
 def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None) -> None:
@@ -141,6 +184,15 @@ def _plain(evaluation: Any, split: str) -> dict[str, Any]:
 
     interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
     return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}
+
+
+def _used(component: Any) -> dict[str, Any]:
+    """What a component reads besides the task: a corpus, the lists of words behind its adversary."""
+    found = {}
+    for name, part in (("inputs", component), ("resources", getattr(component, "adversary", None))):
+        if callable(getattr(part, name, None)):
+            found[name] = to_plain(getattr(part, name)())
+    return found
 
 
 def _visible(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""From an arm's origin to its ticket: searched or found done, read from a folder, drawn anew.
+
+``known`` only looks: it is what the estimate asks. ``ticket_of`` does the work. Both walk the same keys, so a search shared by several
+arms is one stage, whoever asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import sha256_file
+from robust_tickets.run import Stage
+from robust_tickets.walk import stages
+
+if TYPE_CHECKING:
+    from robust_tickets.ticket import Ticket
+    from robust_tickets.walk.arms import Origin
+    from robust_tickets.walk.runner import Walk
+
+
+def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
+    """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
+    from robust_tickets.ticket import Ticket
+
+    searched = None
+    if origin.search is None:
+        ticket, source = Ticket.load(str(origin.folder)), fingerprint(origin.folder)
+    else:
+        like = ticket_of(walk, origin.like)[0] if origin.like else None
+        searched = walk.run.stage("search", search_key(walk, origin, like))
+        task = walk.elsewhere[origin.searched_on] if origin.searched_on else walk.task
+        ticket = stages.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
+        if not origin.draws:
+            return ticket, searched, searched
+        source = digest(searched.key)
+    lies = walk.run.stage("ticket", stages.draw_key(source, origin.draws))
+    return stages.draw(lies, ticket, origin.draws), searched, lies
+
+
+def known(walk: Walk, origin: Origin) -> Ticket | None:
+    """The ticket, where every stage that it takes is done."""
+    from robust_tickets.ticket import Ticket
+
+    if origin.search is None:
+        source = fingerprint(origin.folder)
+    else:
+        key = known_key(walk, origin)
+        folder = walk.run.stage_folder("search", key) if key else None
+        if folder is None or not (folder / "stage.json").is_file():
+            return None
+        if not origin.draws:
+            return Ticket.load(folder)
+        source = digest(key)
+    folder = walk.run.stage_folder("ticket", stages.draw_key(source, origin.draws))
+    return Ticket.load(folder) if (folder / "stage.json").is_file() else None
+
+
+def known_key(walk: Walk, origin: Origin) -> Mapping[str, Any] | None:
+    """The key of the search; none where it matches a ticket that is not found yet."""
+    like = known(walk, origin.like) if origin.like else None
+    return None if origin.like and like is None else search_key(walk, origin, like)
+
+
+def search_key(walk: Walk, origin: Origin, like: Ticket | None) -> Mapping[str, Any]:
+    given = dict(walk.inputs)
+    if origin.searched_on is not None:  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+        other = walk.elsewhere[origin.searched_on]
+        given |= {"task": other.digest, "head": {"labels": list(other.labels), "columns": list(other.columns), "seed": walk.recipe.seed}}
+    return stages.search_key(origin.search, given, like)
+
+
+def fingerprint(folder: str | Path | None) -> str:
+    """Hash of a saved ticket: its masks and the scores that other draws are made from."""
+    files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
+    if not files[0].is_file():
+        raise TicketsError(f"no ticket in {folder}: {files[0].name} is missing", hint="give the folder that a search wrote")
+    return digest([sha256_file(file) for file in files if file.is_file()])
