@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from adversaries import Gradients, Recording, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on, recording
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.step import plain
-from tiny import tiny_classifier
 
-TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all", "the")]
 SWITCHES = [
     FreeLB(steps=3),
     FreeLB(steps=3, norm="linf", init=0.02, step_size=0.03),
@@ -28,132 +25,86 @@ SWITCHES = [
 ]
 
 
-def _objective(family: str = "bert", *, dropout: float = 0.0, double: bool = True, **changes: Any) -> Objective:
-    clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    model = clf.model.double() if double else clf.model
-    model.train()
-    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
-    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(3, "freelb")}
-    return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
-
-
-def _gradients(objective: Objective, step: Callable[[Objective], torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    objective.model.zero_grad(set_to_none=True)
-    loss = step(objective)
-    return {name: p.grad.clone() for name, p in objective.model.named_parameters() if p.grad is not None}, loss
-
-
-def _reference(objective: Objective, adversary: FreeLB) -> tuple[dict[str, torch.Tensor], float, list[torch.Tensor]]:
+def _reference(objective: Objective, adversary: FreeLB) -> tuple[Gradients, float]:
     """Algorithm box, example by example, on BERT's ``inputs_embeds``: per-pass gradients by autograd.grad, summed at weight 1/passes."""
-    model, batch = objective.model, objective.batch
-    words = model.bert.embeddings.word_embeddings.weight
-    rows, tokens = batch["input_ids"].shape
-    noise = torch.rand((rows, tokens, words.shape[1]), generator=torch_generator(3, "freelb"), dtype=words.dtype) * 2 - 1
-    delta = torch.zeros_like(noise)
-    for i in range(rows):
-        n = int(batch["attention_mask"][i].sum())
-        scale = adversary.init / (n * words.shape[1]) ** 0.5 if adversary.norm == "l2" else adversary.init
-        delta[i, :n] = noise[i, :n] * scale
-    names, parameters = zip(*model.named_parameters(), strict=True)
+    ball = {"norm": adversary.norm, "max_norm": adversary.max_norm}
     passes = adversary.steps + (1 if adversary.extra_pass else 0)
-    total = {name: torch.zeros_like(p) for name, p in zip(names, parameters, strict=True)}
-    losses, deltas = [], [delta]
-    for k in range(passes):
+    delta = first_delta(objective, init=adversary.init, norm=adversary.norm)
+    total = {name: torch.zeros_like(p) for name, p in objective.model.named_parameters()}
+    losses = []
+    for _ in range(passes):
         delta = delta.detach().requires_grad_()
-        kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")}
-        loss = F.cross_entropy(model(inputs_embeds=words[batch["input_ids"]] + delta, **kept).logits, batch["labels"])
-        *grads, g = torch.autograd.grad(loss / passes, [*parameters, delta], allow_unused=True)
-        for name, grad in zip(names, grads, strict=True):
-            total[name] += 0 if grad is None else grad
+        loss = loss_at(objective, delta)
+        for name, gradient in gradients_of(loss / passes, objective).items():
+            total[name] += gradient
         losses.append(float(loss.detach()))
-        if k == passes - 1:
-            break
-        moved = torch.zeros_like(delta)
-        for i in range(rows):
-            size = float(g[i].norm()) if adversary.norm == "l2" else float(g[i].abs().max())
-            moved[i] = delta[i].detach() + adversary.step_size * g[i] / max(size, 1e-8)
-            if adversary.max_norm and adversary.norm == "l2" and float(moved[i].norm()) > adversary.max_norm:
-                moved[i] = moved[i] * adversary.max_norm / float(moved[i].norm())
-            if adversary.max_norm and adversary.norm == "linf":
-                moved[i] = moved[i].clamp(-adversary.max_norm, adversary.max_norm)
-        delta = moved
-        deltas.append(delta)
-    return total, sum(losses) / passes, deltas
+        delta = next_delta(delta, torch.autograd.grad(loss / passes, delta)[0], step=adversary.step_size, **ball)
+    return total, sum(losses) / passes
 
 
 @pytest.mark.parametrize("adversary", SWITCHES, ids=str)
 def test_equals_the_algorithm_box(adversary: FreeLB) -> None:
-    objective = _objective()
-    expected, loss, _ = _reference(objective, adversary)
-    got, mean = _gradients(objective, adversary)
+    objective = objective_on()
+    expected, loss = _reference(objective, adversary)
+    got, mean = gradients(objective, adversary)
     assert abs(float(mean) - loss) < 1e-9
-    for name, gradient in expected.items():
-        assert torch.allclose(got.get(name, torch.zeros_like(gradient)), gradient, rtol=0, atol=1e-9), name
+    agree(got, expected)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_one_pass_from_zero_is_a_plain_step(family: str, dropout: float) -> None:
-    one, other = (_objective(family, dropout=dropout, double=False) for _ in range(2))
+    one, other = (objective_on(family, dropout=dropout, double=False) for _ in range(2))
     torch.manual_seed(5)
-    expected, loss = _gradients(one, plain)
+    expected, loss = gradients(one, plain)
     torch.manual_seed(5)
-    got, mean = _gradients(other, FreeLB(steps=1, init=0.0))
+    got, mean = gradients(other, FreeLB(steps=1, init=0.0))
     assert torch.equal(loss, mean)
     assert got.keys() == expected.keys()
     assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 
-class _Recording(Objective):
-    """Keeps every delta it is asked about."""
-
-    def loss(self, delta: torch.Tensor | None = None) -> torch.Tensor:
-        self.seen = [*getattr(self, "seen", []), delta.detach().clone()]  # type: ignore[union-attr]
-        return super().loss(delta)
-
-
-def _recorded(adversary: FreeLB, **settings: Any) -> _Recording:
-    objective = _objective(**settings)
-    recording = _Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
-    _gradients(recording, adversary)
-    return recording
+def _recorded(adversary: FreeLB, **settings: Any) -> Recording:
+    recorded = recording(objective_on(**settings))
+    gradients(recorded, adversary)
+    return recorded
 
 
 @pytest.mark.parametrize("adversary", SWITCHES, ids=str)
 def test_perturbations_stay_within_bounds_and_off_the_padding(adversary: FreeLB) -> None:
-    recording = _recorded(adversary)
-    assert len(recording.seen) == adversary.passes
-    padding = recording.batch["attention_mask"] == 0
+    recorded = _recorded(adversary)
+    assert len(recorded.seen) == adversary.passes
+    padding = recorded.batch["attention_mask"] == 0
     assert padding.any()
-    for k, delta in enumerate(recording.seen):
+    for k, delta in enumerate(recorded.seen):
         assert (delta[padding] == 0).all()
         sizes = adversary.size(delta)
         assert (sizes <= adversary.init + k * adversary.step_size + 1e-12).all()
         if k and adversary.max_norm:
             assert (sizes <= adversary.max_norm + 1e-12).all()
-    assert (recording.seen[0] != 0).any()
-    assert (recording.seen[-1] != recording.seen[0]).any()
+    assert (recorded.seen[0] != 0).any()
+    assert (recorded.seen[-1] != recorded.seen[0]).any()
 
 
 def test_padding_stays_zero_even_where_it_has_a_gradient() -> None:
-    class Leaky(_Recording):
-        def loss(self, delta: torch.Tensor | None = None) -> torch.Tensor:
+    class Leaky(Recording):
+        def loss(self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None) -> torch.Tensor:
             assert delta is not None
             return super().loss(delta) + 0.1 * delta.sum()
 
-    objective = _objective()
+    objective = objective_on()
     leaky = Leaky(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
-    _gradients(leaky, FreeLB(steps=3))
+    gradients(leaky, FreeLB(steps=3))
     assert all((delta[leaky.batch["attention_mask"] == 0] == 0).all() for delta in leaky.seen)
 
 
 def test_accumulated_gradients_are_the_mean_of_the_passes() -> None:
     adversary = FreeLB(steps=4, step_size=0.1)
-    recording = _recorded(adversary)
-    got = {name: p.grad.clone() for name, p in recording.model.named_parameters() if p.grad is not None}
+    recorded = _recorded(adversary)
+    got = {name: p.grad.clone() for name, p in recorded.model.named_parameters() if p.grad is not None}
     mean = {name: torch.zeros_like(g) for name, g in got.items()}
-    for delta in list(recording.seen):
-        single, _ = _gradients(recording, lambda objective, at=delta: _at(objective, at))
+    for delta in list(recorded.seen):
+        single, _ = gradients(recorded, lambda objective, at=delta: _at(objective, at))
         for name, gradient in single.items():
             mean[name] += gradient / adversary.passes
     assert all(torch.allclose(got[name], mean[name], rtol=0, atol=1e-12) for name in got)
@@ -168,10 +119,10 @@ def _at(objective: Objective, delta: torch.Tensor) -> torch.Tensor:
 def test_shared_dropout_drops_the_same_units_in_all_passes() -> None:
     def losses(dropout: Any) -> list[float]:
         adversary = FreeLB(steps=3, init=0.0, step_size=0.0, dropout=dropout)  # delta stays 0, so only dropout can differ
-        objective = _objective(dropout=0.3)
+        objective = objective_on(dropout=0.3)
         seen: list[float] = []
         objective.loss_fn = lambda logits, labels: (seen.append(float(logits.detach().sum())), F.cross_entropy(logits, labels))[1]
-        _gradients(objective, adversary)
+        gradients(objective, adversary)
         return seen
 
     torch.manual_seed(0)
@@ -183,23 +134,33 @@ def test_shared_dropout_drops_the_same_units_in_all_passes() -> None:
 
 
 def test_token_types_reach_every_pass() -> None:
-    objective = _objective()
+    objective = objective_on()
     seen: list[torch.Tensor] = []
     table = objective.model.bert.embeddings.token_type_embeddings
     table.register_forward_pre_hook(lambda _module, args: seen.append(args[0].clone()))
-    _gradients(objective, FreeLB(steps=3))
+    gradients(objective, FreeLB(steps=3))
     assert len(seen) == 3
     assert all(torch.equal(types, objective.batch["token_type_ids"]) and types.any() for types in seen)
 
 
+def test_token_types_can_be_lost_as_in_released_code() -> None:
+    objective = objective_on()
+    expected = gradients_of(loss_at(objective, None, token_type_ids=torch.zeros_like(objective.batch["token_type_ids"])), objective)
+    got, _ = gradients(objective, FreeLB(steps=1, init=0.0, token_types=False))
+    agree(got, expected)
+    assert "token_type_ids" in objective.batch  # the caller's batch is whole
+    whole, _ = gradients(objective, FreeLB(steps=1, init=0.0))
+    assert not torch.equal(got["classifier.weight"], whole["classifier.weight"])
+
+
 def test_the_regulariser_enters_once_and_undivided() -> None:
-    bare = _objective()
-    without, loss = _gradients(bare, FreeLB(steps=3))
-    penalised = _objective()
+    bare = objective_on()
+    without, loss = gradients(bare, FreeLB(steps=3))
+    penalised = objective_on()
     bias = penalised.model.classifier.bias
     calls: list[int] = []
     penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
-    with_it, mean = _gradients(penalised, FreeLB(steps=3))
+    with_it, mean = gradients(penalised, FreeLB(steps=3))
     assert len(calls) == 1
     assert torch.allclose(with_it["classifier.bias"], without["classifier.bias"] + 0.7, rtol=0, atol=1e-12)
     assert torch.equal(loss, mean)  # the reported loss is the data's
@@ -219,9 +180,9 @@ def test_draws_come_from_the_named_generator_alone() -> None:
 
 
 def test_the_hook_is_gone_after_a_step_and_after_an_error() -> None:
-    objective = _objective()
+    objective = objective_on()
     words = objective.layout.words_of(objective.model)
-    _gradients(objective, FreeLB(steps=2))
+    gradients(objective, FreeLB(steps=2))
     objective.batch = {**objective.batch, "input_ids": objective.batch["input_ids"] + 10_000}
     with pytest.raises(IndexError):
         objective.loss(torch.zeros(1))
@@ -235,11 +196,11 @@ def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
 
 
 def test_bf16_keeps_the_loss_and_gradients_in_fp32() -> None:
-    objective = _objective(double=False, half=True)
-    got, loss = _gradients(objective, FreeLB(steps=2))
+    objective = objective_on(double=False, half=True)
+    got, loss = gradients(objective, FreeLB(steps=2))
     exact = copy.copy(objective)
     exact.half, exact.generator = False, torch_generator(3, "freelb")
-    _, fine = _gradients(exact, FreeLB(steps=2))
+    _, fine = gradients(exact, FreeLB(steps=2))
     assert loss.dtype == torch.float32
     assert all(g.dtype == torch.float32 for g in got.values())
     assert 0 < abs(float(loss - fine)) < 0.1

@@ -1,0 +1,116 @@
+"""What tests of adversaries share: pairs on a tiny model as an Objective, a step's gradients, and building blocks of slow references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from robust_tickets.adversary._objective import IGNORED, Ground, Objective
+from robust_tickets.layout import layout_of
+from robust_tickets.seeds import torch_generator
+from tiny import tiny_classifier, tiny_model
+
+TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all", "the")]
+Gradients = dict[str, torch.Tensor]
+
+
+def objective_on(
+    family: str = "bert", *, dropout: float = 0.0, double: bool = True, mlm: bool = False, adversary: Any = None, **changes: Any
+) -> Objective:
+    """Three pairs of different lengths, in fp64 unless told otherwise; with ``mlm``, every third token is asked for."""
+    clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
+    model = clf.model
+    if mlm:
+        model = tiny_model(family, "AutoModelForMaskedLM", hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+        asked = (torch.arange(batch["input_ids"].shape[1]) % 3 == 1) & batch["attention_mask"].bool()
+        batch["labels"] = batch["input_ids"].masked_fill(~asked, IGNORED)
+    model = (model.double() if double else model).train()
+    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": generator(), "update": lambda: None}
+    if hasattr(adversary, "begin"):
+        settings["memory"] = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=clf.tokenizer, seed=3))
+    return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
+
+
+def generator() -> torch.Generator:
+    """The stream that :func:`objective_on` gives an adversary, from its start."""
+    return torch_generator(3, "freelb")
+
+
+def gradients(objective: Objective, step: Callable[[Objective], torch.Tensor]) -> tuple[Gradients, torch.Tensor]:
+    """The gradients that one step leaves, and the loss it returns."""
+    objective.model.zero_grad(set_to_none=True)
+    loss = step(objective)
+    return {name: p.grad.clone() for name, p in objective.model.named_parameters() if p.grad is not None}, loss
+
+
+def agree(got: Gradients, expected: Gradients, within: float = 1e-9) -> None:
+    """Both the same, for every parameter; one without a gradient counts as zero."""
+    assert any((gradient != 0).any() for gradient in expected.values())
+    for name, gradient in expected.items():
+        assert torch.allclose(got.get(name, torch.zeros_like(gradient)), gradient, rtol=0, atol=within), name
+
+
+class Recording(Objective):
+    """Keeps every delta it is asked about."""
+
+    def logits(self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None) -> torch.Tensor:
+        self.seen = [*getattr(self, "seen", []), None if delta is None else delta.detach().clone()]
+        return super().logits(delta, ids=ids)
+
+
+def recording(objective: Objective) -> Recording:
+    return Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
+
+
+# Building blocks of references: example by example, on BERT's ``inputs_embeds``.
+
+
+def at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
+    """BERT's logits at the word embeddings plus delta."""
+    model, batch = objective.model, objective.batch
+    embedded = model.bert.embeddings.word_embeddings.weight[batch["input_ids"]]
+    kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")} | changes
+    return model(inputs_embeds=embedded if delta is None else embedded + delta, **kept).logits
+
+
+def loss_at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
+    return F.cross_entropy(at(objective, delta, **changes), objective.batch["labels"])
+
+
+def first_delta(objective: Objective, *, init: float, norm: str) -> torch.Tensor:
+    """Uniform noise; with the l2 norm divided by the root of how many numbers the example's delta holds."""
+    width = objective.words.shape[1]
+    noise = torch.rand((*objective.batch["input_ids"].shape, width), generator=generator(), dtype=objective.words.dtype) * 2 - 1
+    delta = torch.zeros_like(noise)
+    for i, mask in enumerate(objective.batch["attention_mask"]):
+        n = int(mask.sum())
+        delta[i, :n] = noise[i, :n] * (init / (n * width) ** 0.5 if norm == "l2" else init)
+    return delta
+
+
+def next_delta(delta: torch.Tensor, gradient: torch.Tensor, *, step: float, norm: str, max_norm: float) -> torch.Tensor:
+    moved = torch.zeros_like(delta)
+    for i, g in enumerate(gradient):
+        size = float(g.norm()) if norm == "l2" else float(g.abs().max())
+        moved[i] = delta[i].detach() + step * g / max(size, 1e-8)
+        if max_norm and norm == "l2" and float(moved[i].norm()) > max_norm:
+            moved[i] = moved[i] * max_norm / float(moved[i].norm())
+        if max_norm and norm == "linf":
+            moved[i] = moved[i].clamp(-max_norm, max_norm)
+    return moved
+
+
+def parameters_of(objective: Objective) -> tuple[Sequence[str], Sequence[torch.Tensor]]:
+    names, parameters = zip(*objective.model.named_parameters(), strict=True)
+    return names, parameters
+
+
+def gradients_of(loss: torch.Tensor, objective: Objective) -> Gradients:
+    """By autograd.grad, so that no ``.grad`` is touched; parameters that the loss does not depend on get zeros."""
+    names, parameters = parameters_of(objective)
+    found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
+    return {name: torch.zeros_like(p) if g is None else g for name, p, g in zip(names, parameters, found, strict=True)}
