@@ -8,6 +8,7 @@ from typing import Any
 
 from robust_tickets.classifier.checkpoint import assemble, fresh
 from robust_tickets.errors import TicketsError
+from robust_tickets.layout import layout_of
 
 
 def labels_of_config(config: Any) -> tuple[str, ...]:
@@ -30,19 +31,20 @@ def with_labels(model: Any, wanted: Sequence[str], *, has_head: bool, seed: int)
         return model, True
     config = copy.deepcopy(model.config)
     rename_labels(config, wanted)
-    prefix = f"{model.base_model_prefix}."
-    encoder = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(prefix)}
-    head = _shapes_of_head(type(model), config, prefix)
+    pretrained = layout_of(model).pretrained_head  # stays, like the pooler of the families that have one
+    prefixes = (f"{model.base_model_prefix}.", *([f"{pretrained}."] if pretrained else []))
+    stays = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(prefixes)}
+    head = _shapes_of_head(type(model), config, prefixes)
     for name, tensor in head.items():
         head[name] = tensor.to(model.dtype)
-    return assemble(type(model), config, {**encoder, **fresh(head, config, seed)}, dict(model.named_buffers())), False
+    return assemble(type(model), config, {**stays, **fresh(head, config, seed)}, dict(model.named_buffers())), False
 
 
-def _shapes_of_head(model_class: Any, config: Any, prefix: str) -> dict[str, Any]:
+def _shapes_of_head(model_class: Any, config: Any, prefixes: tuple[str, ...]) -> dict[str, Any]:
     import torch
 
     with torch.device("meta"):
-        return {name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefix)}
+        return {name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefixes)}
 
 
 def _order(have: Sequence[str], wanted: Sequence[str]) -> list[int] | None:

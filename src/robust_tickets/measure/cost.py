@@ -2,7 +2,8 @@
 
 FLOPs are counted on paper, from the heads and neurons that each layer has now, so that a ticket's saving does not depend on a profiler
 or on the machine. One multiply-add is two FLOPs. Counted: every matrix product of the layers and the head. Not counted: biases,
-embeddings (a lookup), LayerNorm, softmax and activations, together about one percent.
+embeddings (a lookup), LayerNorm, softmax and activations, together about one percent. Local attention (ModernBERT) counts as global:
+masked scores are computed all the same.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ def flops(model: Any, tokens: int, layout: Layout | None = None) -> int:
     module = _module(model)
     layout = layout or layout_of(module)
     hidden, head = module.config.hidden_size, layout.head_size(module)
+    forward = 3 if layout.gate else 2  # up, down, and the gate where there is one
     total = 0
     for heads, neurons in zip(layout.heads_of(module), layout.neurons_of(module), strict=True):
-        width = heads * head
-        total += 2 * tokens * 4 * hidden * width  # query, key, value, output
-        total += 2 * 2 * tokens * tokens * width  # scores, and the weighted sum of values
-        total += 2 * tokens * 2 * hidden * neurons  # up, down
-    return total + _head_flops(module, layout)
+        total += 2 * tokens * 4 * hidden * heads * head  # query, key, value, output
+        total += layout.attention_flops(module, heads, tokens)
+        total += 2 * tokens * forward * hidden * neurons
+    return total + _flops_outside(module, layout, tokens)
 
 
 def peak_memory() -> int:
@@ -66,13 +67,12 @@ def reset_peak_memory() -> bool:
     return True
 
 
-def _head_flops(module: Any, layout: Layout) -> int:
-    """The pooler and classifier, which read one token: every matrix of a linear layer that is neither in a layer nor an embedding."""
+def _flops_outside(module: Any, layout: Layout, tokens: int) -> int:
+    """What is not in a layer: the pooler and classifier read one token; ELECTRA's projected embeddings, DeBERTa's convolution read all."""
     inside = {id(m) for layer in layout.layers_of(module) for m in layer.modules()}
-    embeddings = getattr(encoder_of(module), "embeddings", None)
-    inside |= {id(m) for m in embeddings.modules()} if embeddings is not None else set()
-    linear = (m for m in module.modules() if id(m) not in inside and hasattr(m, "in_features"))
-    return sum(2 * m.weight.numel() for m in linear)
+    encoder = {id(m): name for name, m in encoder_of(module).named_modules()}
+    products = [m for m in module.modules() if id(m) not in inside and (hasattr(m, "in_features") or hasattr(m, "kernel_size"))]
+    return sum(2 * m.weight.numel() * (tokens if encoder.get(id(m), layout.pooler) != layout.pooler else 1) for m in products)
 
 
 def _module(model: Any) -> Any:
