@@ -18,10 +18,12 @@ SCHEMA = 1
 class About:
     max_length: int | None = None
     columns: tuple[str, ...] = ("text",)
+    masked: bool = False  # whether the masks of an unstructured ticket lie beside it
 
 
-def write_about(folder: Path, *, max_length: int, columns: Sequence[str], labels: Sequence[str]) -> Path:
-    return write_json(folder / NAME, {"schema": SCHEMA, "max_length": max_length, "columns": list(columns), "labels": list(labels)})
+def write_about(folder: Path, *, max_length: int, columns: Sequence[str], labels: Sequence[str], masked: bool = False) -> Path:
+    told = {"schema": SCHEMA, "max_length": max_length, "columns": list(columns), "labels": list(labels)}
+    return write_json(folder / NAME, {**told, "masked": True} if masked else told)
 
 
 def read_about(folder: Path) -> About:
@@ -40,4 +42,4 @@ def read_about(folder: Path) -> About:
         raise TicketsError(
             f"{path}: columns must be a list of one or two names, got {columns!r}", hint="the file is damaged: save the model again"
         )
-    return About(max_length=length, columns=tuple(columns))
+    return About(max_length=length, columns=tuple(columns), masked=told.get("masked") is True)

@@ -19,6 +19,7 @@ import numpy as np
 from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.heads import checked_labels, rename_labels
+from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
@@ -81,8 +82,12 @@ class Classifier:
         return load_classifier(name, dtype=dtype, device=device)
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """What transformers saves, readable by its auto classes, and ``tickets.json`` with the rest; that one is written last."""
+        """What transformers saves, readable by its auto classes, and ``tickets.json`` with the rest; that one is written last.
+
+        The masks of an unstructured ticket go into ``ticket/``; without this package the weights outside are zeros like any others.
+        """
         model = self.needs_model("saved")
+        ticket = ticket_of(model)
         folder = Path(folder)
         if folder.is_file():
             raise TicketsError(f"{folder} is a file", hint="give a folder")
@@ -97,7 +102,9 @@ class Classifier:
             raise TicketsError(
                 f"could not write {folder}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED
             ) from None
-        write_about(folder, max_length=self.max_length, columns=self.columns, labels=self.labels)
+        if ticket is not None:
+            ticket.save(folder / FOLDER)
+        write_about(folder, max_length=self.max_length, columns=self.columns, labels=self.labels, masked=ticket is not None)
         return folder
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **upload: Any) -> Any:
@@ -141,7 +148,7 @@ class Classifier:
 
     @property
     def digest(self) -> str:
-        """sha256 of what determines the outputs: weights, config, tokenizer, labels, length. Reads every weight (1 s per GiB or so)."""
+        """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length. Reads every weight (about 1 s a GiB)."""
         h = hashlib.sha256(canonical([list(self.labels), self.max_length, list(self.columns)]).encode())
         if self.model is None:
             h.update(self.identity.encode())
@@ -152,6 +159,7 @@ class Classifier:
         for name, tensor in sorted(self.model.state_dict().items()):
             h.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             h.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(_bytes()).numpy()))
+        update_digest(h, self.model)
         return h.hexdigest()
 
     def encode(self, texts: Sequence[Text]) -> list[Encoded]:

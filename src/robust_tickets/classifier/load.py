@@ -10,6 +10,7 @@ from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.about import read_about
 from robust_tickets.classifier.core import MAX_LENGTH, Classifier
 from robust_tickets.classifier.heads import checked_labels, labels_of_config, with_labels
+from robust_tickets.classifier.masked_weights import put_back
 from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
@@ -48,6 +49,8 @@ def load_classifier(
     model, kept = with_labels(model, wanted, has_head=has_head, seed=seed)
     if has_head and not kept:
         say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
+    if about.masked:
+        put_back(model, found.folder)
     limit = config.max_position_embeddings - layout_of(config).reserved_positions
     length = max_length if max_length is not None else min(about.max_length or MAX_LENGTH, limit)
     columns = task.columns if task is not None else about.columns

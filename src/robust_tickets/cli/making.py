@@ -208,9 +208,11 @@ def train(
 def _ticket(ticket: Any, out: Path) -> Answer:
     told = {"ticket": str(out), "kind": ticket.kind, "removed": ticket.removed, "sparsity": ticket.sparsity, "digest": ticket.digest}
     words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
+    structured = ticket.kind == "structured"
+    more = f"{ticket.sparsity:.1%} of the prunable weights" if structured else f"of {len(ticket.names)} matrices; a mask brings no speed"
 
     def show(console: Any) -> None:
-        console.print(f"ticket without {words} ({ticket.sparsity:.1%} of the prunable weights)", markup=False)
+        console.print(f"ticket without {words} ({more})", markup=False)
         print(f"ticket: {out}")
 
     return Answer(data=told, show=show)

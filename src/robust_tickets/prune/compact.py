@@ -13,7 +13,8 @@ import torch
 
 from robust_tickets.classifier.checkpoint import assemble
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import Layout, layout_of
+from robust_tickets.layout import Layout, encoder_of, layout_of
+from robust_tickets.masks import attach, masks_of
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
 from robust_tickets.prune.modeling import cuts, stock_of, twin_of
 from robust_tickets.ticket import Ticket
@@ -29,11 +30,14 @@ def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
     chosen = {group: ticket.kept(group) for group in before}
     kept = {group: [[old[i] for i in new] for old, new in zip(before[group], chosen[group], strict=True)] for group in before}
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
+    masks = _masks(inner)
     for cut in cuts(inner, layout, chosen):
-        tensors[cut.name] = tensors[cut.name].index_select(cut.dim, cut.kept.to(tensors[cut.name].device))
+        for named in (tensors, masks):
+            if cut.name in named:
+                named[cut.name] = named[cut.name].index_select(cut.dim, cut.kept.to(named[cut.name].device))
     twin = twin_of(inner)
     config = convert(inner.config, twin.config_class, kept_heads=kept["heads"], kept_neurons=kept["neurons"])
-    return _rewrapped(model, _rebuilt(twin, config, tensors, inner))
+    return _rewrapped(model, _rebuilt(twin, config, tensors, inner, masks))
 
 
 def expand(model: AnyModel) -> AnyModel:
@@ -41,13 +45,15 @@ def expand(model: AnyModel) -> AnyModel:
     inner, layout = _unwrapped(model)
     stock = stock_of(inner)
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
-    config = inner.config
+    config, masks = inner.config, _masks(inner)
     dense = {group: [size] * config.num_hidden_layers for group, size in layout.sizes(config).items()}
     for cut in cuts(inner, layout, kept_by(config), dense):
-        small = tensors[cut.name]
-        shape = (*small.shape[: cut.dim], cut.size, *small.shape[cut.dim + 1 :])
-        tensors[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.kept.to(small.device), small)
-    return _rewrapped(model, _rebuilt(stock, convert(config, stock.config_class), tensors, inner))
+        for named in (tensors, masks):
+            if cut.name in named:
+                small = named[cut.name]
+                shape = (*small.shape[: cut.dim], cut.size, *small.shape[cut.dim + 1 :])
+                named[cut.name] = small.new_zeros(shape).index_copy_(cut.dim, cut.kept.to(small.device), small)
+    return _rewrapped(model, _rebuilt(stock, convert(config, stock.config_class), tensors, inner, masks))
 
 
 def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
@@ -59,7 +65,9 @@ def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
         gone = torch.ones(tensors[cut.name].shape[cut.dim], dtype=torch.bool, device=tensors[cut.name].device)
         gone[cut.kept.to(gone.device)] = False
         tensors[cut.name].index_fill_(cut.dim, gone.nonzero().flatten(), 0.0)
-    return _rewrapped(model, _rebuilt(type(inner), convert(inner.config, type(inner.config), **_fields(inner.config)), tensors, inner))
+    return _rewrapped(
+        model, _rebuilt(type(inner), convert(inner.config, type(inner.config), **_fields(inner.config)), tensors, inner, _masks(inner))
+    )
 
 
 def check(model: Any, ticket: Ticket, layout: Layout) -> None:
@@ -101,10 +109,20 @@ def _fields(config: Any) -> dict[str, Any]:
     return {"kept_heads": config.kept_heads, "kept_neurons": config.kept_neurons}
 
 
-def _rebuilt(model_class: Any, config: Any, tensors: dict[str, torch.Tensor], like: Any) -> Any:
-    """A model of copies of ``tensors``, with the mode and the frozen parameters of ``like``."""
+def _masks(model: Any) -> dict[str, torch.Tensor]:
+    """The masks of an unstructured ticket on ``model``, by the name of their weight in its state dict: they are cut like it."""
+    return {f"{_prefix(model)}{name}": mask for name, mask in masks_of(model).items()}
+
+
+def _prefix(model: Any) -> str:
+    return "" if encoder_of(model) is model else f"{model.base_model_prefix}."
+
+
+def _rebuilt(model_class: Any, config: Any, tensors: dict[str, torch.Tensor], like: Any, masks: dict[str, torch.Tensor]) -> Any:
+    """A model of copies of ``tensors``, with the mode and the frozen parameters of ``like``, and its ``masks``."""
     model = assemble(model_class, config, {name: tensor.clone() for name, tensor in tensors.items()}, dict(like.named_buffers()))
     trained = {name: parameter.requires_grad for name, parameter in like.named_parameters()}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trained[name])
+    attach(model, {name.removeprefix(_prefix(model)): mask for name, mask in masks.items()})
     return model.train(like.training)
