@@ -95,5 +95,6 @@ def lower_bound(critic: Critic, embedded: Tensor, sentences: Tensor, places: Ten
     matched = scores.diagonal(dim1=1, dim2=2)
     contrast = scores.masked_fill(~valid.unsqueeze(1), NEVER).logsumexp(dim=2)
     pairs = valid.sum(dim=1)
-    bounds = torch.where(valid, matched - contrast, 0.0).sum(dim=1) / pairs.clamp_min(1) + pairs.clamp_min(1).log()
+    some = pairs.clamp_min(1).to(scores.dtype)
+    bounds = torch.where(valid, matched - contrast, 0.0).sum(dim=1) / some + some.log()
     return bounds.sum() / (pairs > 0).sum().clamp_min(1)

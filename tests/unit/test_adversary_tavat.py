@@ -1,0 +1,242 @@
+"""TAVAT against a literal reference of its algorithm in fp64, its table, and its properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from robust_tickets.adversary._objective import Ground, Objective
+from robust_tickets.adversary.tavat import TAVAT, TokenTable, add_rows
+from robust_tickets.errors import TicketsError
+from robust_tickets.layout import layout_of
+from robust_tickets.seeds import torch_generator
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.step import plain
+from tiny import tiny_classifier, tiny_model, tiny_tokenizer
+from toy import QUICK, toy_task
+
+TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all", "the")]
+SWITCHES = [
+    TAVAT(),
+    TAVAT(steps=3),
+    TAVAT(steps=4, max_norm=0.1, step_size=0.1),
+    TAVAT(steps=3, max_norm=0.0),
+    TAVAT(steps=1),
+    TAVAT(steps=3, sum_passes=True),
+]
+
+
+def _objective(adversary: TAVAT, family: str = "bert", *, dropout: float = 0.0, double: bool = True, **changes: Any) -> Objective:
+    clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    model = clf.model.double() if double else clf.model
+    model.train()
+    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
+    memory = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=None, seed=5))
+    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(3, "tavat"), "memory": memory}
+    return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
+
+
+def _table(objective: Objective) -> torch.Tensor:
+    assert isinstance(objective.memory, TokenTable)
+    return objective.memory.table
+
+
+def _gradients(objective: Objective, step: Any) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    objective.model.zero_grad(set_to_none=True)
+    loss = step(objective)
+    return {name: p.grad.clone() for name, p in objective.model.named_parameters() if p.grad is not None}, loss
+
+
+def _reference(objective: Objective, adversary: TAVAT) -> tuple[dict[str, torch.Tensor], float, torch.Tensor]:
+    """The docstring's algorithm on BERT's ``inputs_embeds``, token by token, with a leaf and a gradient for each kind of delta."""
+    model, batch, table = objective.model, objective.batch, _table(objective).clone()
+    words, ids = model.bert.embeddings.word_embeddings.weight, batch["input_ids"]
+    (rows, tokens), width = ids.shape, words.shape[1]
+    lengths = [int(n) for n in batch["attention_mask"].sum(1)]
+    noise = torch.rand((rows, tokens, width), generator=torch_generator(3, "tavat"), dtype=words.dtype) * 2 - 1
+    instance, token = torch.zeros_like(noise), torch.zeros_like(noise)
+    for i, n in enumerate(lengths):
+        instance[i, :n] = noise[i, :n] * adversary.init / (n * width) ** 0.5
+        for t in range(n):
+            token[i, t] = table[ids[i, t]]
+    token = token / max(float(token.norm()), 1e-8)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    total = {name: torch.zeros_like(p) for name, p in zip(names, parameters, strict=True)}
+    losses = []
+    for k in range(adversary.steps):
+        instance, token = instance.detach().requires_grad_(), token.detach().requires_grad_()
+        kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")}
+        loss = F.cross_entropy(model(inputs_embeds=words[ids] + instance + token, **kept).logits, batch["labels"])
+        losses.append(float(loss.detach()))
+        weight = 1.0 if adversary.sum_passes else 1 / adversary.steps
+        *grads, g, h = torch.autograd.grad(weight * loss, [*parameters, instance, token], allow_unused=True)
+        for name, grad in zip(names, grads, strict=True):
+            total[name] += 0 if grad is None else grad
+        if k == adversary.steps - 1:
+            break
+        instance, token = instance.detach().clone(), token.detach().clone()
+        for i, n in enumerate(lengths):
+            instance[i, :n] += adversary.step_size * g[i, :n] / max(float(g[i, :n].norm()), 1e-8)
+            for t in range(n):
+                token[i, t] += adversary.step_size * h[i, t] / max(float(h[i, t].norm()), 1e-8)
+            sizes = [float(token[i, t].norm()) for t in range(n)]
+            for t in range(n):
+                token[i, t] *= sizes[t] / max(sizes)
+            both = float((instance[i] + token[i]).norm())
+            if adversary.max_norm and both > adversary.max_norm:
+                instance[i] *= adversary.max_norm / both
+                token[i] *= adversary.max_norm / both
+    for i, n in enumerate(lengths):
+        for t in range(n):
+            table[ids[i, t]] += token[i, t].detach()
+    return total, sum(losses) / adversary.steps, table
+
+
+@pytest.mark.parametrize("adversary", SWITCHES, ids=str)
+def test_equals_the_algorithm_in_two_steps_running(adversary: TAVAT) -> None:
+    objective = _objective(adversary)
+    for _ in range(2):  # the second batch starts from the table that the first has left
+        before = _table(objective).clone()
+        objective.generator = torch_generator(3, "tavat")
+        expected, loss, table = _reference(objective, adversary)
+        got, mean = _gradients(objective, adversary)
+        assert abs(float(mean) - loss) < 1e-9
+        for name, gradient in expected.items():
+            assert torch.allclose(got.get(name, torch.zeros_like(gradient)), gradient, rtol=0, atol=1e-9), name
+        assert torch.allclose(_table(objective), table, rtol=0, atol=1e-9)
+        assert not torch.equal(before, table)
+
+
+def test_only_words_of_the_batch_change_and_padding_never() -> None:
+    adversary = TAVAT(steps=3)
+    objective = _objective(adversary)
+    before = _table(objective).clone()
+    _gradients(objective, adversary)
+    ids, mask = objective.batch["input_ids"], objective.batch["attention_mask"].bool()
+    present = torch.zeros(len(before), dtype=torch.bool)
+    present[ids[mask]] = True
+    assert (~mask).any()
+    assert not present[objective.model.config.pad_token_id]
+    changed = (_table(objective) != before).any(dim=1)
+    assert torch.equal(changed, present)
+
+
+class _Recording(Objective):
+    """Keeps every delta it is asked about."""
+
+    def loss(self, delta: torch.Tensor | None = None, **rest: Any) -> torch.Tensor:
+        assert delta is not None
+        self.__dict__.setdefault("deltas", []).append(delta.detach().clone())
+        return super().loss(delta, **rest) + 0.1 * delta.sum()  # padding has a gradient too
+
+
+def test_padding_stays_zero_inside_the_ball_and_token_types_reach_every_pass() -> None:
+    adversary = TAVAT(steps=4, max_norm=0.3, step_size=0.2)
+    objective = _objective(adversary)
+    recording = _Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
+    types: list[torch.Tensor] = []
+    table = objective.model.bert.embeddings.token_type_embeddings
+    table.register_forward_pre_hook(lambda _module, args: types.append(args[0].clone()))
+    _gradients(recording, adversary)
+    padding = objective.batch["attention_mask"] == 0
+    deltas = recording.__dict__["deltas"]
+    assert padding.any()
+    assert len(deltas) == len(types) == 4
+    assert all((delta[padding] == 0).all() and (delta[~padding] != 0).all() for delta in deltas)
+    assert all((adversary.size(delta) <= 0.3 + 1e-12).all() for delta in deltas[1:])
+    assert all(torch.equal(seen, objective.batch["token_type_ids"]) and seen.any() for seen in types)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_one_pass_from_zero_is_a_plain_step(family: str) -> None:
+    adversary = TAVAT(steps=1, init=0.0)
+    one, other = (_objective(adversary, family, dropout=0.2, double=False) for _ in range(2))
+    torch.manual_seed(5)
+    expected, loss = _gradients(one, plain)
+    torch.manual_seed(5)
+    got, mean = _gradients(other, adversary)
+    assert torch.equal(loss, mean)
+    assert all(torch.equal(got[name], expected[name]) for name in expected)
+    assert (_table(other) == 0).all()
+
+
+def test_the_penalty_enters_once_and_undivided() -> None:
+    adversary = TAVAT(steps=3)
+    without, loss = _gradients(_objective(adversary), adversary)
+    penalised = _objective(adversary)
+    calls: list[int] = []
+    bias = penalised.model.classifier.bias
+    penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
+    with_it, mean = _gradients(penalised, adversary)
+    assert len(calls) == 1
+    assert torch.equal(loss, mean)
+    assert torch.allclose(with_it["classifier.bias"], without["classifier.bias"] + 0.7, rtol=0, atol=1e-12)
+
+
+def test_the_table_is_drawn_by_the_seed_alone() -> None:
+    adversary, model = TAVAT(), tiny_classifier().model
+    layout, before = layout_of(model), torch.get_rng_state()
+    grounds = [Ground(model=model, layout=layout, tokenizer=None, seed=seed) for seed in (1, 1, 2)]
+    one, same, other = (adversary.begin(ground).table for ground in grounds)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert one.shape == layout.words_of(model).weight.shape
+    assert 0.9 * 0.2 / 32**0.5 < float(one.abs().max()) <= 0.2 / 32**0.5
+
+
+def test_repeated_words_add_up_in_the_same_order_with_any_number_of_threads() -> None:
+    draw = torch.Generator().manual_seed(0)
+    ids, rows = torch.randint(0, 4, (4096,), generator=draw), torch.randn(4096, 64, generator=draw)
+    expected = torch.zeros(5, 64, dtype=torch.float64).index_add_(0, ids, rows.double())
+    threads, found = torch.get_num_threads(), set()
+    try:
+        for count in (1, 2, 2, 2, 2):
+            torch.set_num_threads(count)
+            table = torch.zeros(5, 64)
+            add_rows(table, ids, rows)
+            assert torch.allclose(table.double(), expected, atol=1e-3)
+            found.add(table.numpy().tobytes())
+    finally:
+        torch.set_num_threads(threads)
+    assert len(found) == 1
+
+
+def test_a_killed_run_goes_on_bitwise_with_its_table(tmp_path: Path) -> None:
+    trainer = FineTune(**QUICK, adversary=TAVAT(), checkpoint_steps=1)
+    whole = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "whole")
+    trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut", stop_after=4)
+    half = _saved(tmp_path / "cut")
+    torch.manual_seed(77)  # whatever the process's stream holds
+    again = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut")
+    assert again.digest == whole.digest
+    assert torch.equal(_saved(tmp_path / "cut"), _saved(tmp_path / "whole"))
+    assert not torch.equal(half, _saved(tmp_path / "cut"))
+
+
+def _saved(folder: Path) -> torch.Tensor:
+    (file,) = folder.glob("checkpoint/step-*/*.safetensors")
+    return load_file(file)["part/adversary.table"]
+
+
+def test_masked_language_models_can_be_trained() -> None:
+    model = tiny_model("bert", "AutoModelForMaskedLM").train()
+    tokenizer = tiny_tokenizer(model.config)
+    batch = dict(tokenizer(["the film is great", "bad"], padding=True, return_tensors="pt"))
+    batch["labels"] = torch.where(batch["attention_mask"].bool(), batch["input_ids"], -100)
+    adversary = TAVAT()
+    memory = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=None, seed=0))
+    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(0), "memory": memory}
+    loss = adversary(Objective(model=model, layout=layout_of(model), batch=batch, **settings))
+    assert loss.isfinite()
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "linf"}, {"dropout": "none"}, {"max_norm": -0.1}])
+def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match=next(iter(wrong))):
+        TAVAT(**wrong)
