@@ -31,6 +31,9 @@ _WHERE = {
     "YOPO": "robust_tickets.adversary.yopo",
     "InfoBERT": "robust_tickets.adversary.infobert",
     "TAVAT": "robust_tickets.adversary.tavat",
+    "SynonymSwap": "robust_tickets.adversary.synonymswap",
+    "SynonymHotFlip": "robust_tickets.adversary.synonymhotflip",
+    "ASCC": "robust_tickets.adversary.ascc",
     "FineTune": "robust_tickets.train.finetune",
     "apply": "robust_tickets.prune.apply",
     "compact": "robust_tickets.prune.compact",
@@ -51,11 +54,14 @@ _WHERE = {
 __all__ = ["__version__", *sorted(_WHERE)]
 
 if TYPE_CHECKING:
+    from robust_tickets.adversary.ascc import ASCC as ASCC
     from robust_tickets.adversary.freeat import FreeAT as FreeAT
     from robust_tickets.adversary.freelb import FreeLB as FreeLB
     from robust_tickets.adversary.infobert import InfoBERT as InfoBERT
     from robust_tickets.adversary.pgd import PGD as PGD
     from robust_tickets.adversary.smart import SMART as SMART
+    from robust_tickets.adversary.synonymhotflip import SynonymHotFlip as SynonymHotFlip
+    from robust_tickets.adversary.synonymswap import SynonymSwap as SynonymSwap
     from robust_tickets.adversary.tavat import TAVAT as TAVAT
     from robust_tickets.adversary.yopo import YOPO as YOPO
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS

@@ -27,7 +27,7 @@ PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers
 # what stages write into their folder; anything else in it is the user's and none of our business
 STAGE_FILES = (
     "ticket.safetensors", "ticket.json", "trace.jsonl", "distances.json", "metrics.jsonl", "model", "evaluation.json", "cost.json",
-    "result.json", "examples.jsonl",
+    "adversary.json", "result.json", "examples.jsonl",
 )  # fmt: skip
 RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
 

@@ -110,7 +110,7 @@ def resolve(kind: str, explicit: str | Path | None = None) -> Resource:
             hint=f"{_get(kind)}; or name it: {kind}=PATH in Python, --set {kind}=PATH on the command line",
         )
     path, origin, name = found
-    said = _note(path)
+    said = note(path)
     return Resource(
         kind=kind,
         name=str(said.get("name", known.name or name)),
@@ -128,7 +128,7 @@ def status(kind: str | None = None) -> list[Status]:
         known, looked = _kind(name), list[str]()
         found = _search(name, known, looked, network=False)
         where = f"{found[2]}, {found[1]}: {found[0]}" if found else "; ".join(looked)
-        substitute = bool(_note(found[0]).get("substitute", known.substitute)) if found else False
+        substitute = bool(note(found[0]).get("substitute", known.substitute)) if found else False
         lacks = known.needs if known.needs and importlib.util.find_spec(known.needs) is None else ""
         if lacks:
             where = f"the package {lacks} is not installed; {where}"
@@ -165,7 +165,7 @@ def _search(name: str, kind: Kind, looked: list[str], *, network: bool) -> Found
         inside = []
     here = [folder for folder in inside if kind.files(folder)]
     if here:
-        best = min(here, key=lambda folder: bool(_note(folder).get("substitute", kind.substitute)))  # the published one first
+        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.substitute)))  # the published one first
         return best, "cache", best.name
     looked.append(f"the cache ({cache})")
     for embedded in kind.packages:
@@ -213,7 +213,8 @@ def _hub(kind: Kind, repository: str, looked: list[str], *, network: bool) -> Fo
     return None
 
 
-def _note(path: Path) -> dict[str, object]:
+def note(path: Path) -> dict[str, object]:
+    """What the ``resource.json`` beside or inside ``path`` says; empty without one."""
     file = (path if path.is_dir() else path.parent) / NOTE
     said = read_json(file) if file.is_file() else {}
     if not isinstance(said, dict) or not isinstance(said.get("substitute", False), bool):

@@ -36,3 +36,14 @@ def word_list(text: str) -> list[str]:
 def is_one_word(text: str) -> bool:
     """Whether ``text`` holds exactly one word (it may carry punctuation besides)."""
     return len(words(text)) == 1
+
+
+def like(word: str, new: str) -> str:
+    """``new`` in the case of ``word``: all lower, ALL UPPER (from two letters on), Capitalised, or as it is."""
+    if word.islower():
+        return new.lower()
+    if word.isupper() and len(word) > 1:
+        return new.upper()
+    if word[0].isupper() and word[1:].islower():
+        return new.capitalize()
+    return new

@@ -7,7 +7,7 @@ many tokens go through the model at once and on which device are not in it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
@@ -46,9 +46,9 @@ def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None
     return {**key, "like": like.digest} if like is not None else key
 
 
-def draw_key(source: str, draws: Sequence[Draw]) -> Mapping[str, Any]:
+def draw_key(source: str, draw: Draw | None) -> Mapping[str, Any]:
     """``source`` is the hash of what the scores are, not of the masks alone: two searches may agree on those by chance."""
-    return {"version": __version__, "stage": "ticket", "from": source, "draws": [draw.asked() for draw in draws]}
+    return {"version": __version__, "stage": "ticket", "from": source, "draw": draw.asked() if draw else None}
 
 
 def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None) -> Mapping[str, Any]:
@@ -80,19 +80,18 @@ def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Tas
     return Ticket.load(stage.folder)
 
 
-def draw(stage: Stage, ticket: Ticket, draws: Sequence[Draw]) -> Ticket:
-    """Other draws from the scores of ``ticket``; with none, a copy of it in the run's own folder."""
+def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
+    """Another draw from the scores of ``ticket``; where none is asked for, a copy of it in the run's own folder."""
     from robust_tickets.ticket import Ticket
 
     if stage.done():
         say(f"draw: found done in {stage.name}")
         return Ticket.load(stage.folder)
-    for one in draws:
-        ticket = ticket.draw(**one.asked())
-    ticket.save(stage.folder)
+    drawn = ticket.draw(**asked.asked()) if asked else ticket
+    drawn.save(stage.folder)
     stage.finish()
-    say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in ticket.removed.items()))
-    return ticket
+    say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in drawn.removed.items()))
+    return drawn
 
 
 def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None) -> None:
@@ -110,6 +109,8 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     model.save_pretrained(stage.folder / "model")
     evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
     write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
+    if hasattr(trainer.adversary, "resources"):
+        write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
     seconds = max((line.get("seconds", 0.0) for line in _lines(stage)), default=0.0)
     write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
     stage.finish()
@@ -160,6 +161,15 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
 
 def attacked(plan: AttackPlan, task: Task) -> Split:
     return task.split(plan.split) if plan.split else task.test
+
+
+def trained_on(adversary: Any, start: Classifier, task: Task) -> dict[str, Any]:
+    """Which files an adversary trained on and, of a table of words, how much of the training texts it covers."""
+    about = {**describe(adversary), "resources": to_plain(adversary.resources())}
+    if not hasattr(adversary, "covers"):
+        return about
+    some = [text for i in range(0, len(task.train), max(1, len(task.train) // 400)) for text in task.train[i].texts]
+    return {**about, "coverage": adversary.covers(start.tokenizer, some)}
 
 
 def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.text import Text
+from robust_tickets.lexicon.words import like as like
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,3 @@ class Neighbours:
 
     def describe(self) -> str:
         return f"candidates: the {self.count} nearest words in the vectors, in the case of the word"
-
-
-def like(word: str, new: str) -> str:
-    """``new`` in the case of ``word``: all lower, ALL UPPER (from two letters on), Capitalised, or as it is."""
-    if word.islower():
-        return new.lower()
-    if word.isupper() and len(word) > 1:
-        return new.upper()
-    if word[0].isupper() and word[1:].islower():
-        return new.capitalize()
-    return new

@@ -1,0 +1,72 @@
+"""Where synonyms come from: the shipped WordNet, word vectors, or a file of word lists; each with the digest of its content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, sha256_file
+from robust_tickets.lexicon import stopwords, wordnet
+from robust_tickets.lexicon.resolve import Resource, note, resolve
+from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.lexicon.words import like
+
+NEIGHBOURS = 50  # of a word in the vectors, and
+NEAR = 0.5  # their cosine: TextFooler's
+LookUp = Callable[[Sequence[str]], Sequence[Sequence[str]]]  # the candidates of each of some words, best first
+
+
+def source_of(source: str) -> Resource:
+    """What ``source`` names, with the digest of its content; refuses what is not there."""
+    if source == "wordnet":
+        return Resource(kind="synonyms", name="WordNet 3.0", path=Path(), origin="this package", digest=wordnet.digest(), substitute=False)
+    path = Path(source).expanduser()
+    if path.suffix == ".json" and path.is_file():
+        said = note(path)
+        return Resource(
+            kind="neighbours",
+            name=str(said.get("name", path.stem)),
+            path=path,
+            origin="given path",
+            digest=_content(path, path.stat().st_size, path.stat().st_mtime_ns),
+            substitute=bool(said.get("substitute", True)),
+        )
+    if path.suffix == ".json":
+        raise TicketsError(f"no such file: {source}", hint='give "wordnet", "vectors", a folder of vectors or a JSON file of word lists')
+    return resolve("vectors", None if source == "vectors" else source)
+
+
+def look_up_in(source: Resource) -> LookUp:
+    """The candidates of words in ``source``; re-cased like the word, but for WordNet's, which PWWS takes as they are written."""
+    if source.kind == "synonyms":
+        return lambda asked: [wordnet.synonyms(word) for word in asked]
+    if source.kind == "neighbours":
+        lists = _lists(source.path)
+        return lambda asked: [[like(word, near) for near in lists.get(word.lower(), ())] for word in asked]
+    vectors = Vectors.load(source.path, digest=source.digest)
+
+    def nearest(asked: Sequence[str]) -> Sequence[Sequence[str]]:
+        found = vectors.table((word.lower() for word in asked), NEIGHBOURS)
+        return [[like(word, near) for near, cosine in found.get(word.lower(), ()) if cosine >= NEAR] for word in asked]
+
+    return nearest
+
+
+def stop_words(source: Resource) -> frozenset[str]:
+    """Those that the attack with the same source leaves alone."""
+    return stopwords.NLTK if source.kind == "synonyms" else stopwords.TEXTFOOLER
+
+
+def _lists(path: Path) -> dict[str, list[str]]:
+    lists = read_json(path)
+    if not isinstance(lists, dict) or not all(isinstance(near, list) and all(isinstance(n, str) for n in near) for near in lists.values()):
+        raise TicketsError(f"{path} is not a table of word lists", hint='expected JSON: {"good": ["fine", "decent"], …}')
+    return lists
+
+
+@lru_cache(maxsize=64)
+def _content(path: Path, _size: int, _time: int) -> str:
+    """SHA-256 of a file; size and time are there to see one that changed within one process."""
+    return sha256_file(path)
