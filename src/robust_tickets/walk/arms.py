@@ -40,13 +40,13 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a ticket comes from: a search or a folder, and the draws made since."""
+    """Where a ticket comes from: a search or a folder, and the draw made since."""
 
     search: Any = field(default=None, metadata={"registry": "methods"})
     searched_on: Source | None = None  # another task than the recipe's
     like: Origin | None = None  # whose counts a random ticket matches
     folder: str | None = None
-    draws: tuple[Draw, ...] = ()
+    draw: Draw | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Arm:
         """What sets this arm's ticket apart, for the report; empty for a plain search."""
         own = {
             "of": self.branch_of,
-            "draw": self.origin.draws[-1].asked() if self.origin and self.origin.draws else None,
+            "draw": self.origin.draw.asked() if self.origin and self.origin.draw else None,
             "without": self.without,
             "searched_on": self.origin.searched_on.task if self.origin and self.origin.searched_on else None,
             "like": self.like,
@@ -174,7 +174,10 @@ class Arms:
             origin = Origin(search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like)
         else:
             return None
-        return replace(origin, draws=(*origin.draws, table.draw)) if table.draw is not None else origin
+        if table.draw is None:
+            return origin
+        before = origin.draw.asked() if origin.draw else {}
+        return replace(origin, draw=replace(table.draw, **{**before, **table.draw.asked()}))
 
     def _of(self, wanted: str, where: str, path: tuple[str, ...]) -> Origin:
         """The ticket of the arm or the folder called ``wanted``."""

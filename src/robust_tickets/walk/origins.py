@@ -34,11 +34,11 @@ def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
         searched = walk.run.stage("search", search_key(walk, origin, like))
         task = walk.elsewhere[origin.searched_on] if origin.searched_on else walk.task
         ticket = stages.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
-        if not origin.draws:
+        if origin.draw is None:
             return ticket, searched, searched
         source = digest(searched.key)
-    lies = walk.run.stage("ticket", stages.draw_key(source, origin.draws))
-    return stages.draw(lies, ticket, origin.draws), searched, lies
+    lies = walk.run.stage("ticket", stages.draw_key(source, origin.draw))
+    return stages.draw(lies, ticket, origin.draw), searched, lies
 
 
 def known(walk: Walk, origin: Origin) -> Ticket | None:
@@ -52,10 +52,10 @@ def known(walk: Walk, origin: Origin) -> Ticket | None:
         folder = walk.run.stage_folder("search", key) if key else None
         if folder is None or not (folder / "stage.json").is_file():
             return None
-        if not origin.draws:
+        if origin.draw is None:
             return Ticket.load(folder)
         source = digest(key)
-    folder = walk.run.stage_folder("ticket", stages.draw_key(source, origin.draws))
+    folder = walk.run.stage_folder("ticket", stages.draw_key(source, origin.draw))
     return Ticket.load(folder) if (folder / "stage.json").is_file() else None
 
 
