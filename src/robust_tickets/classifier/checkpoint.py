@@ -112,11 +112,8 @@ class _Family:
     model_type: str
 
 
-def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
-    """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
+def check_weights(folder: Path) -> None:
+    """Refuse a folder whose weights are not there, not whole or not to be read."""
     if not (folder / "model.safetensors").is_file() and not (folder / INDEX).is_file():
         raise TicketsError(
             f"{folder} has no model.safetensors", hint="only safetensors are read; convert pickled weights with transformers first"
@@ -125,6 +122,14 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
         raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
     for path in folder.glob("*.safetensors"):
         readable(path)
+
+
+def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
+    """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    check_weights(folder)
     try:
         with silence(), torch.random.fork_rng():  # transformers fills missing weights from the global stream; we replace them below
             model, info = AutoModelForSequenceClassification.from_pretrained(
@@ -207,7 +212,8 @@ def silence() -> Iterator[None]:
 
 
 def _hide_report(record: logging.LogRecord) -> bool:
-    return "LOAD REPORT" not in record.getMessage() and "newly initialized" not in record.getMessage()
+    said = record.getMessage()
+    return not any(part in said for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
 
 
 @contextmanager

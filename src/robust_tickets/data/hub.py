@@ -32,16 +32,16 @@ class HubRows(Rows):
             self.position = self.size * number // total
 
 
-def from_hub(hub_id: str, config: str = "", task: str = "") -> Source:
-    """Every split of a Hub dataset."""
+def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Source:
+    """Every split of a Hub dataset; ``use`` is what to write for a folder with its files, where that is no task."""
     shown = f"{hub_id} ({config})" if config else hub_id
-    local = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
+    local = use or (f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")') + " (--set data=FOLDER)"
     try:
         import datasets
     except ImportError:
         raise TicketsError(
             f"reading {shown} from the Hub needs the package datasets, which is not installed",
-            hint=f"pip install datasets; or download its files elsewhere and give the folder: {local} (--set data=FOLDER)",
+            hint=f"pip install datasets; or download its files elsewhere and give the folder: {local}",
         ) from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
@@ -51,7 +51,7 @@ def from_hub(hub_id: str, config: str = "", task: str = "") -> Source:
         raise TicketsError(
             f"could not get {shown} from the Hub or its cache: {first}",
             hint=f"without network: on another machine run `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, "
-            f"copy FOLDER here and use {local} (--set data=FOLDER); with network: check the id, and its config (owner/name:config)",
+            f"copy FOLDER here and use {local}; with network: check the id, and its config (owner/name:config)",
             exit_code=FAILED,
         ) from None
     splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}

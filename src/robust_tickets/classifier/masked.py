@@ -1,0 +1,95 @@
+"""The masked-language model that a classifier's encoder was pretrained with: its weights, its pretrained head.
+
+A search on masked words is about theta_0, the classifier's encoder, so its weights are used whatever the checkpoint with the head
+holds; where the two differ, that is said. A head that the checkpoint lacks is never drawn at random: a ticket of the noise it makes would
+look like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.classifier import checkpoint
+from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
+from robust_tickets.errors import TicketsError
+from robust_tickets.layout import encoder_of, layout_of
+from robust_tickets.progress import say
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier.core import Classifier
+
+HOW = "search a model that has one (bert-base-uncased, roberta-base), or name a checkpoint of this backbone that does: mlm=FOLDER"
+
+
+def masked_model(clf: Classifier, name: str | Path | None = None) -> Any:
+    """The masked-language model around a copy of ``clf``'s encoder, with the head of checkpoint ``name`` (by default ``clf``'s own)."""
+    own = clf.needs_model("searched on masked words")
+    found = checkpoint.find_checkpoint(name or clf.identity)
+    config = checkpoint.read_config(found.folder)
+    if layout_of(config).family != layout_of(own).family or str(own.config.model_type).startswith("ticket-"):
+        raise TicketsError(
+            f"{found.identity} is a {config.model_type}, the classifier {clf.identity} a {own.config.model_type}",
+            hint="search a whole model, with a head of its own backbone",
+        )
+    if name and has_tokenizer(found.folder) and digest_of(read_tokenizer(found.folder)) != digest_of(clf.tokenizer):
+        raise TicketsError(
+            f"{found.identity} reads words otherwise than {clf.identity}: their tokenizers differ",
+            hint="take the head of the same backbone",
+        )
+    model = _read(found, config)
+    _put_encoder(model, own, found.identity, clf.identity)
+    return model.to(clf.device)
+
+
+def digest_of_model(model: Any) -> str:
+    """sha256 of a model's weights."""
+    import torch
+
+    hashed = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        hashed.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        hashed.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+    return hashed.hexdigest()
+
+
+def _read(found: checkpoint.Checkpoint, config: Any) -> Any:
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    checkpoint.check_weights(found.folder)
+    try:
+        with checkpoint.silence(), torch.random.fork_rng():
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                found.folder, config=config, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+            )
+    except Exception as problem:  # transformers raises many kinds
+        why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+        raise TicketsError(f"no masked-language model could be read from {found.folder}: {why}", hint=HOW) from None
+    missing = sorted(name for name in info["missing_keys"] if not name.startswith(f"{model.base_model_prefix}."))
+    if missing or info["mismatched_keys"]:
+        lacks = missing[0] if missing else str(sorted(map(str, info["mismatched_keys"]))[0])
+        raise TicketsError(f"{found.identity} has no pretrained head for masked words (it lacks {lacks})", hint=HOW)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()  # see checkpoint.read_model: odd addresses round differently
+    return model.eval()
+
+
+def _put_encoder(model: Any, own: Any, head: str, encoder: str) -> None:
+    """Make ``model``'s encoder the classifier's."""
+    import torch
+
+    mine, theirs = dict(encoder_of(own).named_parameters()), dict(encoder_of(model).named_parameters())
+    for name, parameter in theirs.items():
+        if name not in mine or mine[name].shape != parameter.shape:
+            raise TicketsError(
+                f"the encoder of {encoder} is not that of {head}: {name} is missing or misshapen there",
+                hint="take the head of the same backbone, and search a whole model",
+            )
+    with torch.no_grad():
+        changed = sum(not torch.equal(mine[name].to("cpu", torch.float32), parameter) for name, parameter in theirs.items())
+        for name, parameter in theirs.items():
+            parameter.copy_(mine[name])  # words are shared with the output layer, which follows
+    if changed:
+        say(f"masked words: the encoder is {encoder}'s as it is now ({changed} of {len(theirs)} weights differ), the head {head}'s")

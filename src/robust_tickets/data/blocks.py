@@ -1,0 +1,163 @@
+"""Blocks of token ids from a corpus, and the same blocks with some words masked: what a masked-language model is trained on.
+
+Documents are tokenised without special tokens, each is followed by the separator, the stream is cut into pieces, and each piece becomes
+``[CLS] piece [SEP]``: a block of exactly ``block`` tokens, special ones included. The last, shorter piece is dropped. Blocks are made once,
+streaming, and kept in the user's cache under the hash of the texts, the tokenizer and the length; then they are memory-mapped.
+
+Of the tokens that are not special, each is chosen with ``probability``. Of the chosen, a share becomes the mask token, a share another
+word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10); the label of a chosen token is what it was, of any other
+-100. Order and masks are functions of the seed, the epoch and the batch's number alone, so that a resumed run sees the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robust_tickets.classifier.tokens import digest_of
+from robust_tickets.config import digest
+from robust_tickets.data.corpus import Corpus
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import cache_folder, read_json, write_chunks, write_json
+from robust_tickets.progress import track, warn
+from robust_tickets.seeds import numpy_generator
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = -100  # what losses pass over
+FORMAT = 1  # part of the cache key: raise it when what is stored changes
+AT_ONCE = 1_000_000  # characters tokenised together, which bounds memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedBlocks:
+    """``epoch(e)`` gives the batches of epoch ``e``; ``blocks``: (count, tokens) ids, special tokens included, none padded."""
+
+    blocks: np.ndarray
+    tokenizer: Any
+    batch_size: int
+    seed: int = 0
+    probability: float = 0.15
+    masked: float = 0.8  # shares of the chosen tokens
+    replaced: float = 0.1
+    shuffle: bool = True
+    token_types: bool = False  # does the model take token_type_ids
+
+    def __post_init__(self) -> None:
+        if self.tokenizer.mask_token_id is None:
+            raise TicketsError("the tokenizer has no mask token", hint="use a model that was pretrained on masked words")
+        if not 0 < self.probability < 1 or min(self.masked, self.replaced) < 0 or self.masked + self.replaced > 1 + 1e-9:
+            raise TicketsError(
+                f"masking {self.probability} of the tokens, {self.masked} and {self.replaced} of them by the mask and by other words,"
+                " does not add up",
+                hint="BERT's are 0.15, 0.8 and 0.1",
+            )
+
+    def __len__(self) -> int:
+        return -(-len(self.blocks) // self.batch_size)
+
+    @cached_property
+    def special(self) -> np.ndarray:
+        """Ids that are never masked, nor put in a masked word's place."""
+        return np.array(sorted(set(self.tokenizer.all_special_ids)))
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        return np.setdiff1d(np.array(sorted(self.tokenizer.get_vocab().values())), self.special)
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[dict[str, torch.Tensor]]:
+        """The batches of an epoch from number ``start`` on; those before it are neither read nor masked."""
+        count = len(self.blocks)
+        order = numpy_generator(self.seed, "blocks", epoch).permutation(count) if self.shuffle else np.arange(count)
+        for number in range(start, len(self)):
+            rows = np.sort(order[number * self.batch_size : (number + 1) * self.batch_size])  # sorted: read forwards
+            yield self._batch(np.array(self.blocks[rows], dtype=np.int64), numpy_generator(self.seed, "masks", epoch, number))
+
+    def _batch(self, ids: np.ndarray, dice: np.random.Generator) -> dict[str, torch.Tensor]:
+        import torch
+
+        draw = np.where(np.isin(ids, self.special), 1.0, dice.random(ids.shape))
+        chosen = draw < self.probability
+        if not chosen.any():  # a loss over no token is not a number: the likeliest one is asked for
+            chosen.flat[draw.argmin()] = True
+        fate, others = dice.random(ids.shape), self.words[dice.integers(len(self.words), size=ids.shape)]
+        by_mask, by_word = chosen & (fate < self.masked), chosen & (fate >= self.masked) & (fate < self.masked + self.replaced)
+        seen = np.where(by_mask, self.tokenizer.mask_token_id, np.where(by_word, others, ids))
+        batch = {"input_ids": seen, "attention_mask": np.ones_like(ids)}
+        if self.token_types:
+            batch["token_type_ids"] = np.zeros_like(ids)
+        batch["labels"] = np.where(chosen, ids, IGNORED)
+        return {name: torch.from_numpy(values) for name, values in batch.items()}
+
+
+def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
+    """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
+    kind = np.dtype("<u2" if len(tokenizer) <= 2**16 else "<i4")
+    key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
+    path = cache_folder("corpus") / f"{key}.ids"
+    told = path.with_suffix(".json")
+    if not (told.exists() and path.exists() and read_json(told)["bytes"] == path.stat().st_size):
+        report = {"bad": 0, "unknown": 0}
+        write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
+        write_json(told, {**report, "bytes": path.stat().st_size})
+    report = read_json(told)
+    if report["bad"]:
+        warn(f"{corpus.name}: {report['bad']} texts were left out (broken UTF-8 or NUL characters)")
+    count = report["bytes"] // (block * kind.itemsize)
+    if count == 0:
+        raise TicketsError(f"{corpus.name} holds less than one block of {block} tokens", hint="give more text, or a smaller block")
+    if report["unknown"] > count * block // 2:
+        raise TicketsError(f"the tokenizer does not know most words of {corpus.name}", hint="give text in the model's language")
+    return np.memmap(path, dtype=kind, mode="r", shape=(count, block))
+
+
+def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dict[str, int]) -> Iterator[bytes]:
+    """The blocks, some at a time."""
+    before, after = _around(tokenizer)
+    room, stream = block - len(before) - len(after), np.zeros(0, dtype=np.int64)
+    for ids in _tokenised(corpus, tokenizer, report):
+        if tokenizer.unk_token_id is not None:
+            report["unknown"] += int((ids == tokenizer.unk_token_id).sum())
+        stream = np.concatenate([stream, ids])
+        whole = len(stream) // room
+        pieces, stream = stream[: whole * room].reshape(whole, room), stream[whole * room :]
+        yield np.hstack([np.tile(before, (whole, 1)), pieces, np.tile(after, (whole, 1))]).astype(kind).tobytes()
+
+
+def _around(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The special tokens that a text gets before and after it."""
+    told = tokenizer("a", return_special_tokens_mask=True)
+    ids, inside = np.array(told["input_ids"], dtype=np.int64), np.flatnonzero(np.array(told["special_tokens_mask"]) == 0)
+    return ids[: inside[0]], ids[inside[-1] + 1 :]
+
+
+def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, int]) -> Iterator[np.ndarray]:
+    end = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    read = 0
+    with track(f"tokenising {corpus.name} (million characters)", max(1, corpus.size // 10**6)) as bar:
+        for texts in _groups(corpus, report):
+            ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+            yield np.array([number for one in ids for number in (*one, end)], dtype=np.int64)
+            told, read = read // 10**6, read + sum(map(len, texts))
+            bar.advance(read // 10**6 - told)
+
+
+def _groups(corpus: Corpus, report: dict[str, int]) -> Iterator[list[str]]:
+    held: list[str] = []
+    characters = 0
+    for text, problem in corpus.texts():
+        if problem:
+            report["bad"] += 1
+            continue
+        held.append(text)
+        characters += len(text)
+        if characters > AT_ONCE:
+            yield held
+            held, characters = [], 0
+    if held:
+        yield held

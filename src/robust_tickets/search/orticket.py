@@ -1,0 +1,131 @@
+"""ORTicket (Zhou et al., LREC-COLING 2024, "ORTicket: Let One Robust BERT Ticket Transfer across Different Tasks"), its search.
+
+The coefficients of EarlyRobust, trained under FreeLB on the masked words of a general corpus with the *pretrained* MLM head. What comes
+out is one vector of coefficients for every task: ``found.ticket.draw(neurons=.2)`` draws another share from the same search, and each task
+fine-tunes its draw from the pretrained weights, plainly or (``FineTune(adversary=FreeLB())``) adversarially. ``adversary=None`` is the
+paper's "vanilla ticket".
+
+From the paper: one epoch of wikitext-2-raw-v1 (``corpus="Salesforce/wikitext:wikitext-2-raw-v1"``), gamma .1 five times in a row, 1/6 of
+the heads, 0.2 or 0.3 of the neurons by task (read off its parameter counts: ``ORTicket.for_task("qqp")``), global draws with at least one
+head a layer. It has no released code and does not tell the rest: masking is BERT's (15 %, 80/10/10), blocks have 128 tokens, L1 weights
+are 1e-4 and 2e-4, everything else is EarlyRobust's for IMDB. Its Eq. 4 scales the whole feed-forward output; its text and its parameter
+counts are about neurons, and so is this. Its ceil(tau N)-th smallest cuts one neuron more of BERT-base's 36,864 at 0.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robust_tickets.adversary._pairs import defined
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.checks import at_least_one
+from robust_tickets.config import digest, to_plain
+from robust_tickets.errors import TicketsError
+from robust_tickets.search._found import Found
+from robust_tickets.search._slim import Slim, needs_model
+from robust_tickets.seeds import derive
+from robust_tickets.train.finetune import INVISIBLE
+
+CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
+
+
+@dataclass(frozen=True, kw_only=True)
+class ORTicket(Slim):
+    """``ORTicket(corpus="wiki.txt")(classifier)`` finds one ticket for all tasks; ``corpus="task"`` takes a task's own training texts."""
+
+    # neurons removed, from the parameters that the paper's Table 1 tells
+    PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "imdb": {"neurons": 0.3},
+        "ag_news": {"neurons": 0.3},
+        "qnli": {"neurons": 0.3},
+        "sst2": {"neurons": 0.2},
+        "qqp": {"neurons": 0.2},
+    }
+
+    corpus: str = ""  # a file, a folder, a Hub dataset, or "task"
+    corpus_column: str = ""  # of its texts, where that is not clear
+    mlm: str = ""  # the checkpoint that brings the head; by default the classifier's own
+    block: int = 128  # tokens, special ones included
+    mask_probability: float = 0.15
+    mask_share: float = 0.8  # of the chosen tokens; the rest stays as it is
+    random_share: float = 0.1
+    heads: float = 1 / 6
+    neurons: float = 0.3
+    head_l1: float = 1e-4
+    neuron_l1: float = 2e-4
+    adversary: Any = field(default=FreeLB(), metadata={"registry": "adversaries"})
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "block")
+        for name in ("mask_probability", "mask_share", "random_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise TicketsError(f"ORTicket.{name} is a share in [0, 1], got {getattr(self, name)}", hint="BERT's are 0.15, 0.8 and 0.1")
+        if not 0 < self.mask_probability < 1 or self.mask_share + self.random_share > 1 + 1e-9:
+            raise TicketsError(
+                f"ORTicket.mask_share and random_share are {self.mask_share} and {self.random_share} of the {self.mask_probability} chosen",
+                hint="BERT's are 0.8 and 0.1 of 0.15",
+            )
+        defined(self.adversary, "mlm")
+
+    @property
+    def needs_task(self) -> bool:
+        """Whether what is found depends on the task it is called with."""
+        return self.corpus == "task"
+
+    def inputs(self) -> dict[str, str]:
+        """What is read besides the model and the task."""
+        from robust_tickets.data.corpus import find_corpus
+
+        return {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
+
+    def steps(self, task: Any = None) -> int:
+        """Updates at most, about: the corpus is counted in characters, not yet in tokens."""
+        from robust_tickets.data.corpus import find_corpus
+
+        size = find_corpus(self.corpus, column=self.corpus_column, task=task).size
+        return self._most(max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate)))
+
+    def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None) -> Found:
+        """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
+        from robust_tickets.classifier.masked import digest_of_model, masked_model
+        from robust_tickets.data.blocks import MaskedBlocks, blocks_of
+        from robust_tickets.data.corpus import find_corpus
+
+        needs_model(clf)
+        corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)
+        self._fits(clf)
+        theta = masked_model(clf, self.mlm)  # a copy: theta_0 stays as it is
+        batches = MaskedBlocks(
+            blocks=blocks_of(corpus, clf.tokenizer, self.block),
+            tokenizer=clf.tokenizer,
+            batch_size=self.batch_size,
+            seed=derive(self.seed, "search", "batches"),
+            probability=self.mask_probability,
+            masked=self.mask_share,
+            replaced=self.random_share,
+            shuffle=self.loader_shuffle,
+            token_types=clf.token_types,
+        )
+        origin = {
+            "model": {"identity": clf.identity, "digest": clf.digest},
+            "mlm": {"identity": self.mlm or clf.identity, "digest": digest_of_model(theta)},
+            "corpus": {"name": corpus.name, "digest": corpus.digest, "blocks": len(batches.blocks), "block": self.block},
+        }
+        settings = {k: v for k, v in to_plain(self).items() if k not in (*INVISIBLE, "corpus", "mlm")}  # these count by what they hold
+        told = {"method": "ORTicket", "settings": settings, "mlm": origin["mlm"]["digest"], "corpus": corpus.digest}
+        return self.slim(theta, batches, tokenizer=clf.tokenizer, origin=origin, identity=digest(told), folder=folder)
+
+    def _fits(self, clf: Any) -> None:
+        from robust_tickets.layout import layout_of
+
+        most = clf.model.config.max_position_embeddings - layout_of(clf.model).reserved_positions
+        if not 4 <= self.block <= most:
+            raise TicketsError(f"ORTicket.block must be in 4 … {most}, the positions of {clf.identity}; got {self.block}", hint="change it")
+
+
+REGISTERED = ORTicket
