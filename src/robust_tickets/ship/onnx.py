@@ -194,16 +194,21 @@ def _needed(*packages: str) -> None:
         raise TicketsError(f"ONNX needs the package(s) {', '.join(missing)}", hint=INSTALL)
 
 
+NOISY = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides what torch's exporter says about itself: deprecations inside torch, merged axis names, and that torchvision is absent."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Hides what the exporter says about itself: deprecations, merged axis names, that torchvision is absent, what it did not fold."""
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)", category=FutureWarning)
             warnings.filterwarnings("ignore", message=r"# The axis name: (batch|length) will not be used", category=UserWarning)
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
