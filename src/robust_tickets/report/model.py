@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Interval = tuple[float, float]
@@ -94,6 +94,8 @@ class Arm:
     evaluation: Evaluation | None
     cost: Mapping[str, float]
     attacks: tuple[Attack, ...]
+    story: str = ""  # where its ticket comes from, in words
+    branch: Mapping[str, Any] = field(default_factory=dict)  # the same in values; empty for a plain search
 
     def attack(self, key: str | None) -> Attack | None:
         return next((a for a in self.attacks if a.key == key), None)

@@ -73,6 +73,7 @@ def section(run: Run, key: str, level: str) -> Html:
     parts.append(per_class_table(run))
     for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
+    parts.append(_part(f"{key}-origins", below, "Where the tickets come from", [_origins(run)]))
     kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i)) is not None]
     told = "Filled squares are heads that stay; the bar is the share of neurons that stay. Layer 1 is nearest the words."
     parts.append(
@@ -120,6 +121,14 @@ def _facts(run: Run) -> str:
         str(run.env.get("device") or ""),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _origins(run: Run) -> Html | None:
+    """Only where an arm's ticket is a branch: a plain search says itself."""
+    if not any(arm.branch for arm in run.arms):
+        return None
+    items = [tag("li", tag("b", arm.title), f": {arm.story or 'the whole model'}.") for arm in run.arms]
+    return tag("ul", *items, class_="said")
 
 
 def _warnings(run: Run, level: str) -> Html | None:

@@ -55,7 +55,8 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
 def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
     """sha256 of what the page is made from. Not of the page itself, nor of the manifest, which is written after it."""
     found = {name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()}
-    named = {str(name) for entry in entries for name in (entry.get("search"), entry.get("train"), *(entry.get("attacks") or ())) if name}
+    stages = [[entry.get(key) for key in ("search", "ticket", "train")] + list(entry.get("attacks") or ()) for entry in entries]
+    named = {str(name) for names in stages for name in names if name}
     for name in sorted(named):
         stage = inside(folder, name, [])
         files = listing(stage, (*STAGE_FILES, "stage.json")) if stage else {}
@@ -66,6 +67,7 @@ def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
 def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
     name = str(entry.get("name", "?"))
     search, train = (inside(folder, entry.get(key), notes) for key in ("search", "train"))
+    ticket = inside(folder, entry.get("ticket"), notes) or search  # drawn anew, or taken from elsewhere
     attacks = [inside(folder, path, notes) for path in entry.get("attacks") or []]
     cost = {**optional(train / "cost.json", [])} if train else {}
     if search:
@@ -73,11 +75,13 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
     return Arm(
         name=name,
         title=str(entry.get("title") or name),
-        shape=_shape(search, notes) if search else None,
+        shape=_shape(ticket, notes) if ticket else None,
         distances=_distances(search, notes) if search else None,
         evaluation=_evaluation(train, notes) if train else None,
         cost={k: float(v) for k, v in cost.items() if isinstance(v, int | float) and not isinstance(v, bool)},
         attacks=tuple(a for a in (_attack(path, notes) for path in attacks if path) if a is not None),
+        story=str(entry.get("story") or ""),
+        branch=mapping(entry.get("branch")),
     )
 
 

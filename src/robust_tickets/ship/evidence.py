@@ -39,7 +39,8 @@ def _of_run(run: Path, stage: str) -> dict[str, Any]:
 
 def _method(run: Path, arm: Mapping[str, Any]) -> str:
     """The search's name as its ticket tells it; a run without a search trained the whole model."""
-    if not arm.get("search"):
+    place = arm.get("ticket") or arm.get("search")
+    if not place:
         return "fine-tuned, not pruned"
-    told = read_json(run / str(arm["search"]) / "ticket.json").get("provenance", {}).get("method", "")
+    told = read_json(run / str(place) / "ticket.json").get("provenance", {}).get("method", "")
     return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)

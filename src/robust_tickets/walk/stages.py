@@ -42,7 +42,9 @@ def inputs(start: Classifier, task: Task | None) -> dict[str, Any]:
 def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None) -> Mapping[str, Any]:
     """A method that looks at no labelled task says ``needs_task = False`` and names what it reads in ``inputs()``."""
     given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
-    key = {**given, "stage": "search", "method": _visible(describe(method)), **_used(method)}
+    used = _used(method)
+    settings = {k: v for k, v in _visible(describe(method)).items() if k not in used.get("inputs", {})}  # a corpus by what it holds
+    key = {**given, "stage": "search", "method": settings, **used}
     return {**key, "like": like.digest} if like is not None else key
 
 

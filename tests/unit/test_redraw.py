@@ -1,0 +1,119 @@
+"""Ablations of a ticket: exactly the entries inside, or exactly those outside, are drawn anew, on every backbone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.layout import encoder_of, layout_of
+from robust_tickets.prune.compact import compact, zero_outside
+from robust_tickets.prune.redraw import redraw_inside, redraw_outside
+from robust_tickets.registry import BACKBONES
+from robust_tickets.ticket import Ticket
+from tiny import tiny_classifier
+
+
+def structured(clf: Any, heads: float = 0.5, neurons: float = 0.5, seed: int = 0) -> Ticket:
+    layout, rng = layout_of(clf.model), np.random.default_rng(seed)
+    sizes = {"heads": layout.heads_of(clf.model), "neurons": layout.neurons_of(clf.model)}
+    scores = {group: [rng.random(n) for n in counts] for group, counts in sizes.items()}
+    return Ticket.from_scores(
+        family=layout.family, scores=scores, unit_weights=layout.unit_weights(clf.model), heads=heads, neurons=neurons
+    )  # fmt: skip
+
+
+def unstructured(clf: Any, sparsity: float = 0.4, seed: int = 0) -> Ticket:
+    layout, rng = layout_of(clf.model), np.random.default_rng(seed)
+    matrices = layout.matrices_of(clf.model)
+    masks = tuple(rng.random(module.weight.shape) >= sparsity for module in matrices.values())
+    return Ticket(
+        kind="unstructured", family=layout.family, names=tuple(matrices), masks={"weights": masks}, unit_weights={"weights": 1}
+    )  # fmt: skip
+
+
+def inside(clf: Any, ticket: Ticket) -> dict[str, torch.Tensor]:
+    """What the ticket keeps of its matrices, read off another way: by cutting a model of ones."""
+    prefix = "" if encoder_of(clf.model) is clf.model else f"{clf.model.base_model_prefix}."
+    names = {f"{prefix}{name}" for name in layout_of(clf.model).matrices_of(clf.model)}
+    if ticket.kind == "unstructured":
+        return {f"{prefix}{n}": torch.tensor(m) for n, m in zip(ticket.names, ticket.masks["weights"], strict=True)}
+    ones = clf.copy()
+    with torch.no_grad():
+        for parameter in ones.model.parameters():
+            parameter.fill_(1.0)
+    return {name: tensor.bool() for name, tensor in zero_outside(ones, ticket).model.state_dict().items() if name in names}
+
+
+def changed(before: Any, after: Any) -> dict[str, torch.Tensor]:
+    new = after.model.state_dict()
+    return {name: tensor != new[name] for name, tensor in before.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("family", BACKBONES.names())
+@pytest.mark.parametrize("make", [structured, unstructured])
+def test_inside_and_outside_are_exactly_the_tickets_entries(make: Any, family: str) -> None:
+    clf = tiny_classifier(family)
+    ticket, before = make(clf), clf.digest
+    moved = {"inside": changed(clf, redraw_inside(clf, ticket, 1)), "outside": changed(clf, redraw_outside(clf, ticket, 1))}
+    assert clf.digest == before
+    kept = inside(clf, ticket)
+    for name, mask in kept.items():
+        assert torch.equal(moved["inside"][name], mask), name
+        assert torch.equal(moved["outside"][name], ~mask), name
+    biases = {name.removesuffix("weight") + "bias" for name in kept}
+    for side, found in moved.items():
+        for name, which in found.items():
+            if name not in kept and name not in biases:
+                assert not which.any(), f"{side}: {name} is no matrix of a ticket"
+
+
+def test_values_are_a_new_layers_and_come_from_the_seed_alone() -> None:
+    clf = tiny_classifier(hidden=64, neurons=256)
+    ticket = structured(clf)
+    name = "bert.encoder.layer.1.intermediate.dense"
+    once, again, other = (redraw_inside(clf, ticket, seed).model.state_dict() for seed in (1, 1, 2))
+    kept = torch.tensor(ticket.masks["neurons"][1].copy())
+    drawn = once[f"{name}.weight"][kept]
+    assert torch.equal(once[f"{name}.weight"], again[f"{name}.weight"])
+    assert not torch.equal(once[f"{name}.weight"], other[f"{name}.weight"])
+    assert float(drawn.std()) == pytest.approx(clf.model.config.initializer_range, rel=0.05)
+    assert float(drawn.mean()) == pytest.approx(0, abs=0.02)
+    assert not once[f"{name}.bias"][kept].any()
+    assert torch.equal(once[f"{name}.bias"][~kept], clf.model.state_dict()[f"{name}.bias"][~kept])
+    # the same values, whatever the ticket: two ablations of two tickets differ by their tickets alone
+    whole = structured(clf, heads=0.0, neurons=0.0)
+    assert torch.equal(redraw_inside(clf, whole, 1).model.state_dict()[f"{name}.weight"][kept], drawn)
+
+
+def test_a_redrawn_ticket_can_be_cut_and_is_random_all_over() -> None:
+    clf = tiny_classifier()
+    ticket = structured(clf)
+    small, pretrained = compact(redraw_inside(clf, ticket), ticket), compact(clf, ticket)
+    layout = layout_of(small.model)
+    for (name, a), b in zip(layout.matrices_of(small.model).items(), layout.matrices_of(pretrained.model).values(), strict=True):
+        assert (a.weight != b.weight).all(), name
+    assert torch.equal(small.model.bert.embeddings.word_embeddings.weight, clf.model.bert.embeddings.word_embeddings.weight)
+    assert torch.equal(small.model.classifier.weight, clf.model.classifier.weight)
+
+
+@settings(max_examples=15, deadline=None)
+@given(heads=st.sampled_from([0, 0.25, 0.5]), neurons=st.floats(0, 0.9), sparsity=st.floats(0, 0.95), seed=st.integers(0, 99))
+def test_both_ablations_together_touch_every_entry_once(heads: float, neurons: float, sparsity: float, seed: int) -> None:
+    clf = tiny_classifier(layers=2)
+    for ticket in (structured(clf, heads, neurons, seed), unstructured(clf, sparsity, seed)):
+        within, without = (changed(clf, redraw(clf, ticket, seed)) for redraw in (redraw_inside, redraw_outside))
+        for name in layout_of(clf.model).matrices_of(clf.model):
+            assert (within[f"bert.{name}"] ^ without[f"bert.{name}"]).all()
+
+
+def test_tickets_of_another_shape_are_refused() -> None:
+    wide, narrow = tiny_classifier(neurons=24), tiny_classifier(neurons=16)
+    for ticket in (structured(wide), unstructured(wide)):
+        with pytest.raises(TicketsError, match="ticket"):
+            redraw_outside(narrow, ticket)
