@@ -22,6 +22,7 @@ _WHERE = {
     "EarlyBERT": "robust_tickets.search.earlybert",
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "ORTicket": "robust_tickets.search.orticket",
+    "Prasanna": "robust_tickets.search.prasanna",
     "RandomTicket": "robust_tickets.search.random",
     "RobustT": "robust_tickets.search.robustt",
     "FreeLB": "robust_tickets.adversary.freelb",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
     from robust_tickets.search.orticket import ORTicket as ORTicket
+    from robust_tickets.search.prasanna import Prasanna as Prasanna
     from robust_tickets.search.random import RandomTicket as RandomTicket
     from robust_tickets.search.robustt import RobustT as RobustT
     from robust_tickets.ticket import Ticket as Ticket

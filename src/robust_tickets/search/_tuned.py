@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,8 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
     write_json(at / "done.json", {"identity": identity})
     shutil.rmtree(at / "checkpoint", ignore_errors=True)  # three times the model, and needed no more
     return ready
+
+
+def determining(tuning: FineTune, seed: int) -> FineTune:
+    """``tuning`` as the search runs it, without what does not change the model: when checkpoints are taken."""
+    return replace(tuning, seed=seed, checkpoint_every=FineTune.checkpoint_every, checkpoint_steps=FineTune.checkpoint_steps)

@@ -145,9 +145,10 @@ class RobustT(PerTask, Optimised):
             fits(given, task)
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned
-        tuning = replace(self.tuning, seed=self.seed)
-        identity = identity_of(self._determining(tuning if tuned is None else TUNING), start, task) if folder else ""
-        theta = _tuned.tuned(tuning, clf, task, folder) if tuned is None else tuned.copy()
+        tuning = _tuned.determining(self.tuning, self.seed) if tuned is None else TUNING
+        searched = replace(self, sparsity=RobustT.sparsity, run_epochs=0, tuning=tuning)  # where it is drawn and left changes no step
+        identity = identity_of(searched, start, task) if folder else ""
+        theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
         layout = layout_of(theta.model)
         generators = {name: torch_generator(self.seed, "search", name, device=theta.device) for name in ("adversary", "gates")}
@@ -205,11 +206,6 @@ class RobustT(PerTask, Optimised):
         if folder:
             found.save(folder)
         return found
-
-    def _determining(self, tuning: FineTune) -> RobustT:
-        """These settings without what changes no step: where it is drawn, how long it is run, when checkpoints are taken."""
-        plain = replace(tuning, checkpoint_every=FineTune.checkpoint_every, checkpoint_steps=FineTune.checkpoint_steps)
-        return replace(self, sparsity=RobustT.sparsity, run_epochs=0, tuning=plain)
 
     def _ticket(self, gates: Any, model: Any, layout: Any, about: dict[str, Any]) -> Ticket:
         if self.granularity not in ("head", "neuron"):

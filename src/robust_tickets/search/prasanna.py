@@ -1,0 +1,238 @@
+"""Importance pruning (Prasanna, Rogers, Rumshisky, EMNLP 2020, "When BERT Plays the Lottery, All Tickets Are Winning").
+
+On a fine-tuned model: sum |d loss / d mask| over the data for every head and for every feed-forward layer (MLP) as a whole; norm the heads'
+numbers to length 1 in each layer, then all of them to [0, 1]. Mask the least important tenth of the heads and the least important MLP,
+measure again, and go on while accuracy on the validation split is at least 90 % of the whole model's. Then heads alone, then MLPs alone.
+A step that falls below is undone.
+
+Two things are ours. A ticket keeps something in every layer: its last head is not masked, and a masked MLP keeps its one most important
+neuron (and its bias). And importance is measured on the validation split by default; the paper leaves open on which (``on="train"``).
+
+The ticket carries no scores: how much goes is the rule's answer, not a setting, so that there is no other sparsity to draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from robust_tickets import progress
+from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.config import describe
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, write_json
+from robust_tickets.search import _tuned
+from robust_tickets.search._found import Found
+from robust_tickets.seeds import numpy_generator
+from robust_tickets.ticket import Ticket
+from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.train.fits import fits
+
+PHASES = ("both", "heads", "mlps")
+TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prasanna:
+    """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
+
+    heads: float = 0.1  # of all heads, masked in one iteration
+    mlps: int = 1  # masked in one iteration
+    floor: float = 0.9  # of the whole model's accuracy
+    on: Literal["validation", "train"] = "validation"  # where importance is measured
+    rows: int = 0  # at most so many rows of it, drawn by the seed; 0: all
+    batch_size: int = 32
+    tuning: FineTune = TUNING  # its seed is the search's
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        at_least_one(self, "mlps", "batch_size")
+        not_negative(self, "rows")
+        for name in ("heads", "floor"):
+            if not 0 < getattr(self, name) <= 1:
+                raise TicketsError(f"Prasanna.{name} is a fraction in (0, 1], got {getattr(self, name)}", hint="0.1 is a tenth")
+
+    @property
+    def passes(self) -> float:
+        return self.tuning.passes
+
+    @property
+    def epochs(self) -> int:
+        """Of the fine-tuning; what comes after costs as much as some evaluations."""
+        return self.tuning.epochs
+
+    def steps(self, task: Any) -> int:
+        """Updates of the fine-tuning."""
+        return self.tuning.steps(task)
+
+    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
+        """``tuned``: an already fine-tuned classifier, else ``tuning`` makes one in ``folder/tuned``. Goes on from the last iteration."""
+        from robust_tickets.layout import layout_of
+        from robust_tickets.prune.gates import Gates
+        from robust_tickets.search._importance import importance
+        from robust_tickets.train.evaluate import evaluate
+
+        for given in (clf,) if tuned is None else (clf, tuned):
+            if given.model is None:
+                raise TicketsError("a wrapped callable has no heads to prune", hint="load a model with load_classifier")
+            fits(given, task)
+        if len(task.validation) == 0:
+            raise TicketsError("importance pruning stops by accuracy on the validation split, which is empty", hint="give validation rows")
+        folder = Path(folder) if folder else None
+        theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
+        layout = layout_of(theta.model)
+        settings = replace(self, tuning=_tuned.determining(self.tuning, self.seed) if tuned is None else TUNING)
+        record = _Record(folder, identity_of(settings, clf if tuned is None else tuned, task) if folder else "")
+        masks = _Masks(layout.heads_of(theta.model), layout.neurons_of(theta.model))
+        batches = self._batches(theta, task)
+        with Gates(theta.model, layout) as gates:
+            for line in record.lines:
+                masks.redo(line)
+            if not record.lines:
+                record.add({"iteration": 0, "phase": None, "accuracy": evaluate(theta, task.validation).accuracy, "kept": True})
+            least = self.floor * record.lines[0]["accuracy"]
+            while (phase := record.phase()) is not None:
+                masks.into(gates)
+                line = {
+                    "iteration": len(record.lines),
+                    "phase": phase,
+                    **self._choose(importance(theta.model, layout, batches()), masks, phase),
+                }
+                if line["heads"] or line["mlps"]:
+                    masks.do(line)
+                    masks.into(gates)
+                    accuracy = evaluate(theta, task.validation).accuracy
+                    line |= {"accuracy": accuracy, "kept": accuracy >= least}
+                    if not line["kept"]:
+                        masks.undo(line)
+                else:  # nothing is left that may go
+                    line |= {"accuracy": record.lines[-1]["accuracy"], "kept": False}
+                record.add(line | masks.left())
+                progress.say(f"search: iteration {line['iteration']} ({phase}), accuracy {line['accuracy']:.1f}, floor {least:.1f}")
+        ticket = Ticket(
+            kind="structured",
+            family=layout.family,
+            masks={"heads": tuple(masks.heads), "neurons": tuple(masks.neurons)},
+            unit_weights=layout.unit_weights(theta.model),
+            provenance={
+                "method": describe(self),
+                "model": {"identity": clf.identity, "digest": clf.digest},
+                "tuned": None if tuned is None else {"identity": tuned.identity, "digest": tuned.digest},
+                "task": {"name": task.name, "digest": task.digest},
+                "iterations": len(record.lines) - 1,
+            },
+        )
+        found = Found(ticket=ticket, trace=record.lines)
+        if folder:
+            found.save(folder)
+        return found
+
+    def _choose(self, measured: Any, masks: _Masks, phase: str) -> dict[str, Any]:
+        """What to mask next: [layer, head] pairs and [layer, neuron that stays] pairs, least important first."""
+        heads: list[list[int]] = []
+        mlps: list[list[int]] = []
+        if phase in ("both", "heads"):
+            scores = normalised(measured.heads)
+            left = [int(mask.sum()) for mask in masks.heads]
+            order = sorted((float(scores[i][h]), i, int(h)) for i, mask in enumerate(masks.heads) for h in np.flatnonzero(mask))
+            most = max(1, int(self.heads * sum(map(len, masks.heads))))
+            for _, layer, head in order:
+                if len(heads) < most and left[layer] > 1:
+                    heads.append([layer, head])
+                    left[layer] -= 1
+        if phase in ("both", "mlps"):
+            whole = [i for i, mask in enumerate(masks.neurons) if mask.all() and len(mask) > 1]
+            chosen = sorted(whole, key=lambda i: float(measured.mlps[i]))[: self.mlps]
+            mlps = [[i, int(measured.neurons[i].argmax())] for i in chosen]
+        return {"heads": heads, "mlps": mlps}
+
+    def _batches(self, clf: Any, task: Any) -> Any:
+        from robust_tickets.data.batch import Batches
+
+        split = task.validation if self.on == "validation" else task.train
+        if 0 < self.rows < len(split):
+            split = split.select(np.sort(numpy_generator(self.seed, "search", "importance").choice(len(split), self.rows, replace=False)))
+        return Batches(
+            split=split,
+            tokenizer=clf.tokenizer,
+            batch_size=self.batch_size,
+            max_length=clf.max_length,
+            shuffle=False,
+            token_types=clf.token_types,
+        ).epoch
+
+
+def normalised(heads: list[np.ndarray]) -> list[np.ndarray]:
+    """Length 1 in each layer, then the smallest of all 0 and the largest 1."""
+    unit = [layer / max(float(np.linalg.norm(layer)), 1e-20) for layer in heads]
+    low, high = min(float(u.min()) for u in unit), max(float(u.max()) for u in unit)
+    return [(u - low) / max(high - low, 1e-20) for u in unit]
+
+
+class _Masks:
+    """What is kept so far."""
+
+    def __init__(self, heads: list[int], neurons: list[int]) -> None:
+        self.heads = [np.ones(n, dtype=bool) for n in heads]
+        self.neurons = [np.ones(n, dtype=bool) for n in neurons]
+
+    def do(self, line: dict[str, Any]) -> None:
+        for layer, head in line["heads"]:
+            self.heads[layer][head] = False
+        for layer, neuron in line["mlps"]:
+            self.neurons[layer][:] = False
+            self.neurons[layer][neuron] = True
+
+    def undo(self, line: dict[str, Any]) -> None:
+        for layer, head in line["heads"]:
+            self.heads[layer][head] = True
+        for layer, _ in line["mlps"]:
+            self.neurons[layer][:] = True
+
+    def redo(self, line: dict[str, Any]) -> None:
+        if line["kept"] and line["phase"] is not None:
+            self.do(line)
+
+    def into(self, gates: Any) -> None:
+        import torch
+
+        with torch.no_grad():
+            for group, kept in ((gates.heads, self.heads), (gates.neurons, self.neurons)):
+                for parameter, mask in zip(group, kept, strict=True):
+                    parameter.copy_(torch.from_numpy(mask.astype(np.float32)))
+
+    def left(self) -> dict[str, int]:
+        return {"heads_left": sum(int(m.sum()) for m in self.heads), "mlps_left": sum(bool(m.all()) for m in self.neurons)}
+
+
+class _Record:
+    """The iterations, on disk after each of them: from these the masks and the phase follow."""
+
+    def __init__(self, folder: Path | None, identity: str) -> None:
+        self.path, self.identity = folder / "iterations.json" if folder else None, identity
+        self.lines: list[dict[str, Any]] = []
+        if self.path is not None and self.path.is_file():
+            told = read_json(self.path)
+            if told.get("identity") != identity:
+                raise TicketsError(
+                    f"{folder} holds the iterations of another run (other settings, data or starting weights)",
+                    hint="give another folder, or remove this one to start anew",
+                )
+            self.lines = told["lines"]
+
+    def add(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if self.path is not None:
+            write_json(self.path, {"identity": self.identity, "lines": self.lines})
+
+    def phase(self) -> str | None:
+        """Each phase ends with a step that was not kept."""
+        ended = sum(not line["kept"] for line in self.lines)
+        return PHASES[ended] if ended < len(PHASES) else None
+
+
+REGISTERED = Prasanna
