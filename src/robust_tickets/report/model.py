@@ -84,6 +84,18 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of words that an arm was ``searched`` or ``trained`` on (``what``)."""
+
+    what: str
+    adversary: str
+    name: str
+    digest: str
+    substitute: bool
+    swappable: float | None  # share of the training texts' words
+
+
+@dataclass(frozen=True, kw_only=True)
 class Arm:
     """One model of the comparison."""
 
@@ -94,6 +106,7 @@ class Arm:
     evaluation: Evaluation | None
     cost: Mapping[str, float]
     attacks: tuple[Attack, ...]
+    tables: tuple[Table, ...] = ()
     story: str = ""  # where its ticket comes from, in words
     branch: Mapping[str, Any] = field(default_factory=dict)  # the same in values; empty for a plain search
 

@@ -17,6 +17,7 @@ from robust_tickets.measure.metrics import STATUSES
 from robust_tickets.report.fields import inside, interval, listed, mapping, number, optional, percent_interval
 from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Run, Shape
 from robust_tickets.report.plans import keyed
+from robust_tickets.report.tables import tables_of
 from robust_tickets.run import RUN_FILES, STAGE_FILES, listing
 
 
@@ -80,6 +81,7 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
         evaluation=_evaluation(train, notes) if train else None,
         cost={k: float(v) for k, v in cost.items() if isinstance(v, int | float) and not isinstance(v, bool)},
         attacks=tuple(a for a in (_attack(path, notes) for path in attacks if path) if a is not None),
+        tables=tables_of(search, train, notes),
         story=str(entry.get("story") or ""),
         branch=mapping(entry.get("branch")),
     )

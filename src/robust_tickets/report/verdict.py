@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.measure.metrics import FEW
-from robust_tickets.report import numbers
+from robust_tickets.report import numbers, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
 from robust_tickets.report.model import Arm, Attack, Run
 
@@ -180,6 +180,7 @@ def warnings(run: Run) -> list[str]:
     for arm in run.arms:
         if arm.distances is not None and not arm.distances.converged:
             said.append(f"The search for {arm.title} did not settle; its ticket was drawn at the last point.")
+    said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
         said.append(f"{skipped} rows of the data could not be used and were skipped.")

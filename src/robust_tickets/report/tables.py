@@ -1,0 +1,68 @@
+"""Which tables of words an arm was searched or trained on, and whether an attack drew from the same one.
+
+A model trained on the attacker's own table is tested on the ground it was trained on: its accuracy under that attack says little about
+others. The digests of what both used decide it, not their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.report import numbers
+from robust_tickets.report.fields import mapping, number, optional
+from robust_tickets.report.model import Arm, Run, Table
+
+SHOWN = 8  # characters of a digest
+
+
+def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tuple[Table, ...]:
+    """What the files of an arm's stages say; nothing where no adversary used a table."""
+    found: list[Table] = []
+    if search is not None:
+        key = mapping(optional(search / "stage.json", []).get("key"))
+        found += _read("searched", mapping(mapping(key.get("method")).get("adversary")), mapping(key.get("resources")), {})
+    if train is not None and (train / "adversary.json").is_file():
+        about = optional(train / "adversary.json", notes)
+        found += _read("trained", about, mapping(about.get("resources")), mapping(about.get("coverage")))
+    return tuple(found)
+
+
+def _read(what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any], coverage: Mapping[str, Any]) -> list[Table]:
+    return [
+        Table(
+            what=what,
+            adversary=str(adversary.get("name", "an adversary")),
+            name=str(resource.get("name", "?")),
+            digest=str(resource.get("digest", "")),
+            substitute=resource.get("substitute") is True,
+            swappable=number(coverage.get("swappable")),
+        )
+        for resource in map(mapping, resources.values())
+        if resource
+    ]
+
+
+def said(run: Run) -> list[str]:
+    """A sentence for every table of every arm, and one where an attack drew from it."""
+    return [sentence for arm in run.arms for table in arm.tables for sentence in _said(run, arm, table)]
+
+
+def _said(run: Run, arm: Arm, table: Table) -> list[str]:
+    what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
+    if table.swappable is not None:
+        what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"
+    if table.substitute:
+        what += "; that table is a substitute for the published one"
+    sentences = [f"{what}."]
+    for key, title in run.attack_titles.items():
+        found = arm.attack(key)
+        used = mapping(found.about.get("resources")).values() if found else ()
+        digests = {digest for resource in used if (digest := mapping(resource).get("digest"))}
+        if table.digest and table.digest in digests:
+            ground = "what it shows there need not hold for words from elsewhere"
+            sentences.append(f"{title} on {arm.title}: the attack draws from the same table as the training, so {ground}.")
+        elif digests:
+            sentences.append(f"{title} on {arm.title}: the attack does not draw from the table of the training.")
+    return sentences
