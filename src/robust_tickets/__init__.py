@@ -23,6 +23,8 @@ _WHERE = {
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "ORTicket": "robust_tickets.search.orticket",
     "Prasanna": "robust_tickets.search.prasanna",
+    "IMP": "robust_tickets.search.imp",
+    "OMP": "robust_tickets.search.omp",
     "RandomTicket": "robust_tickets.search.random",
     "RobustT": "robust_tickets.search.robustt",
     "FreeLB": "robust_tickets.adversary.freelb",
@@ -85,6 +87,8 @@ if TYPE_CHECKING:
     from robust_tickets.report.page import write_report as write_report
     from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
+    from robust_tickets.search.imp import IMP as IMP
+    from robust_tickets.search.omp import OMP as OMP
     from robust_tickets.search.orticket import ORTicket as ORTicket
     from robust_tickets.search.prasanna import Prasanna as Prasanna
     from robust_tickets.search.random import RandomTicket as RandomTicket

@@ -148,7 +148,7 @@ class Classifier:
 
     @property
     def digest(self) -> str:
-        """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length. Reads every weight (about 1 s a GiB)."""
+        """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length. Reads every weight, about 1 s a GiB."""
         h = hashlib.sha256(canonical([list(self.labels), self.max_length, list(self.columns)]).encode())
         if self.model is None:
             h.update(self.identity.encode())

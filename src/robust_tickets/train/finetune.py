@@ -31,6 +31,7 @@ class FineTune(Optimised):
 
     epochs: int = 10
     max_steps: int | None = None  # updates; also the schedule's horizon
+    horizon: int | None = None  # updates that the schedule is made for, where more than are run
     lr: float = 2e-5
     batch_size: int = 32
     weight_decay: float = 0.0
@@ -52,6 +53,8 @@ class FineTune(Optimised):
         not_negative(self, "evaluation_rows", "checkpoint_every", "checkpoint_steps")
         if self.max_steps is not None and self.max_steps < 1:
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
+        if self.horizon is not None and self.horizon < 1:
+            raise TicketsError(f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end")
         self.optim  # noqa: B018  # checks its numbers
 
     def steps(self, task: Any) -> int:
@@ -88,6 +91,7 @@ class FineTune(Optimised):
             optim=self.optim,
             epochs=self.epochs,
             max_steps=self.max_steps,
+            horizon=self.horizon,
             accumulate=self.accumulate,
             seed=derive(self.seed, "finetune"),
             generators={"adversary": generator},
@@ -104,13 +108,17 @@ class FineTune(Optimised):
     def _evaluation(self, clf: Any, task: Any) -> Any:
         from robust_tickets.train.evaluate import evaluate
 
-        split = task.validation
-        if self.evaluate == "never" or len(split) == 0:
+        if self.evaluate == "never" or len(task.validation) == 0:
             return None
-        if 0 < self.evaluation_rows < len(split):
-            rows = numpy_generator(self.seed, "finetune", "evaluation").choice(len(split), self.evaluation_rows, replace=False)
-            split = split.select(np.sort(rows))
+        split = evaluated_rows(task.validation, self.evaluation_rows, self.seed)
         return lambda: evaluate(clf, split).numbers()
+
+
+def evaluated_rows(split: Any, most: int, seed: int) -> Any:
+    """At most so many rows of ``split``, drawn by the seed; 0: all."""
+    if not 0 < most < len(split):
+        return split
+    return split.select(np.sort(numpy_generator(seed, "finetune", "evaluation").choice(len(split), most, replace=False)))
 
 
 def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
