@@ -14,22 +14,26 @@ from torch import Tensor
 
 
 def upper_bound(embedded: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
-    flat = [(i, t) for i in range(mask.shape[0]) for t in range(mask.shape[1]) if int(mask[i, t])]
-    tokens = torch.stack([embedded[i, t] for i, t in flat])
-    squares = []
-    for n, (i, t) in enumerate(flat):
-        partner = min(int(float(draws[i * mask.shape[1] + t]) * len(flat)), len(flat) - 1)
-        squares.append(((tokens[n] - tokens[partner]) ** 2).sum() / 2)
-    return torch.stack(squares).mean()
+    tokens, drawn = [], []
+    for i, real in enumerate(places(mask)):
+        tokens.append(embedded[i, real])
+        drawn += [float(draws[i * mask.shape[1] + t]) for t in real]
+    everything = torch.cat(tokens)
+    partners = [min(int(draw * len(drawn)), len(drawn) - 1) for draw in drawn]
+    return ((everything - everything[partners]) ** 2 / 2).sum(dim=1).mean()
 
 
 def anchored(gradient: Tensor, mask: Tensor, low: float, high: float) -> list[list[int]]:
     kept = []
-    for i in range(mask.shape[0]):
-        real = [t for t in range(mask.shape[1]) if int(mask[i, t])]
-        ranked = sorted(real, key=lambda t: float(gradient[i, t].norm()))
-        kept.append([ranked[r] for r in range(math.ceil(low * len(real)), math.ceil(high * len(real)))])
+    for i, real in enumerate(places(mask)):
+        ranked = torch.sort(gradient[i, real].norm(dim=1), stable=True).indices
+        kept.append([real[int(ranked[r])] for r in range(math.ceil(low * len(real)), math.ceil(high * len(real)))])
     return kept
+
+
+def places(mask: Tensor) -> list[list[int]]:
+    """Positions of each sentence's real tokens."""
+    return [[t for t, real in enumerate(row) if real] for row in mask.tolist()]
 
 
 def score(critic: Any, token: Tensor, sentence: Tensor) -> Tensor:
