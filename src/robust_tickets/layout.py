@@ -55,8 +55,9 @@ class Layout:
         return {"heads": int(config.num_attention_heads), "neurons": int(getattr(config, self.neurons_setting))}
 
     def head_size(self, model: Any) -> int:
-        """Width of one head, which pruning never changes."""
-        return int(model.config.hidden_size // model.config.num_attention_heads)
+        """Width of one head, which pruning never changes; some families may set it apart from the hidden size."""
+        config = model.config
+        return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
     def rows_of(self, layer: Any) -> dict[str, tuple[str, int]]:
         """The projections of ``layer`` whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
@@ -101,6 +102,13 @@ class Layout:
         if self.pooler and getattr(encoder_of(model), self.pooler.partition(".")[0], None) is not None:
             found[f"{self.pooler}.weight"] = encoder_of(model).get_submodule(self.pooler)
         return found
+
+    def place_of(self, matrix: str) -> tuple[int, str] | None:
+        """Where a matrix of ``matrices_of`` is: its layer, and ``attention`` or ``feedforward``; None for the pooler's."""
+        if not matrix.startswith(f"{self.layers}."):
+            return None
+        layer, _, path = matrix.removeprefix(f"{self.layers}.").removesuffix(".weight").partition(".")
+        return int(layer), "feedforward" if path in (self.up, self.gate, self.down) else "attention"
 
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
         """Bookkeeping after layer ``layer`` lost heads; ``kept`` are the indices among those it had."""
