@@ -24,7 +24,8 @@ from robust_tickets.files import read_json, sha256_file, write_json
 
 SCHEMA = 1
 PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
-# what stages write into their folder; anything else in it is the user's and none of our business
+# what stages write into their folder; anything else in it is the user's and none of our business. The scores of an unstructured ticket
+# (scores.safetensors) are listed in the manifest only: they may be removed to save disk, and the stage is still done.
 STAGE_FILES = (
     "ticket.safetensors", "ticket.json", "trace.jsonl", "distances.json", "metrics.jsonl", "model", "evaluation.json", "cost.json",
     "adversary.json", "result.json", "examples.jsonl",
@@ -98,7 +99,7 @@ class Run:
         """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
         files = listing(self.folder, RUN_FILES)
         for stage in sorted(set(stages)):
-            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json"))
+            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json", "scores.safetensors"))
             files |= {f"{stage}/{name}": entry for name, entry in inner.items()}
         write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
 

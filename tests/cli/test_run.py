@@ -134,3 +134,70 @@ def test_a_run_names_its_models_and_stands_for_them(
     assert "has no arm" in tickets(capsys, "predict", f"{out}:nobody", *predict, code=2)["error"]["message"]
     card = Path(tickets(capsys, "export", f"{out}:random", "--out", str(tmp_path / "e"))["model"]) / "README.md"
     assert "accuracy on test" in card.read_text()
+
+
+BRANCHES = """
+title = "Branches"
+[search]
+name = "earlyrobust"
+adversary = {name = "freelb", steps = 2}
+[train]
+epochs = 1
+[arms.shallow]
+ticket = "found"
+draw = {neurons = 0.5, head_scope = "layer"}
+[arms.found]
+search = true
+[arms.redrawn]
+ticket = "found"
+without = "initialisation"
+[arms.whole]
+ticket = "found"
+without = "structure"
+[arms.matched]
+search = {name = "random", match = "layer"}
+like = "found"
+"""
+
+
+def test_branches_share_one_search_and_say_what_they_are(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "branches.toml"
+    recipe.write_text(BRANCHES + f'[arms.elsewhere]\nsearched_on = {{task = "{pairs}"}}\n')
+    common = [
+        "run", str(recipe), "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none",
+        "--set", "max_length=32", "--set", "max_test_rows=20",
+    ]  # fmt: skip
+    said = tickets(capsys, *common, "--out", str(tmp_path / "r"))
+    run = Path(said["run"])
+    arms = {arm["name"]: arm for arm in json.loads((run / "arms.json").read_text())["arms"]}
+    assert len(list((run / "search").iterdir())) == 3  # found, matched, elsewhere
+    assert arms["shallow"]["search"] == arms["found"]["search"] == arms["whole"]["search"]
+    assert arms["shallow"]["branch"] == {"of": "found", "draw": {"neurons": 0.5, "head_scope": "layer"}}
+    drawn = json.loads((run / arms["shallow"]["ticket"] / "ticket.json").read_text())
+    assert drawn["removed"]["neurons"] == 0.5
+    manifest = json.loads((run / "manifest.json").read_text())["files"]
+    assert f"{arms['shallow']['ticket']}/ticket.json" in manifest
+    kinds = {name: json.loads((Path(folder) / "config.json").read_text())["model_type"] for name, folder in said["models"].items()}
+    assert kinds == {
+        "shallow": "ticket-bert", "found": "ticket-bert", "redrawn": "ticket-bert", "whole": "bert", "matched": "ticket-bert",
+        "elsewhere": "ticket-bert",
+    }  # fmt: skip
+    assert len({arm["train"] for arm in arms.values()}) == 6
+    assert all(json.loads((run / arm["train"] / "evaluation.json").read_text())["n"] == 20 for arm in arms.values())
+    page = (run / "report.html").read_text()
+    assert "Where the tickets come from" in page
+    assert "the ticket of found, drawn with neurons 0.5, head scope layer" in page
+    # a saved ticket serves another run, whose folder is named by what the ticket holds
+    (tmp_path / "saved").mkdir()
+    for name in ("ticket.json", "ticket.safetensors"):
+        (tmp_path / "saved" / name).write_bytes((run / arms["found"]["ticket"] / name).read_bytes())
+    extra = ["--set", f"arms.shallow.ticket={tmp_path / 'saved'}", "--set", "arms=shallow"]
+    other = Path(tickets(capsys, *common, *extra, "--out", str(tmp_path / "s"))["run"])
+    row = json.loads((other / "arms.json").read_text())["arms"][0]
+    assert row["search"] is None
+    assert json.loads((other / row["ticket"] / "ticket.json").read_text())["digest"] == drawn["digest"]
+    before = {p: p.stat().st_mtime_ns for p in run.rglob("stage.json")}
+    tickets(capsys, *common, "--out", str(run))
+    assert before == {p: p.stat().st_mtime_ns for p in run.rglob("stage.json")}

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from robust_tickets.errors import TicketsError
 from robust_tickets.layout import encoder_of, layout_of
+from robust_tickets.prune.apply import fitting
 from robust_tickets.prune.compact import check
 from robust_tickets.prune.modeling import cuts
 from robust_tickets.seeds import torch_generator
@@ -73,9 +73,4 @@ def _kept(model: Any, ticket: Ticket) -> dict[str, torch.Tensor]:
             stays[cut.kept] = True
             kept[cut.name] &= stays if kept[cut.name].ndim == 1 else stays[:, None] if cut.dim == 0 else stays[None, :]
         return kept
-    shapes = {name: tuple(module.weight.shape) for name, module in matrices.items()}
-    if ticket.family != layout.family or shapes != {n: m.shape for n, m in zip(ticket.names, ticket.masks["weights"], strict=True)}:
-        raise TicketsError(f"the ticket does not fit this {layout.family} model", hint="use a ticket found on a model of this shape")
-    return kept | {
-        f"{prefix}{name}": torch.from_numpy(mask.copy()) for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True)
-    }
+    return kept | {f"{prefix}{name}": mask for name, mask in fitting(model, ticket).items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
@@ -90,6 +91,8 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
         say(f"draw: found done in {stage.name}")
         return Ticket.load(stage.folder)
     drawn = ticket.draw(**asked.asked()) if asked else ticket
+    if drawn.kind == "unstructured":  # its scores are as large as the model, and stay where they are
+        drawn = replace(drawn, scores={})
     drawn.save(stage.folder)
     stage.finish()
     say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in drawn.removed.items()))
