@@ -1,11 +1,14 @@
-"""Random tickets: uniform scores instead of a search, the control of all three papers.
+"""Random tickets: uniform scores instead of a search, the control of all three papers, which average five seeds.
 
-``match="global"`` is EarlyRobust's: one global draw at the given fractions, at least one head a layer. ``match="layer"`` is RobustT's: as
-many units in every layer as a given ticket keeps (``like=``), at random places.
+Of heads and neurons (EarlyRobust): ``match="global"`` is one draw at the given fractions over all, at least one head a layer;
+``match="layer"`` keeps as many units in every layer as a given ticket (``like=``), at random places. Of single weights (RobustT), where
+``sparsity`` is given or ``like`` is an unstructured ticket: ``"matrix"`` keeps as many in every matrix as ``like``, which is RobustT's,
+``"layer"`` as many in every layer, ``"global"`` is one draw over all; without ``like``, ``"matrix"`` removes ``sparsity`` of every matrix.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +17,9 @@ import numpy as np
 
 from robust_tickets.checks import check_literals
 from robust_tickets.config import describe
+from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
+from robust_tickets.layout import Layout, layout_of
 from robust_tickets.search._found import Found
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
@@ -23,58 +27,116 @@ from robust_tickets.ticket import Ticket
 
 @dataclass(frozen=True, kw_only=True)
 class RandomTicket:
-    """``RandomTicket(seed=1)(classifier)``; ``heads`` and ``neurons`` are fractions removed. The papers average five seeds."""
+    """``RandomTicket(seed=1)(classifier)``; ``heads``, ``neurons`` or, for single weights, ``sparsity`` are fractions removed."""
 
     heads: float = 1 / 6
     neurons: float = 0.3
-    match: Literal["global", "layer"] = "global"
+    sparsity: float | None = None  # given: an unstructured ticket
+    match: Literal["global", "layer", "matrix"] = "global"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_literals(self)
+        for name in ("heads", "neurons", "sparsity"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise TicketsError(f"RandomTicket.{name} is a fraction to remove in [0, 1), got {value}", hint="0.3 removes 30 %")
 
     def steps(self, task: Any) -> int:
         """A random ticket takes no training."""
         return 0
 
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None, like: Ticket | None = None) -> Found:
-        """Draw for the backbone of ``clf``, which is neither run nor changed."""
-        if self.match == "layer" and like is None:
-            raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint="call it with like=ticket")
-        if self.match == "global" and like is not None:
-            raise TicketsError("RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out")
+        """Draw for the backbone of ``clf``, which is neither run nor changed; ``like`` is the ticket whose counts are matched."""
+        weights = self.sparsity is not None or (like is not None and like.kind == "unstructured")
+        self._check(like, weights)
         model = getattr(clf, "model", clf)
         layout = layout_of(model)
-        sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
-        scores = {
-            group: [numpy_generator(self.seed, "random ticket", group, layer).random(n, dtype=np.float32) for layer, n in enumerate(counts)]
-            for group, counts in sizes.items()
-        }
-        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
         origin: dict[str, Any] = {"method": describe(self)}
-        if like is None:
-            ticket = Ticket.from_scores(scores=scores, heads=self.heads, neurons=self.neurons, provenance=origin, **about)
-        else:
-            _same_backbone(like, layout.family, sizes)
-            masks = {group: tuple(map(_top, scores[group], like.masks[group])) for group in scores}
+        if like is not None:
             origin["like"] = like.digest
-            kept = {group: tuple(layers) for group, layers in scores.items()}
-            ticket = Ticket(kind="structured", masks=masks, scores=kept, provenance=origin, **about)
-        found = Found(ticket=ticket)
+        draw = self._weights if weights else self._units
+        found = Found(ticket=draw(model, layout, like, origin))
         if folder:
             found.save(folder)
         return found
 
+    def _check(self, like: Ticket | None, weights: bool) -> None:
+        if self.match == "global" and like is not None:
+            raise TicketsError("RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out")
+        if self.match == "layer" and like is None:
+            raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint="call it with like=ticket")
+        if self.match == "matrix" and not weights:
+            raise TicketsError(
+                "RandomTicket(match='matrix') is for single weights",
+                hint="give sparsity=, like=an unstructured ticket, or match='layer'",
+            )
+        if like is not None and like.kind == "structured" and weights:
+            raise TicketsError(
+                "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons", hint="leave sparsity out"
+            )
 
-def _top(scores: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """As many of the best as ``like`` keeps."""
-    mask = np.zeros(len(scores), dtype=bool)
-    mask[np.argsort(-scores, kind="stable")[: int(like.sum())]] = True
-    return mask
+    def _units(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
+        sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
+        scores = {
+            group: tuple(numpy_generator(self.seed, "random ticket", group, i).random(n, dtype=np.float32) for i, n in enumerate(counts))
+            for group, counts in sizes.items()
+        }
+        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model), "provenance": origin}
+        if like is None:
+            return Ticket.from_scores(scores=scores, heads=self.heads, neurons=self.neurons, **about)
+        _same_backbone(like, layout.family, sizes)
+        masks = {
+            group: tuple(keep_best([score], int(mask.sum()))[0] for score, mask in zip(scores[group], like.masks[group], strict=True))
+            for group in scores
+        }
+        return Ticket(kind="structured", masks=masks, scores=scores, **about)
+
+    def _weights(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
+        shapes = {name: tuple(module.weight.shape) for name, module in layout.matrices_of(model).items()}
+        if like is not None:
+            _same_backbone(like, layout.family, shapes)
+            shapes = dict(zip(like.names, (mask.shape for mask in like.masks["weights"]), strict=True))  # its matrices, in its order
+        scores = {name: numpy_generator(self.seed, "random ticket", name).random(shape, dtype=np.float32) for name, shape in shapes.items()}
+        if like is None:
+            return Ticket.from_weight_scores(
+                family=layout.family,
+                names=list(scores),
+                scores=list(scores.values()),
+                sparsity=self.sparsity or 0.0,
+                scope="matrix" if self.match == "matrix" else "global",
+                provenance=origin,
+            )
+        kept = {name: int(np.count_nonzero(mask)) for name, mask in zip(like.names, like.masks["weights"], strict=True)}
+        masks: dict[str, np.ndarray] = {}
+        for group in _groups(scores, layout, self.match):
+            drawn = keep_best([scores[name] for name in group], sum(kept[name] for name in group))
+            masks |= zip(group, drawn, strict=True)
+        return Ticket(
+            kind="unstructured",
+            family=layout.family,
+            names=tuple(scores),
+            masks={"weights": tuple(masks[name] for name in scores)},
+            scores={"weights": tuple(scores.values())},
+            unit_weights={"weights": 1},
+            provenance=origin,
+        )
 
 
-def _same_backbone(like: Ticket, family: str, sizes: dict[str, list[int]]) -> None:
-    shape = {group: [len(mask) for mask in masks] for group, masks in like.masks.items()} if like.kind == "structured" else {}
+def _groups(names: Mapping[str, Any], layout: Layout, match: str) -> list[list[str]]:
+    """Matrices whose counts are matched together: each by itself, or those of one layer (the pooler is a layer of its own)."""
+    groups: dict[Any, list[str]] = {}
+    for name in names:
+        place = layout.place_of(name)
+        groups.setdefault(name if match == "matrix" or place is None else place[0], []).append(name)
+    return list(groups.values())
+
+
+def _same_backbone(like: Ticket, family: str, sizes: Mapping[str, Any]) -> None:
+    if like.kind == "structured":
+        shape: dict[str, Any] = {group: [len(mask) for mask in masks] for group, masks in like.masks.items()}
+    else:
+        shape = {name: mask.shape for name, mask in zip(like.names, like.masks["weights"], strict=True)}
     if like.family != family or shape != sizes:
         raise TicketsError(f"the ticket to match is for another backbone ({like.family}) than the model ({family})", hint="match its own")
 
