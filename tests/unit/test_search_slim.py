@@ -1,0 +1,187 @@
+"""EarlyBERT, fixed drawing points, the released off-by-one, the schedule's horizon, and searches that are interrupted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.config import build, describe
+from robust_tickets.errors import TicketsError
+from robust_tickets.search import _stop
+from robust_tickets.search._per_task import PerTask
+from robust_tickets.search.earlybert import EarlyBERT
+from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
+from robust_tickets.train.loop import Loop
+from tiny import tiny_classifier
+from toy import toy_task
+
+SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3}
+FEW: dict[str, Any] = {**SMALL, "adversary": FreeLB(steps=2)}
+
+
+def _rates(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["lr"] for line in lines if "lr" in line]
+
+
+# --- EarlyBERT -------------------------------------------------------------------------------------------------------------------
+
+
+def test_earlybert_draws_at_a_fifth_of_an_epoch_of_a_schedule_for_three(tmp_path: Path) -> None:
+    clf, task = tiny_classifier(), toy_task(80)  # 20 updates an epoch
+    before = clf.digest
+    found = EarlyBERT(**SMALL, log_every=1)(clf, task, folder=tmp_path)
+    assert clf.digest == before
+    told = found.ticket.provenance
+    assert (told["step"], told["epoch"], told["steps_run"], told["converged"]) == (4, 0.2, 4, None)
+    assert [line["step"] for line in found.trace] == [1, 2, 3, 4]
+    assert found.trace[-1]["drawn"]
+    assert "note" not in found.trace[-1]
+    assert _rates(tmp_path) == pytest.approx([1e-3 * (60 - i) / 60 for i in range(4)])
+    assert EarlyBERT(**SMALL).steps(task) == 4
+
+
+def test_earlyberts_ticket_is_layer_wise_in_heads_and_global_in_neurons() -> None:
+    ticket = EarlyBERT(**SMALL, heads=0.25, neuron_l1=0.0)(tiny_classifier(), toy_task(40)).ticket
+    assert [int(mask.sum()) for mask in ticket.masks["heads"]] == [3, 3, 3]
+    assert sum(int((~mask).sum()) for mask in ticket.masks["neurons"]) == int(0.4 * 72)
+    assert len({int(mask.sum()) for mask in ticket.masks["neurons"]}) > 1
+
+
+def test_earlybert_is_earlyrobust_without_adversary_but_for_its_numbers() -> None:
+    """With the same numbers the two are the same search."""
+    own = {k: v for k, v in describe(EarlyBERT(**SMALL)).items() if k != "name"}
+    one = EarlyBERT(**SMALL)(tiny_classifier(), toy_task(40))
+    other = build(EarlyRobust, own)(tiny_classifier(), toy_task(40))
+    assert list(one.trace) == list(other.trace)
+    assert one.ticket.digest == other.ticket.digest
+
+
+def test_earlybert_defaults_and_the_baseline_of_earlyrobust() -> None:
+    method = EarlyBERT()
+    assert (method.heads, method.neurons, method.head_l1, method.neuron_l1) == (1 / 3, 0.4, 1e-4, 1e-4)
+    assert (method.adversary, method.passes, method.weight_decay, method.warmup) == (None, 1, 0.0, 0.0)
+    for name, row in TABLE6.items():
+        same = EarlyRobust.for_task(name)
+        assert (EarlyBERT.for_task(name).heads, EarlyBERT.for_task(name).neurons) == (same.heads, same.neurons)
+        assert EarlyBERT.for_task(name).batch_size == row["batch_size"]
+
+
+# --- where to draw ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_point_stops_there_and_equals_the_same_point_of_a_whole_search() -> None:
+    clf, task = tiny_classifier(), toy_task(80)
+    fixed = EarlyRobust(**FEW, stop="fixed", at_epoch=0.23)(clf, task)  # 4.6 of 20 updates
+    whole = EarlyRobust(**FEW, gamma=0.0, mini=0.25)(clf, task)
+    assert fixed.ticket.provenance["step"] == fixed.ticket.provenance["steps_run"] == 5
+    assert whole.trace[0]["step"] == 5
+    assert fixed.distances["rule"] == "fixed"
+    at_five = EarlyRobust(**FEW, gamma=1.1, mini=0.25, stop="official", window=1)(clf, task).ticket
+    for group in ("heads", "neurons"):
+        assert all((a == b).all() for a, b in zip(fixed.ticket.scores[group], at_five.scores[group], strict=True))
+
+
+def test_official_before_draws_one_update_before_the_masks_are_compared() -> None:
+    clf, task = tiny_classifier(), toy_task(80)
+    found = EarlyRobust(**FEW, stop="official", at="before", gamma=1.1, window=2, mini=0.2)(clf, task)
+    assert [line["step"] for line in found.trace] == [4, 5, 8, 9, 12, 13]  # stops as soon as it can
+    assert found.ticket.provenance["step"] == 4
+    assert found.trace[0]["drawn"]
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 0),
+        ([9.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0], 0),  # where it draws is not compared
+        ([0.0, 0.0, 0.0, 0.5, 0.0, 0.5, 0.0, 0.5], 2),
+        ([0.0, 0.0, 0.0, 0.5, 0.0, 1.0, 0.0, 1.5], None),
+    ],
+)
+def test_the_released_slip_on_synthetic_points(moves: list[float], expected: int | None) -> None:
+    at = np.array(moves)
+    far = np.abs(at[:, None] - at[None, :])
+    drawn = next((p for n in range(1, len(at) + 1) if (p := _stop.official(far[:n, :n], 0.1, 2, "before")) is not None), None)
+    assert drawn == expected
+
+
+def test_mini_epochs_of_one_update_leave_no_room_for_the_slip() -> None:
+    with pytest.raises(TicketsError, match="two updates or more"):
+        EarlyRobust(**FEW, stop="official", at="before")(tiny_classifier(), toy_task(80))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"at": "before"},
+        {"stop": "early_bird", "at": "before"},
+        {"at_epoch": 0.0},
+        {"at_epoch": 1.5},
+        {"horizon": 2, "epochs": 3},
+        {"horizon": -1},
+    ],
+)
+def test_bad_combinations_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match="EarlyBERT" if wrong.get("stop") == "early_bird" else "EarlyRobust"):
+        (EarlyBERT if wrong.get("stop") == "early_bird" else EarlyRobust)(**wrong)
+
+
+def test_a_horizon_beyond_the_run_keeps_the_rate_up(tmp_path: Path) -> None:
+    clf, task = tiny_classifier(), toy_task(40)
+    for name, options in (("short", {}), ("long", {"horizon": 4})):
+        EarlyRobust(**{**SMALL, "adversary": None, "gamma": 0.0, "warmup": 0.0, "log_every": 1, **options})(
+            clf, task, folder=tmp_path / name
+        )
+    assert _rates(tmp_path / "short") == pytest.approx([1e-3 * (10 - i) / 10 for i in range(10)])
+    assert _rates(tmp_path / "long") == pytest.approx([1e-3 * (40 - i) / 40 for i in range(10)])
+
+
+# --- the mixin, and going on -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_task_change_one_setting_of_a_component() -> None:
+    assert EarlyRobust.for_task("sst2").adversary == FreeLB(step_size=0.02)
+    assert EarlyRobust.for_task("sst2", adversary=None).adversary is None
+    assert EarlyRobust.for_task("sst2", seed=3).seed == 3
+    assert issubclass(EarlyBERT, PerTask)
+
+
+class _Killed(BaseException):
+    """As sudden as a kill, for the process's own code."""
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize(
+    "method",
+    [
+        EarlyRobust(**FEW, gamma=0.0, mini=0.1, checkpoint_steps=1),
+        EarlyRobust(**FEW, stop="official", at="before", gamma=1.1, window=2, mini=0.2, checkpoint_steps=2),
+        EarlyBERT(**SMALL, at_epoch=0.6, checkpoint_steps=1),
+    ],
+    ids=["earlyrobust", "before", "earlybert"],
+)
+def test_a_search_that_is_killed_goes_on_to_the_same_ticket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, at: int) -> None:
+    clf, task = tiny_classifier(), toy_task(40 if method.at != "before" else 80)
+    whole = method(clf, task)
+    original = Loop._update
+
+    def update(self: Loop, group: Any) -> Any:
+        if self.done == at:
+            raise _Killed
+        return original(self, group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_update", update)
+        with pytest.raises(_Killed):
+            method(clf, task, folder=tmp_path)
+    again = method(clf, task, folder=tmp_path)
+    assert list(again.trace) == list(whole.trace)
+    assert again.ticket == whole.ticket
+    for group in ("heads", "neurons"):
+        assert all((a == b).all() for a, b in zip(again.ticket.scores[group], whole.ticket.scores[group], strict=True))
