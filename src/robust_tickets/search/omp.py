@@ -49,6 +49,9 @@ class OMP(PerTask):
     def steps(self, task: Any) -> int:
         return self.tuning.steps(task) if self.of == "finetuned" else 0
 
+    def work(self, task: Any) -> float:
+        return self.tuning.work(task) if self.of == "finetuned" else 0.0
+
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
         """Draw for ``clf``, which stays as it is. ``tuned`` gives the fine-tuned classifier instead of training one."""
         clf.needs_model("pruned")

@@ -69,6 +69,10 @@ class Prasanna:
         """Updates of the fine-tuning."""
         return self.tuning.steps(task)
 
+    def work(self, task: Any) -> float:
+        """The fine-tuning, and some twenty measurements of importance and accuracy."""
+        return self.tuning.work(task) + 20.0 * len(task.validation)
+
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
         """``tuned``: an already fine-tuned classifier, else ``tuning`` makes one in ``folder/tuned``. Goes on from the last iteration."""
         from robust_tickets.layout import layout_of

@@ -123,6 +123,9 @@ class RobustT(PerTask, Optimised):
         """Updates of the gates; the first stage has ``tuning.steps(task)`` more."""
         return (self.run_epochs or self.epochs) * updates_per_epoch(task, self.batch_size, self.accumulate)
 
+    def work(self, task: Any) -> float:
+        return self.tuning.work(task) + super().work(task)
+
     def penalty_at(self, step: int, total: int) -> float:
         """lambda of the update that follows ``step`` of ``total`` updates."""
         at = step * (MISCOUNT if self.ramp == "official" else 1) / total

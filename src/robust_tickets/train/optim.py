@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -62,6 +62,11 @@ class Optimised:
     warmup: float
     clip: float
     adversary: Any
+    batch_size: int
+    accumulate: int
+    if TYPE_CHECKING:
+
+        def steps(self, task: Any) -> int: ...
 
     @property
     def optim(self) -> Optim:
@@ -71,6 +76,10 @@ class Optimised:
     def passes(self) -> float:
         """Forward-backward passes per batch, or what costs as much."""
         return float(getattr(self.adversary, "passes", 1))
+
+    def work(self, task: Any) -> float:
+        """How many rows of a plain training step all updates come to, for estimates; a method of several phases adds them up."""
+        return self.steps(task) * self.batch_size * self.accumulate * self.passes
 
 
 def adamw(parts: Mapping[str, nn.Module], optim: Optim) -> torch.optim.AdamW:

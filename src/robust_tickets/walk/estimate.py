@@ -63,11 +63,9 @@ def examples(plan: AttackPlan, split: Split) -> int:
 
 
 def work(method: Any, task: Any) -> float:
-    """Rows of a plain training step that a search or a training comes to."""
-    if hasattr(method, "work"):
-        return float(method.work(task))
-    rows = method.steps(task) * getattr(method, "batch_size", 1) * getattr(method, "accumulate", 1)
-    return float(rows * _passes(method) * (SEARCH_SHARE if hasattr(method, "gamma") else 1))
+    """Rows of a plain training step that a search or a training comes to; a random ticket takes none."""
+    rows = float(method.work(task)) if hasattr(method, "work") else 0.0
+    return rows * (SEARCH_SHARE if getattr(method, "stop", "fixed") != "fixed" else 1)
 
 
 def _open(walk: Walk, origins: list[Origin | None]) -> Iterator[Origin]:
