@@ -3,7 +3,7 @@
 A gate has one parameter, log alpha. In training ``s = sigmoid((logit u + log alpha) / beta)`` with u uniform, drawn anew in every forward
 pass; evaluated, ``s = sigmoid(log alpha)``; either way ``m = clip(s (zeta - gamma) + gamma, 0, 1)``, so that a gate is exactly 0 or 1 with
 positive probability. While a matrix's module runs, its weight is ``m * weight``. Numbers are RobustT's released code's: gamma -0.1,
-zeta 1.1, beta 2/3, u clamped to [1e-4, 1 - 1e-4], log alpha ln 5 at the start (evaluated: 0.9 before stretching; sampled: 3.9 % are 0,
+zeta 1.1, beta 2/3, u clamped to [1e-4, 1 - 1e-4], log alpha ln 5 at the start (evaluated, a gate is 0.9; sampled, 3.9 % are 0 and
 50.3 % are 1).
 
 What one gate covers (``granularity``):
