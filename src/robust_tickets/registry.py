@@ -40,7 +40,13 @@ class Registry:
             raise TicketsError(f"{name!r} is none of the {self.kind}", hint=did_you_mean(name, self.names()))
         plugged = self._plugged()
         if name in plugged:
-            return plugged[name].load()
+            try:
+                return plugged[name].load()
+            except Exception as problem:  # another package's code: anything
+                raise TicketsError(
+                    f"the plug-in {name!r} ({plugged[name].value}) could not be imported: {problem}",
+                    hint=f"mend or uninstall the package with this entry point in the group robust_tickets.{self.kind}",
+                ) from problem
         return importlib.import_module(f"{self.package}.{name}").REGISTERED
 
     def _own(self) -> set[str]:

@@ -1,0 +1,108 @@
+"""A user's own backbones, as docs/backbones.md tells: the page's files, installed as a distribution with entry points, in a fresh process."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.layout import REFUSED
+
+PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
+# what the page's own example does not show: gates, masks and training on a plug-in
+MORE = """
+import torch, robust_tickets as rt
+from transformers import AutoConfig, AutoModelForMaskedLM
+from robust_tickets.layout import layout_of
+from robust_tickets.prune.gates import Gates
+torch.manual_seed(0)
+config = AutoConfig.for_model("nomic_bert", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
+                              vocab_size=50, max_position_embeddings=40, initializer_range=0.3)
+model = AutoModelForMaskedLM.from_config(config).eval()
+ticket = rt.Ticket.from_kept(model, heads=[[0, 3], [2]], neurons=[list(range(12)), [1, 5, 23]])
+ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
+whole = model(ids).logits
+with Gates(model) as gates:
+    gates.set_masks(ticket)
+    gated = model(ids).logits
+small = rt.compact(model, ticket)
+torch.testing.assert_close(small(ids).logits, gated, atol=1e-5, rtol=0)
+assert not torch.allclose(whole, gated, atol=1e-2)
+assert layout_of(model).unit_weights(model) == {"heads": 4 * 32 * 8, "neurons": 3 * 32}
+assert len(layout_of(model).matrices_of(model)) == 2 * 7  # its masked-language model has no pooler
+small(ids).logits.sum().backward()
+print("agreed")
+"""
+
+
+def block(title: str) -> str:
+    found = re.search(rf"```{title}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    assert found, title
+    return found[1]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The page's module and its entry points, as pip would lay them down."""
+    (tmp_path / "my_backbones.py").write_text(block('python title="my_backbones.py"'), encoding="utf-8")
+    points = tomllib.loads(block("toml"))["project"]["entry-points"]
+    info = tmp_path / "my_backbones-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-backbones\nVersion: 1.0\n", encoding="utf-8")
+    lines = [line for group, entries in points.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))]
+    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_the_page_works_as_it_is_written(installed: Path) -> None:
+    done = run(installed, block('python title="try_it.py"'))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "TicketNomicBertForSequenceClassification",
+        "TicketXLMRobertaForSequenceClassification",
+    ]
+
+
+def test_a_plug_in_has_gates_masks_and_gradients(installed: Path) -> None:
+    done = run(installed, MORE)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "agreed"
+
+
+def test_a_broken_plug_in_breaks_nothing_else(installed: Path) -> None:
+    """One that cannot be imported, one that is no Layout, one under another family's name: each is named when it is used, not before."""
+    entries = (installed / "my_backbones-1.0.dist-info" / "entry_points.txt").read_text()
+    wrong = entries + "\nesm = nowhere:LAYOUT\ncamembert = json:dumps\nernie = my_backbones:NOMIC\n"
+    (installed / "my_backbones-1.0.dist-info" / "entry_points.txt").write_text(wrong)
+    code = """
+import robust_tickets as rt
+from transformers import AutoConfig
+from robust_tickets.layout import layout_of
+print(type(layout_of(AutoConfig.for_model("nomic_bert"))).__name__)
+for family in ("esm", "camembert", "ernie"):
+    try:
+        layout_of(AutoConfig.for_model(family))
+    except rt.TicketsError as problem:
+        print(problem)
+"""
+    done = run(installed, code)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line for line in done.stdout.splitlines() if "hint:" not in line]
+    assert lines[0] == "Layout"
+    assert "the plug-in 'esm' (nowhere:LAYOUT) could not be imported: No module named 'nowhere'" in lines[1]
+    assert "'camembert' must be a Layout of the family 'camembert', its entry point gives a function" in lines[2]
+    assert "'ernie' must be a Layout of the family 'ernie', its entry point gives one of 'nomic_bert'" in lines[3]
+
+
+def test_the_page_says_what_is_refused_in_the_words_of_the_refusal() -> None:
+    assert REFUSED["albert"] in PAGE.read_text(encoding="utf-8")
