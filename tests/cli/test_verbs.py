@@ -52,6 +52,22 @@ def test_ls_lists_names(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     assert len(call(capsys, "ls", kind)[kind]) >= 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("methods", "robustt", "Zheng"),
+        ("adversaries", "pgd", "Madry"),
+        ("recipes", "finetune", "Plain fine-tuning"),
+        ("tasks", "imdb", "long"),
+    ],
+)
+def test_ls_says_what_each_thing_is(capsys: pytest.CaptureFixture[str], kind: str, name: str, words: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["ls", kind])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert words in lines[name]
+
+
 def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     told = call(capsys, "doctor")
     assert "torch" in told["packages"]

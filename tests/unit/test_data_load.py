@@ -163,6 +163,18 @@ def test_max_rows_is_a_seeded_subset_of_train(tmp_path: Path) -> None:
     assert any("seeded subset of 50" in note for note in part.notes)
 
 
+def test_max_test_rows_are_seeded_subsets_of_what_is_only_evaluated(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", ROWS)
+    whole, part = load_task(path), load_task(path, max_test_rows=5)
+    assert len(part.test) == len(part.validation) == 5
+    assert {e.id for e in part.test} < {e.id for e in whole.test}
+    assert part.train.digest == whole.train.digest
+    assert load_task(path, max_test_rows=5).digest == part.digest
+    assert load_task(path, max_test_rows=10**6).digest == whole.digest
+    with pytest.raises(TicketsError, match="max_test_rows"):
+        load_task(path, max_test_rows=0)
+
+
 def test_roles(tmp_path: Path) -> None:
     for name in ("train", "validation", "test"):
         write_csv(tmp_path / f"{name}.csv", [(f"{name} {t}", y) for t, y in ROWS])

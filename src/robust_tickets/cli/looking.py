@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets import names
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.progress import say
+from robust_tickets.registry import REGISTRIES
 from robust_tickets.run import Run, versions
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
@@ -26,11 +30,27 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
     folder
         Where runs lie, for `ls runs`.
     """
-    found: list[Any] = _runs(folder) if kind == "runs" else list(getattr(names, kind)())
-    lines = [f"{r['name']:<32} {r['state']:<12} {r['title']}" for r in found] if kind == "runs" else found
+    if kind == "runs":
+        found: list[Any] = _runs(folder)
+        lines = [f"{r['name']:<32} {r['state']:<12} {r['title']}" for r in found]
+    else:
+        found = list(getattr(names, kind)())
+        wide = max(map(len, found), default=0)
+        lines = [f"{name:<{wide}}  {_about(kind, name)}".rstrip() for name in found]
     if kind == "recipes":
         say(f"their files, to copy and edit: {files('robust_tickets.recipe')}")
     return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
+
+
+def _about(kind: str, name: str) -> str:
+    """One line on a thing, read from its file: nothing is imported for it. A plug-in's file is its own business."""
+    if kind == "tasks":
+        return TASKS[name].about
+    if kind == "recipes":
+        return str(tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))["title"])
+    file = files(REGISTRIES[kind].package) / f"{name}.py"
+    said = ast.get_docstring(ast.parse(file.read_text("utf-8"))) if file.is_file() else None
+    return " ".join((said or "").partition("\n\n")[0].split())
 
 
 def _runs(folder: Path) -> list[dict[str, str]]:

@@ -26,7 +26,7 @@ class Data:
     validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
     strict: Strict = False
     max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
-    max_test_rows: Annotated[int | None, Parameter(help="Evaluate on a seeded subset of so many rows.")] = None
+    max_test_rows: Annotated[int | None, Parameter(help="Select and evaluate on seeded subsets of so many rows.")] = None
 
     def load(self, seed: int = 0) -> Any:
         from robust_tickets.data.load import load_task

@@ -48,9 +48,9 @@ def load_task(
 
     ``source`` is a registered name, a Hub id (``owner/name`` or ``owner/name:config``), a csv, tsv, jsonl or parquet file, or a folder
     of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files; ``data`` gives a
-    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset, ``max_test_rows``
-    evaluates and attacks one; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}``
-    takes a lone file whole, to attack only.
+    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset, ``max_test_rows`` selects,
+    evaluates and attacks on such; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``;
+    ``{"test": "all"}`` takes a lone file whole, to attack only.
     """
     for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
         if most is not None and most < 1:
@@ -91,12 +91,11 @@ class _Loading:
         shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
         splits = {name: self._split(name, files, names, declared, shown) for name, files in converted.items()}
         train, validation, test = self._divide(splits)
-        for role, most in ((train, self.max_rows), (test, self.max_test_rows)):
+        for role, most in ((train, self.max_rows), (validation, self.max_test_rows), (test, self.max_test_rows)):
             if role in splits and most is not None and most < len(splits[role]):
-                name = "max_rows" if role == train else "max_test_rows"
-                rows = numpy_generator(self.seed, name).permutation(len(splits[role]))[:most]
+                generator = numpy_generator(self.seed, *(["max_rows"] if role == train else ["max_test_rows", role]))
                 self.notes.append(f"{role}: a seeded subset of {most} of {len(splits[role])} rows")
-                splits[role] = splits[role].select(np.sort(rows))
+                splits[role] = splits[role].select(np.sort(generator.permutation(len(splits[role]))[:most]))
         notes, warnings = look(splits, train, validation, test, names)
         return Task(
             name=self.source.name,

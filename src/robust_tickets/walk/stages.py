@@ -179,11 +179,17 @@ def trained_on(adversary: Any, start: Classifier, task: Task) -> dict[str, Any]:
 
 def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
     """Parameters and FLOPs of a forward pass at the attacked split's mean length, beside those of the whole model."""
-    from robust_tickets.measure.cost import encoder_parameters, flops, parameters
+    from robust_tickets.measure.cost import encoder_parameters, flops, outside_masks, parameters
 
     some = [task.test[i].texts for i in range(0, len(task.test), max(1, len(task.test) // 200))]
     tokens = round(sum(row.size for row in start.encode(some)) / len(some))
+    zeros = outside_masks(model.model)
+    kept = {
+        "nonzero_parameters": parameters(model.model) - zeros,
+        "nonzero_encoder_parameters": encoder_parameters(model.model) - outside_masks(model.model, encoder=True),
+    }
     return {
+        **(kept if zeros else {}),
         "tokens": tokens,
         "parameters": parameters(model.model),
         "encoder_parameters": encoder_parameters(model.model),
