@@ -18,6 +18,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
+from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.step import make_step
@@ -207,9 +208,9 @@ def test_bf16_bounds_are_fp32_and_close() -> None:
     assert torch.allclose(coarse["critic.score.bias"], fine["critic.score.bias"], atol=0.05)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("family", BACKBONES.names())
 def test_a_step_of_every_family_trains_the_critic(family: str) -> None:
-    clf = tiny_classifier(family)
+    clf = tiny_classifier(family.replace("_", "-"))
     batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1, 0])}
     step = make_step(clf.model.train(), generator=torch_generator(0), adversary=InfoBERT(), seed=1)
     loss = step(batch, lambda value: value.backward())

@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.nn import functional as F
 
+from adversaries import agree, first_delta, generator, gradients, gradients_of, loss_at, objective_on
 from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.adversary.tavat import TAVAT, TokenTable, add_rows
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
-from robust_tickets.seeds import torch_generator
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.step import plain
-from tiny import tiny_classifier, tiny_model, tiny_tokenizer
+from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
-TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all", "the")]
 SWITCHES = [
     TAVAT(),
     TAVAT(steps=3),
@@ -31,52 +29,30 @@ SWITCHES = [
 ]
 
 
-def _objective(adversary: TAVAT, family: str = "bert", *, dropout: float = 0.0, double: bool = True, **changes: Any) -> Objective:
-    clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    model = clf.model.double() if double else clf.model
-    model.train()
-    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
-    memory = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=None, seed=5))
-    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(3, "tavat"), "memory": memory}
-    return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
-
-
 def _table(objective: Objective) -> torch.Tensor:
     assert isinstance(objective.memory, TokenTable)
     return objective.memory.table
 
 
-def _gradients(objective: Objective, step: Any) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    objective.model.zero_grad(set_to_none=True)
-    loss = step(objective)
-    return {name: p.grad.clone() for name, p in objective.model.named_parameters() if p.grad is not None}, loss
-
-
 def _reference(objective: Objective, adversary: TAVAT) -> tuple[dict[str, torch.Tensor], float, torch.Tensor]:
     """The docstring's algorithm on BERT's ``inputs_embeds``, token by token, with a leaf and a gradient for each kind of delta."""
-    model, batch, table = objective.model, objective.batch, _table(objective).clone()
-    words, ids = model.bert.embeddings.word_embeddings.weight, batch["input_ids"]
-    (rows, tokens), width = ids.shape, words.shape[1]
-    lengths = [int(n) for n in batch["attention_mask"].sum(1)]
-    noise = torch.rand((rows, tokens, width), generator=torch_generator(3, "tavat"), dtype=words.dtype) * 2 - 1
-    instance, token = torch.zeros_like(noise), torch.zeros_like(noise)
+    table, ids = _table(objective).clone(), objective.batch["input_ids"]
+    lengths = [int(n) for n in objective.batch["attention_mask"].sum(1)]
+    instance = first_delta(objective, init=adversary.init, norm="l2")
+    token = torch.zeros_like(instance)
     for i, n in enumerate(lengths):
-        instance[i, :n] = noise[i, :n] * adversary.init / (n * width) ** 0.5
         for t in range(n):
             token[i, t] = table[ids[i, t]]
     token = token / max(float(token.norm()), 1e-8)
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    total = {name: torch.zeros_like(p) for name, p in zip(names, parameters, strict=True)}
+    total = {name: torch.zeros_like(p) for name, p in objective.model.named_parameters()}
     losses = []
     for k in range(adversary.steps):
         instance, token = instance.detach().requires_grad_(), token.detach().requires_grad_()
-        kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")}
-        loss = F.cross_entropy(model(inputs_embeds=words[ids] + instance + token, **kept).logits, batch["labels"])
+        loss = loss_at(objective, instance + token)
         losses.append(float(loss.detach()))
-        weight = 1.0 if adversary.sum_passes else 1 / adversary.steps
-        *grads, g, h = torch.autograd.grad(weight * loss, [*parameters, instance, token], allow_unused=True)
-        for name, grad in zip(names, grads, strict=True):
-            total[name] += 0 if grad is None else grad
+        for name, gradient in gradients_of(loss if adversary.sum_passes else loss / adversary.steps, objective).items():
+            total[name] += gradient
+        g, h = torch.autograd.grad(loss, [instance, token])
         if k == adversary.steps - 1:
             break
         instance, token = instance.detach().clone(), token.detach().clone()
@@ -99,24 +75,23 @@ def _reference(objective: Objective, adversary: TAVAT) -> tuple[dict[str, torch.
 
 @pytest.mark.parametrize("adversary", SWITCHES, ids=str)
 def test_equals_the_algorithm_in_two_steps_running(adversary: TAVAT) -> None:
-    objective = _objective(adversary)
+    objective = objective_on(adversary=adversary)
     for _ in range(2):  # the second batch starts from the table that the first has left
         before = _table(objective).clone()
-        objective.generator = torch_generator(3, "tavat")
+        objective.generator = generator()
         expected, loss, table = _reference(objective, adversary)
-        got, mean = _gradients(objective, adversary)
+        got, mean = gradients(objective, adversary)
         assert abs(float(mean) - loss) < 1e-9
-        for name, gradient in expected.items():
-            assert torch.allclose(got.get(name, torch.zeros_like(gradient)), gradient, rtol=0, atol=1e-9), name
+        agree(got, expected)
         assert torch.allclose(_table(objective), table, rtol=0, atol=1e-9)
         assert not torch.equal(before, table)
 
 
 def test_only_words_of_the_batch_change_and_padding_never() -> None:
     adversary = TAVAT(steps=3)
-    objective = _objective(adversary)
+    objective = objective_on(adversary=adversary)
     before = _table(objective).clone()
-    _gradients(objective, adversary)
+    gradients(objective, adversary)
     ids, mask = objective.batch["input_ids"], objective.batch["attention_mask"].bool()
     present = torch.zeros(len(before), dtype=torch.bool)
     present[ids[mask]] = True
@@ -137,12 +112,12 @@ class _Recording(Objective):
 
 def test_padding_stays_zero_inside_the_ball_and_token_types_reach_every_pass() -> None:
     adversary = TAVAT(steps=4, max_norm=0.3, step_size=0.2)
-    objective = _objective(adversary)
+    objective = objective_on(adversary=adversary)
     recording = _Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
     types: list[torch.Tensor] = []
     table = objective.model.bert.embeddings.token_type_embeddings
     table.register_forward_pre_hook(lambda _module, args: types.append(args[0].clone()))
-    _gradients(recording, adversary)
+    gradients(recording, adversary)
     padding = objective.batch["attention_mask"] == 0
     deltas = recording.__dict__["deltas"]
     assert padding.any()
@@ -155,11 +130,11 @@ def test_padding_stays_zero_inside_the_ball_and_token_types_reach_every_pass() -
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
 def test_one_pass_from_zero_is_a_plain_step(family: str) -> None:
     adversary = TAVAT(steps=1, init=0.0)
-    one, other = (_objective(adversary, family, dropout=0.2, double=False) for _ in range(2))
+    one, other = (objective_on(family, dropout=0.2, double=False, adversary=adversary) for _ in range(2))
     torch.manual_seed(5)
-    expected, loss = _gradients(one, plain)
+    expected, loss = gradients(one, plain)
     torch.manual_seed(5)
-    got, mean = _gradients(other, adversary)
+    got, mean = gradients(other, adversary)
     assert torch.equal(loss, mean)
     assert all(torch.equal(got[name], expected[name]) for name in expected)
     assert (_table(other) == 0).all()
@@ -167,12 +142,12 @@ def test_one_pass_from_zero_is_a_plain_step(family: str) -> None:
 
 def test_the_penalty_enters_once_and_undivided() -> None:
     adversary = TAVAT(steps=3)
-    without, loss = _gradients(_objective(adversary), adversary)
-    penalised = _objective(adversary)
+    without, loss = gradients(objective_on(adversary=adversary), adversary)
+    penalised = objective_on(adversary=adversary)
     calls: list[int] = []
     bias = penalised.model.classifier.bias
     penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
-    with_it, mean = _gradients(penalised, adversary)
+    with_it, mean = gradients(penalised, adversary)
     assert len(calls) == 1
     assert torch.equal(loss, mean)
     assert torch.allclose(with_it["classifier.bias"], without["classifier.bias"] + 0.7, rtol=0, atol=1e-12)
@@ -222,18 +197,6 @@ def test_a_killed_run_goes_on_bitwise_with_its_table(tmp_path: Path) -> None:
 def _saved(folder: Path) -> torch.Tensor:
     (file,) = folder.glob("checkpoint/step-*/*.safetensors")
     return load_file(file)["part/adversary.table"]
-
-
-def test_masked_language_models_can_be_trained() -> None:
-    model = tiny_model("bert", "AutoModelForMaskedLM").train()
-    tokenizer = tiny_tokenizer(model.config)
-    batch = dict(tokenizer(["the film is great", "bad"], padding=True, return_tensors="pt"))
-    batch["labels"] = torch.where(batch["attention_mask"].bool(), batch["input_ids"], -100)
-    adversary = TAVAT()
-    memory = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=None, seed=0))
-    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(0), "memory": memory}
-    loss = adversary(Objective(model=model, layout=layout_of(model), batch=batch, **settings))
-    assert loss.isfinite()
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "linf"}, {"dropout": "none"}, {"max_norm": -0.1}])
