@@ -84,11 +84,17 @@ def _of_files(files: Sequence[Path], column: str) -> Corpus:
         for read in readers:
             yield from read()
 
-    return Corpus(name=files[0].name if len(files) == 1 else files[0].parent.name, digest=content, size=_size(files), texts=texts)
+    return Corpus(name=files[0].name if len(files) == 1 else files[0].parent.name, digest=content, size=sum(map(_size, files)), texts=texts)
 
 
-def _size(files: Sequence[Path]) -> int:
-    return sum(f.stat().st_size for f in files)
+def _size(file: Path) -> int:
+    """Bytes, unpacked."""
+    if file.suffix.lower() != ".parquet":
+        return file.stat().st_size
+    import pyarrow.parquet as pq
+
+    told = pq.read_metadata(file)
+    return sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
 
 
 def _lines(path: Path) -> Callable[[], Iterator[Text]]:

@@ -192,7 +192,8 @@ class Slim(PerTask, Optimised):
         point, trace = watch.chosen, watch.trace()
         converged = None if self.stop == "fixed" else watch.drawn_at is not None  # a fixed point claims nothing
         if converged is False:
-            note = f"the masks did not settle within {self.epochs} epoch (rule {self.stop}, gamma {self.gamma}): drawn at the last point"
+            within = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+            note = f"the masks did not settle within {within} (rule {self.stop}, gamma {self.gamma}): drawn at the last point"
             trace[-1]["note"] = note
             progress.warn(f"search: {note}")
         trace[point]["drawn"] = True
