@@ -3,7 +3,7 @@
 FLOPs are counted on paper, from the heads and neurons that each layer has now, so that a ticket's saving does not depend on a profiler
 or on the machine. One multiply-add is two FLOPs. Counted: every matrix product of the layers and the head. Not counted: biases,
 embeddings (a lookup), LayerNorm, softmax and activations, together about one percent. Local attention (ModernBERT) counts as global:
-masked scores are computed all the same.
+masked scores are computed all the same. So do weights that an unstructured ticket holds at zero: dense kernels multiply them too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ def encoder_parameters(model: Any, layout: Layout | None = None) -> int:
     module = _module(model)
     layout = layout or layout_of(module)
     return sum(p.numel() for layer in layout.layers_of(module) for p in layer.parameters())
+
+
+def outside_masks(model: Any, *, encoder: bool = False) -> int:
+    """Weights that an unstructured ticket holds at zero; 0 where the model has no masks. ``encoder``: of the layers alone."""
+    from robust_tickets.masks import masks_of
+
+    module = _module(model)
+    layout = layout_of(module)
+    masks = (mask for name, mask in masks_of(module).items() if not encoder or layout.place_of(name) is not None)
+    return sum(mask.numel() - int(mask.sum()) for mask in masks)
 
 
 def flops(model: Any, tokens: int, layout: Layout | None = None) -> int:

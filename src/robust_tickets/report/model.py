@@ -51,12 +51,13 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Which heads each layer keeps, and how many neurons of how many."""
+    """Which heads each layer keeps, and how many neurons of how many; of an unstructured ticket how many weights of how many."""
 
-    heads: tuple[tuple[bool, ...], ...]
-    neurons: tuple[tuple[int, int], ...]
     digest: str
     provenance: Mapping[str, Any]
+    heads: tuple[tuple[bool, ...], ...] = ()
+    neurons: tuple[tuple[int, int], ...] = ()
+    weights: tuple[Mapping[str, tuple[int, int]], ...] = ()  # per layer: "attention", "feedforward" -> (kept, all)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from robust_tickets.report.figures.glance import glance
 from robust_tickets.report.figures.heat import heat
 from robust_tickets.report.figures.layers import layers
 from robust_tickets.report.figures.scatter import scatter
+from robust_tickets.report.figures.weights import weights
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Run
 from robust_tickets.report.read import read_run
@@ -74,8 +75,8 @@ def section(run: Run, key: str, level: str) -> Html:
     for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
     parts.append(_part(f"{key}-origins", below, "Where the tickets come from", [_origins(run)]))
-    kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i)) is not None]
-    told = "Filled squares are heads that stay; the bar is the share of neurons that stay. Layer 1 is nearest the words."
+    kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i) or weights(arm, i)) is not None]
+    told = _what_is_shown(run)
     parts.append(
         _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
     )
@@ -129,6 +130,18 @@ def _origins(run: Run) -> Html | None:
         return None
     items = [tag("li", tag("b", arm.title), f": {arm.story or 'the whole model'}.") for arm in run.arms]
     return tag("ul", *items, class_="said")
+
+
+def _what_is_shown(run: Run) -> str:
+    """What the figures of the layers mean, for the kinds of tickets that are there."""
+    shapes = [arm.shape for arm in run.arms if arm.shape is not None]
+    told = []
+    if any(shape.heads for shape in shapes):
+        told.append("Filled squares are heads that stay; the bar is the share of neurons that stay.")
+    if any(shape.weights for shape in shapes):
+        told.append("A ticket of single weights has two bars: the share of weights that stay in attention and in the feed-forward part.")
+        told.append("It brings no speed: the others are zeros that are multiplied all the same.")
+    return " ".join([*told, "Layer 1 is nearest the words."])
 
 
 def _warnings(run: Run, level: str) -> Html | None:

@@ -15,6 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.measure.metrics import STATUSES
 from robust_tickets.report.fields import inside, interval, listed, mapping, number, optional, percent_interval
+from robust_tickets.report.figures.weights import weights_by_layer
 from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Run, Shape
 from robust_tickets.report.plans import keyed
 from robust_tickets.report.tables import tables_of
@@ -188,7 +189,7 @@ def _shape(folder: Path, notes: list[str]) -> Shape | None:
         notes.append(problem.message)
         return None
     if ticket.kind != "structured":
-        return None
+        return Shape(weights=weights_by_layer(ticket), digest=ticket.digest, provenance=dict(ticket.provenance))
     return Shape(
         heads=tuple(tuple(bool(kept) for kept in mask) for mask in ticket.masks["heads"]),
         neurons=tuple((int(mask.sum()), int(mask.size)) for mask in ticket.masks["neurons"]),

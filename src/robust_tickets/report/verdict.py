@@ -145,6 +145,10 @@ def costs(run: Run) -> list[str]:
 
 def _savings(arm: Arm) -> list[str]:
     cost, parts = arm.cost, []
+    if cost.get("nonzero_encoder_parameters") and cost.get("dense_encoder_parameters"):
+        kept, of = cost["nonzero_encoder_parameters"], cost["dense_encoder_parameters"]
+        parts.append(f"keeps {numbers.amount(kept)} of {numbers.amount(of)} encoder parameters ({100 * kept / of:.0f} %)")
+        return [*parts, "brings no speed, for the others are zeros in matrices of the same size"]
     for key, dense, what in (
         ("encoder_parameters", "dense_encoder_parameters", "encoder parameters"),
         ("parameters", "dense_parameters", "parameters"),

@@ -33,11 +33,12 @@ print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text", truncation=T
     "onnx": """import onnxruntime, transformers  # inputs, labels and maximum length: labels.json
 session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")""",
 }
-LOAD["stock"] = LOAD["dense"]
+LOAD["stock"] = LOAD["masked"] = LOAD["dense"]
 KIND = {
     "stock": "A stock model, not pruned: transformers loads it alone.",
     "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
     "dense": "Stock shapes, zeros where the ticket cut: transformers loads it alone; the compact model's answers, not its speed.",
+    "masked": "Stock shapes, zeros outside the ticket: transformers loads it alone. A mask brings neither speed nor a smaller file.",
     "onnx": "An ONNX graph with free batch and sequence axes; ONNX Runtime's logits were compared with torch's at export (within 1e-4).",
 }
 
@@ -56,10 +57,13 @@ class Facts:
     dense_parameters: int
     heads: tuple[tuple[int, int], ...]
     neurons: tuple[tuple[int, int], ...]
+    weights: tuple[int, int] | None = None  # (kept, all) of the matrices that an unstructured ticket masks
 
     @property
     def form(self) -> str:
         """How the folder is loaded: the format, but a stock model stays one however it was exported."""
+        if self.format == "dense" and self.weights is not None and not self.pruned:
+            return "masked"
         return "stock" if self.format == "compact" and not self.model_type.startswith("ticket-") else self.format
 
     @property
@@ -86,7 +90,7 @@ def write_card(folder: Path, facts: Facts, evidence: Evidence) -> Path:
 
 def card(facts: Facts, evidence: Evidence) -> str:
     """The card's text."""
-    name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned else 'classifier'}"
+    name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned or facts.weights else 'classifier'}"
     parts = [f"---\n{front_matter(name, facts, evidence)}---", f"# {markdown(name)}", _what(facts, evidence), _load(facts)]
     return "\n\n".join([*parts, _evaluation(evidence), _limits(evidence)]) + "\n"
 
@@ -95,10 +99,16 @@ def front_matter(name: str, facts: Facts, evidence: Evidence) -> str:
     """The YAML that the Hub reads."""
     import yaml  # type: ignore[import-untyped]  # transformers requires it
 
+    ticket = facts.pruned or facts.weights is not None
     head: dict[str, Any] = {
         "library_name": "transformers" if facts.format != "onnx" else "onnx",
         "pipeline_tag": "text-classification",
-        "tags": ["robust-tickets", "text-classification", facts.family, *(["pruned", "lottery-ticket"] if facts.pruned else [])],
+        "tags": [
+            "robust-tickets",
+            "text-classification",
+            facts.family,
+            *(["pruned", "lottery-ticket"] if ticket else []),
+        ],
     }
     if _on_hub(evidence.base):
         head["base_model"] = evidence.base
@@ -142,7 +152,10 @@ def _what(facts: Facts, evidence: Evidence) -> str:
             ("neurons kept per layer", _kept(facts.neurons)),
         ]
     else:
-        rows.append(("parameters", f"{facts.parameters:,} (not pruned)"))
+        rows.append(("parameters", f"{facts.parameters:,}" + ("" if facts.weights else " (not pruned)")))
+    if facts.weights:
+        kept, of = facts.weights
+        rows.append(("matrix weights kept", f"{kept:,} of {of:,} ({100 * (1 - kept / of):.1f} % are zero, which brings no speed)"))
     return "\n".join([*lines, "| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])
 
 

@@ -27,12 +27,20 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
     """Write ``model`` into ``folder`` with a model card, and return the folder.
 
     ``compact``: the small model; loads with transformers after ``import robust_tickets``. ``dense``: stock shapes, zeros where the ticket
-    cut; loads with transformers alone. ``onnx``: the model as it is, for ONNX Runtime. ``evidence`` is what the card may claim.
+    cut; loads with transformers alone. ``onnx``: the model as it is, for ONNX Runtime. ``evidence`` is what the card may claim. A model
+    masked by an unstructured ticket is dense or onnx: it has the size and the speed of the whole model.
     """
+    from robust_tickets.masks import masks_of
+
     if format not in get_args(Format):
         raise TicketsError(f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)))
     if getattr(model, "model", None) is None:
         raise TicketsError("only a Classifier with a transformers model can be exported", hint="load one with load_classifier")
+    if format == "compact" and masks_of(model.model) and not model.model.config.model_type.startswith("ticket-"):
+        raise TicketsError(
+            "an unstructured ticket masks single weights, so there is no smaller model to export",
+            hint="export it as dense (stock transformers reads it, zeros included) or onnx",
+        )
     place = Path(folder).expanduser().resolve()
     _refuse_unless_ours(place)
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
@@ -64,8 +72,9 @@ def _write(model: Classifier, folder: Path, format: str, evidence: Evidence) -> 
 
 def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
     from robust_tickets.layout import layout_of
+    from robust_tickets.masks import masks_of
 
-    layout = layout_of(dense.model)
+    layout, masks = layout_of(dense.model), masks_of(model.model).values()
     return Facts(
         format=format,
         family=layout.family,
@@ -77,6 +86,7 @@ def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
         dense_parameters=sum(p.numel() for p in dense.model.parameters()),
         heads=tuple(zip(layout.heads_of(model.model), layout.heads_of(dense.model), strict=True)),
         neurons=tuple(zip(layout.neurons_of(model.model), layout.neurons_of(dense.model), strict=True)),
+        weights=(sum(int(mask.sum()) for mask in masks), sum(mask.numel() for mask in masks)) if masks else None,
     )
 
 

@@ -14,7 +14,7 @@ LETTER = 8.5  # pixels of a letter of a name, about
 def layers(arm: Arm, index: int) -> Html | None:
     """One ticket. Layer 1, nearest the words, is at the bottom, as a network is usually drawn."""
     shape = arm.shape
-    if shape is None:
+    if shape is None or not shape.heads:
         return None
     depth, widest = len(shape.heads), max(map(len, shape.heads))
     heads_end = LEFT + widest * (CELL + GAP)
