@@ -1,0 +1,51 @@
+"""`tickets run` with an arm that trains on word swaps: one search for two arms, the table in the stage and on the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_tickets.cli.main import main
+from robust_tickets.lexicon import wordnet
+
+
+def _run(capsys: pytest.CaptureFixture[str], *settings: str, out: Path) -> dict[str, Any]:
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    with pytest.raises(SystemExit) as end:
+        main(["run", "demo", *arguments, "--out", str(out), "--json"])
+    told = capsys.readouterr()
+    assert end.value.code == 0, told.err
+    return dict(json.loads(told.out))
+
+
+def test_the_demos_fourth_arm_on_a_csv(capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path) -> None:
+    settings = [f"task={three_classes}", f"model={model_folder}", "attack.n=6", "max_length=32", "arms=earlyrobust,synonymswap"]
+    said = _run(capsys, *settings, out=tmp_path / "r")
+    one, other = json.loads((tmp_path / "r" / "arms.json").read_text())["arms"]
+    assert one["search"] == other["search"]
+    assert one["train"] != other["train"]
+    assert not (tmp_path / "r" / one["train"] / "adversary.json").exists()
+    stage = tmp_path / "r" / other["train"]
+    about = json.loads((stage / "adversary.json").read_text())
+    assert about["resources"]["source"]["digest"] == wordnet.digest()
+    assert about["coverage"]["words"] > 100
+    assert "adversary.json" in json.loads((stage / "stage.json").read_text())["files"]
+    assert any("the attack draws from the same table as the training" in words for words in said["warnings"])
+    assert "the attack draws from the same table as the training" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_another_content_under_the_same_name_is_another_stage(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    lists = tmp_path / "lists.json"
+    settings = [f"task={three_classes}", f"model={model_folder}", "attack=none", "max_length=32", "arms=synonymswap"]
+    settings += [f"arms.synonymswap.train.adversary.source={lists}", "arms.synonymswap.search=false"]
+    trained = []
+    for near in ("movie", "story", "movie"):
+        lists.write_text(json.dumps({"film": [near]}))
+        _run(capsys, *settings, out=tmp_path / "r")
+        trained.append(json.loads((tmp_path / "r" / "arms.json").read_text())["arms"][0]["train"])
+    assert trained[0] == trained[2] != trained[1]
