@@ -12,10 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import robust_tickets as rt
 from robust_tickets.adversary._objective import Objective
+from robust_tickets.data.task import Split, Task
 from robust_tickets.layout import encoder_of, layout_of
 from robust_tickets.measure.cost import flops
 from robust_tickets.prune.gates import Gates
-from robust_tickets.registry import BACKBONES
+from robust_tickets.registry import ADVERSARIES, BACKBONES
 from tiny import VARIANTS, tiny_classifier, tiny_model, tiny_tokenizer
 
 ALL = [*BACKBONES.names(), *VARIANTS]
@@ -24,6 +25,9 @@ HEADS = [[2], [0, 1, 3], [0, 1, 2, 3]]
 NEURONS = [[5], list(range(0, 24, 3)), list(range(24))]
 TEXTS = ["good film", ("the plot is poor and the story was not very good", "an awful movie"), "a"]
 TYPED = {"bert", "roberta", "electra", "deberta_v2:separate"}  # as tiny models have it; roberta-base has one type, which is none
+
+SPLIT = Split.of([f"the film {i} was {word}" for i in range(4) for word in ("good", "bad")], [0, 1] * 4, name="train")
+TASK = Task(name="small", labels=("a", "b"), columns=("text",), splits=dict.fromkeys(("train", "validation", "test"), SPLIT))
 
 
 def small(family: str) -> rt.Classifier:
@@ -177,3 +181,19 @@ def test_albert_is_refused_with_the_reason(tmp_path: Path) -> None:
         assert "deberta_v2" in str(refused.value.hint)
     with pytest.raises(rt.TicketsError, match="'gpt2' has no layout; known: bert, "):
         layout_of(type("C", (), {"model_type": "gpt2"})())
+
+
+@pytest.mark.parametrize("family", BACKBONES.names())
+@pytest.mark.parametrize("adversary", ADVERSARIES.names())
+def test_every_adversary_trains_every_backbone(adversary: str, family: str) -> None:
+    """On a pruned model; a step moves the weights and leaves no hook behind."""
+    clf = small(family)
+    before, hooks = clf.digest, hooks_of(clf.model)
+    rt.FineTune(epochs=1, max_steps=1, batch_size=8, lr=1e-3, adversary=ADVERSARIES.get(adversary)())(clf, TASK)
+    assert clf.digest != before
+    assert np.isfinite(clf.logits(TEXTS)).all()
+    assert hooks_of(clf.model) == hooks
+
+
+def hooks_of(model: Any) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())

@@ -1,4 +1,4 @@
-"""A user's own backbones, as docs/backbones.md tells: the page's files, installed as a distribution with entry points, in a fresh process."""
+"""A user's own backbones, as docs/backbones.md tells: the page's files, installed with entry points, in a fresh process."""
 
 from __future__ import annotations
 

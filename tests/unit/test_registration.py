@@ -39,7 +39,8 @@ for folder in {folders!r}:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    strict = ["-W", "error", "-W", "ignore:`torch.jit.script` is deprecated:DeprecationWarning"]  # in transformers' DeBERTa-v2
+    return subprocess.run([sys.executable, *strict, "-c", code], capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
     done = python(ORDERS[order] + RELOAD.format(folders=saved, piped=order != "a stock config first"))
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [f"ticket-{name}" for name in BACKBONES.names()]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()]
     assert "[1, 2, 4]" in done.stdout
     for word in ("newly initialized", "LOAD REPORT", "warning", "trust_remote_code"):
         assert word.lower() not in done.stderr.lower()

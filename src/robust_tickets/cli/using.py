@@ -33,7 +33,7 @@ def attack(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier (BERT, RoBERTa, MPNet), RUN:ARM of a run, or an exported ONNX file or folder.
+        A folder or a Hub id of a sequence classifier (`tickets ls backbones`), RUN:ARM of a run, or an exported ONNX file or folder.
     out
         The folder for result.json and examples.jsonl.
     data
@@ -98,7 +98,7 @@ def predict(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier (BERT, RoBERTa, MPNet), RUN:ARM of a run, or an exported ONNX file or folder.
+        A folder or a Hub id of a sequence classifier (`tickets ls backbones`), RUN:ARM of a run, or an exported ONNX file or folder.
     data
         A csv, tsv, jsonl or parquet file.
     out
