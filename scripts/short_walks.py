@@ -35,7 +35,7 @@ BY_SEARCH = {
     "robustt": ["batch_size=8", "epochs=1", "adversary.steps=2", "evaluate=never", "tuning.epochs=1", "tuning.max_steps=1",
                 "tuning.batch_size=8", "tuning.evaluate=never"],
     "imp": ["batch_size=8", "epochs=1", "sparsity=0.3", "step=0.15", "evaluation_rows=8"],
-    "prasanna": ["batch_size=8", "heads=0.5", "mlps=6", "rows=8", "tuning.epochs=1", "tuning.max_steps=1", "tuning.batch_size=8"],
+    "prasanna": ["batch_size=8", "head_step=0.5", "mlp_step=6", "rows=8", "tuning.epochs=1", "tuning.max_steps=1", "tuning.batch_size=8"],
 }  # fmt: skip
 FEWER = {  # one arm of each kind
     "earlyrobust_gamma": "gamma_10,gamma_30,finetune",

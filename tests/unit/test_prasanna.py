@@ -79,7 +79,7 @@ def test_what_goes_next() -> None:
         neurons=[np.array([1.0, 3, 2, 0, 0])] * 3,
         mlps=np.array([2.0, 1.0, 3.0]),
     )
-    method = Prasanna(heads=0.3)
+    method = Prasanna(head_step=0.3)
     first = method._choose(told, masks, "both")
     assert first == {"heads": [[2, 0], [0, 0], [1, 1]], "mlps": [[1, 1]]}  # the third layer's last head stays
     masks.do(first)
@@ -161,7 +161,7 @@ def test_it_fine_tunes_a_copy_of_its_own(tmp_path: Path) -> None:
     assert Prasanna(**SMALL).steps(task) == TUNE.steps(task)
 
 
-@pytest.mark.parametrize("wrong", [{"heads": 0.0}, {"floor": 1.5}, {"mlps": 0}, {"on": "test"}, {"rows": -1}])
+@pytest.mark.parametrize("wrong", [{"head_step": 0.0}, {"floor": 1.5}, {"mlp_step": 0}, {"on": "test"}, {"rows": -1}])
 def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=rf"Prasanna\.{next(iter(wrong))} "):
         Prasanna(**wrong)

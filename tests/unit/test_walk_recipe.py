@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.names import methods, recipes
+from robust_tickets.names import adversaries, methods, recipes
+from robust_tickets.registry import name_of
 from robust_tickets.walk.recipe import read_recipe
 from robust_tickets.walk.runner import identity
 
@@ -22,6 +24,22 @@ def test_every_recipe_reads(name: str) -> None:
 @pytest.mark.parametrize("method", methods())
 def test_every_method_has_a_recipe_of_its_name(method: str) -> None:
     assert any(arm.search is not None for arm in read_recipe(method).arms)
+
+
+@pytest.mark.parametrize("adversary", adversaries())
+def test_every_adversary_has_a_recipe_of_its_name(adversary: str) -> None:
+    trained = {name_of(arm.train.adversary) for arm in read_recipe(adversary).arms if arm.train.adversary is not None}
+    assert trained == {adversary}
+
+
+@pytest.mark.parametrize("name", sorted(set(recipes()) - {"demo"}))
+def test_every_recipe_stands_beside_plain_fine_tuning_trained_alike(name: str) -> None:
+    recipe = read_recipe(name)
+    base = next(arm for arm in recipe.arms if arm.name == recipe.baseline)
+    assert base.origin is None
+    assert base.train.adversary is None
+    alike = [arm for arm in recipe.arms if arm.name != "longer"]
+    assert {replace(arm.train, adversary=None) for arm in alike} == {base.train}, "arms differ in nothing but ticket and adversary"
 
 
 def test_text_stays_text_and_numbers_become_numbers() -> None:

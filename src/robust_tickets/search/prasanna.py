@@ -39,8 +39,8 @@ TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
 class Prasanna:
     """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
 
-    heads: float = 0.1  # of all heads, masked in one iteration
-    mlps: int = 1  # masked in one iteration
+    head_step: float = 0.1  # of all heads, masked in one iteration
+    mlp_step: int = 1  # masked in one iteration
     floor: float = 0.9  # of the whole model's accuracy
     on: Literal["validation", "train"] = "validation"  # where importance is measured
     rows: int = 0  # at most so many rows of it, drawn by the seed; 0: all
@@ -50,9 +50,9 @@ class Prasanna:
 
     def __post_init__(self) -> None:
         check_literals(self)
-        at_least_one(self, "mlps", "batch_size")
+        at_least_one(self, "mlp_step", "batch_size")
         not_negative(self, "rows")
-        for name in ("heads", "floor"):
+        for name in ("head_step", "floor"):
             if not 0 < getattr(self, name) <= 1:
                 raise TicketsError(f"Prasanna.{name} is a fraction in (0, 1], got {getattr(self, name)}", hint="0.1 is a tenth")
 
@@ -143,14 +143,14 @@ class Prasanna:
             scores = normalised(measured.heads)
             left = [int(mask.sum()) for mask in masks.heads]
             order = sorted((float(scores[i][h]), i, int(h)) for i, mask in enumerate(masks.heads) for h in np.flatnonzero(mask))
-            most = max(1, int(self.heads * sum(map(len, masks.heads))))
+            most = max(1, int(self.head_step * sum(map(len, masks.heads))))
             for _, layer, head in order:
                 if len(heads) < most and left[layer] > 1:
                     heads.append([layer, head])
                     left[layer] -= 1
         if phase in ("both", "mlps"):
             whole = [i for i, mask in enumerate(masks.neurons) if mask.all() and len(mask) > 1]
-            chosen = sorted(whole, key=lambda i: float(measured.mlps[i]))[: self.mlps]
+            chosen = sorted(whole, key=lambda i: float(measured.mlps[i]))[: self.mlp_step]
             mlps = [[i, int(measured.neurons[i].argmax())] for i in chosen]
         return {"heads": heads, "mlps": mlps}
 
