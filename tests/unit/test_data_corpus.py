@@ -126,7 +126,7 @@ def test_a_hub_corpus_needs_datasets_and_says_so(name: str, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(TicketsError, match="needs the package datasets") as problem:
         find_corpus(name)
-    assert "corpus=FOLDER" in problem.value.hint
+    assert "corpus=FOLDER/wikitext-2-raw-v1" in problem.value.hint
     assert "load_task" not in problem.value.hint
 
 

@@ -136,7 +136,7 @@ def _judged(value: Any) -> Iterator[Text]:
 def _of_hub(hub_id: str, config: str, column: str) -> Corpus:
     from robust_tickets.data.hub import from_hub
 
-    found = from_hub(hub_id, config, use="corpus=FOLDER")
+    found = from_hub(hub_id, config, use="/".join(filter(None, ("corpus=FOLDER", config))))
     rows = found.splits.get("train") or next(iter(found.splits.values()))
     readers = [_rows(one, column) for one in rows]
 
