@@ -95,7 +95,7 @@ class Rounds:
             )
         self.scores = {name: found.tensors[f"score/{name}"].numpy() for name in self.scores}
         self.head = {name.removeprefix("head/"): value for name, value in found.tensors.items() if name.startswith("head/")}
-        self.trace = list(found.values["trace"])
+        self.trace = [dict(line) for line in found.values["trace"]]
 
     def finish(self, line: dict[str, Any], head: Mapping[str, Tensor]) -> None:
         """A round is over: write that, then drop the round's own checkpoint, which is three times the model."""
@@ -108,6 +108,6 @@ class Rounds:
             return
         tensors = {f"score/{name}": torch.from_numpy(score) for name, score in self.scores.items()}
         tensors |= {f"head/{name}": value for name, value in head.items()}
-        values = {"identity": self.identity, "trace": self.trace}
+        values = {"identity": self.identity, "trace": [list(line.items()) for line in self.trace]}  # pairs: JSON sorts keys
         checkpoint.write(self.folder / "checkpoint", checkpoint.State(step=len(self.trace), tensors=tensors, values=values))
         shutil.rmtree(self.folder / f"round-{len(self.trace)}" / "checkpoint", ignore_errors=True)
