@@ -177,6 +177,8 @@ def test_branches_share_one_search_and_say_what_they_are(
     assert arms["shallow"]["branch"] == {"of": "found", "draw": {"neurons": 0.5, "head_scope": "layer"}}
     drawn = json.loads((run / arms["shallow"]["ticket"] / "ticket.json").read_text())
     assert drawn["removed"]["neurons"] == 0.5
+    assert arms["shallow"]["subnetwork"]["digest"] == drawn["digest"]
+    assert arms["shallow"]["subnetwork"]["provenance"]["method"]["name"] == "earlyrobust"
     manifest = json.loads((run / "manifest.json").read_text())["files"]
     assert f"{arms['shallow']['ticket']}/ticket.json" in manifest
     kinds = {name: json.loads((Path(folder) / "config.json").read_text())["model_type"] for name, folder in said["models"].items()}

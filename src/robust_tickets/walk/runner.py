@@ -25,6 +25,7 @@ from robust_tickets.walk.source import Source
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Task
+    from robust_tickets.ticket import Ticket
 
 SCHEMA = 1
 # how it is called, how often it is saved, and where files lie: those stand in the identity by their content
@@ -82,6 +83,7 @@ class Walk:
             "title": arm.title,
             "search": searched.name if searched else None,
             "ticket": lies.name if lies else None,
+            "subnetwork": _subnetwork(ticket) if ticket is not None else None,
             "branch": arm.branch(),
             "story": arm.story(),
             "train": trained.name,
@@ -144,6 +146,11 @@ def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
         if origin is not None:
             yield origin
             yield from _origins([origin.like])
+
+
+def _subnetwork(ticket: Ticket) -> dict[str, Any]:
+    about = {"kind": ticket.kind, "digest": ticket.digest, "sparsity": ticket.sparsity, "removed": ticket.removed}
+    return {**about, "provenance": dict(ticket.provenance)}
 
 
 def model_folder(run: Path, arm: str = "") -> Path:
