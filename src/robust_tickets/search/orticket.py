@@ -27,7 +27,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.search._found import Found
 from robust_tickets.search._slim import Slim, needs_model
 from robust_tickets.seeds import derive
-from robust_tickets.train.finetune import INVISIBLE
+from robust_tickets.train.finetune import INVISIBLE, resources_of
 
 CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
 
@@ -117,7 +117,7 @@ class ORTicket(Slim):
             "corpus": {"name": corpus.name, "digest": corpus.digest, "blocks": len(batches.blocks), "block": self.block},
         }
         settings = {k: v for k, v in to_plain(self).items() if k not in (*INVISIBLE, "corpus", "mlm")}  # these count by what they hold
-        told = {"method": "ORTicket", "settings": settings, "mlm": origin["mlm"]["digest"], "corpus": corpus.digest}
+        told = {"method": "ORTicket", "settings": settings, "mlm": origin["mlm"]["digest"], "corpus": corpus.digest, **resources_of(self)}
         return self.slim(theta, batches, tokenizer=clf.tokenizer, origin=origin, identity=digest(told), folder=folder)
 
     def _fits(self, clf: Any) -> None:

@@ -145,6 +145,11 @@ def batches_of(clf: Any, task: Any, batch_size: int, seed: int, *, file_order: b
 def identity_of(method: Any, clf: Any, task: Any) -> str:
     """Hash of what determines a run: the method's settings, the task's rows, the starting weights, the files behind its adversary."""
     settings = {name: value for name, value in to_plain(method).items() if name not in INVISIBLE}
+    told = {"method": type(method).__name__, "settings": settings, "task": task.digest, "model": clf.digest}
+    return digest({**told, **resources_of(method)})
+
+
+def resources_of(method: Any) -> dict[str, Any]:
+    """What the files behind a method's adversary hold, for its identity: a path says where they lie, not what they are."""
     adversary: Any = getattr(method, "adversary", None)
-    files = {"resources": adversary.resources()} if hasattr(adversary, "resources") else {}
-    return digest({"method": type(method).__name__, "settings": settings, "task": task.digest, "model": clf.digest, **files})
+    return {"resources": adversary.resources()} if hasattr(adversary, "resources") else {}
