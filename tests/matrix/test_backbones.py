@@ -17,6 +17,7 @@ from robust_tickets.layout import encoder_of, layout_of
 from robust_tickets.measure.cost import flops
 from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import ADVERSARIES, BACKBONES
+from robust_tickets.train.optim import Optim, adamw
 from tiny import VARIANTS, tiny_classifier, tiny_model, tiny_tokenizer
 
 ALL = [*BACKBONES.names(), *VARIANTS]
@@ -113,6 +114,7 @@ def test_unit_weights_are_what_a_cut_takes_away(family: str) -> None:
         less = rt.compact(clf, rt.Ticket.from_kept(clf, heads=kept["heads"], neurons=kept["neurons"]))
         assert matrices(clf.model) - matrices(less.model) == layout.unit_weights(clf.model)[group]
     found = layout.matrices_of(clf.model)
+    assert not layout.pooler or encoder_of(tiny_model(family, "AutoModel")).get_submodule(layout.pooler), "a pooler that is not there"
     assert all(name in encoder_of(clf.model).state_dict() for name in found)
     assert len({id(m) for m in found.values()}) == len(found)
     inside = {id(m) for layer in layout.layers_of(clf.model) for m in layer.modules() if hasattr(m, "in_features")}
@@ -197,3 +199,14 @@ def test_every_adversary_trains_every_backbone(adversary: str, family: str) -> N
 
 def hooks_of(model: Any) -> int:
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@FAMILIES
+def test_biases_and_norms_are_not_decayed(family: str) -> None:
+    """By what the modules are, whatever a family calls them."""
+    model = tiny_model(family)
+    decay = {id(p): group["weight_decay"] for group in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups for p in group["params"]}
+    flat = [name for name, parameter in model.named_parameters() if parameter.ndim == 1]
+    assert any("norm" in name.lower() for name in flat)
+    assert {decay[id(model.get_parameter(name))] for name in flat} == {0.0}
+    assert {decay[id(m.weight)] for m in layout_of(model).matrices_of(model).values()} == {0.01}
