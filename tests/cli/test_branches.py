@@ -90,6 +90,25 @@ def test_search_train_and_ablate_verb_by_verb(
     assert "--ticket" in tickets(capsys, *train, "--without", "structure", "--out", str(tmp_path / "x"), code=2)["error"]["hint"]
 
 
+def test_a_search_of_several_phases_is_timed_as_a_whole_and_leaves_no_models_behind(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    data = ["--task", str(three_classes), "--max-length", "32", "--max-rows", "24", "--model", str(model_folder)]
+    for method, phases, sets in (
+        ("imp", 2, ("sparsity=0.2", "epochs=1", "evaluation_rows=5")),
+        ("robustt", 2, ("epochs=1", "evaluate=never", "tuning.epochs=1", "tuning.evaluate=never", "adversary.steps=1")),
+    ):
+        out = tmp_path / method
+        tickets(capsys, "search", method, *data, *(part for s in sets for part in ("--set", s)), "--out", str(out))
+        metrics = sorted(out.rglob("metrics.jsonl"))
+        last = [json.loads(file.read_text().splitlines()[-1])["seconds"] for file in metrics]
+        assert len(metrics) == phases
+        assert json.loads((out / "cost.json").read_text())["search_seconds"] == pytest.approx(sum(last))
+        assert not list(out.rglob("checkpoint"))
+        assert not list(out.rglob("model"))
+        assert "cost.json" in json.loads((out / "stage.json").read_text())["files"]
+
+
 def test_a_search_on_masked_words_needs_no_labelled_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     masked = tiny_model("bert", "AutoModelForMaskedLM")
     masked.save_pretrained(tmp_path / "model")

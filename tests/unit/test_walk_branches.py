@@ -64,6 +64,11 @@ def test_a_ticket_from_a_folder_and_another_search_task() -> None:
     assert arms["moved"].story() == "searched by EarlyRobust on imdb"
 
 
+def test_a_saved_ticket_may_stand_in_for_the_search() -> None:
+    found = read_recipe("orticket", ["arms.orticket.search=false", "arms.orticket.ticket=saved/ticket"])
+    assert {arm.origin.folder for arm in found.arms if arm.origin} == {"saved/ticket"}
+
+
 @pytest.mark.parametrize(
     ("arms", "words"),
     [

@@ -134,7 +134,7 @@ class Arms:
         self.given = given
         self.tables = {name: build(_Table, table, self._where(name)) for name, table in given.arms.items()}
         self.notes: dict[str, None] = {}  # an ordered set
-        if given.search and not any(table.searches for table in self.tables.values()):
+        if given.search and not any(table.searches or table.ticket for table in self.tables.values()):
             hint = "search = true in an [arms.NAME] table, or leave it out"
             raise TicketsError(f"{given.recipe}: [search] is given, but no arm searches", hint=hint)
 

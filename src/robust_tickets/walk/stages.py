@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
@@ -78,6 +79,9 @@ def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Tas
         say(f"search: found done in {stage.name}")
     else:
         method(start(), task, folder=stage.folder, **({"like": like} if like is not None else {}))  # saves what it finds
+        phases = [_seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))]  # a fine-tuned copy's, each round's
+        if phases:
+            write_json(stage.folder / "cost.json", {"search_seconds": sum(phases)})
         stage.finish()
     _drop_checkpoint(stage)
     return Ticket.load(stage.folder)
@@ -116,7 +120,7 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
     if hasattr(trainer.adversary, "resources"):
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
-    seconds = max((line.get("seconds", 0.0) for line in _lines(stage)), default=0.0)
+    seconds = _seconds(stage.folder / "metrics.jsonl")
     write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
     stage.finish()
     _drop_checkpoint(stage)
@@ -220,16 +224,18 @@ def _visible(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in settings.items() if k not in INVISIBLE}
 
 
-def _lines(stage: Stage) -> list[dict[str, Any]]:
+def _seconds(metrics: Path) -> float:
+    """How long the training behind a metrics.jsonl took, interruptions left out."""
     import json
 
-    path = stage.folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+    return max((float(json.loads(line).get("seconds", 0.0)) for line in lines), default=0.0)
 
 
 def _drop_checkpoint(stage: Stage) -> None:
-    """A finished stage needs no checkpoint; it goes after the mark is written, or at the next call."""
-    shutil.rmtree(stage.folder / "checkpoint", ignore_errors=True)
+    """A finished stage needs no checkpoint, nor the fine-tuned copy a search began with; they go after the mark is written, or later."""
+    for name in ("checkpoint", "tuned/model"):
+        shutil.rmtree(stage.folder / name, ignore_errors=True)
 
 
 def evaluation_of(stage: Stage) -> dict[str, Any]:
