@@ -30,6 +30,19 @@ TYPED = {"bert", "roberta", "electra", "deberta_v2:separate"}  # as tiny models 
 SPLIT = Split.of([f"the film {i} was {word}" for i in range(4) for word in ("good", "bad")], [0, 1] * 4, name="train")
 TASK = Task(name="small", labels=("a", "b"), columns=("text",), splits=dict.fromkeys(("train", "validation", "test"), SPLIT))
 
+V3_BASE = {  # deberta-v3-base
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "pos_att_type": "p2c|c2p",
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "position_biased_input": False,
+}
+
 
 def small(family: str) -> rt.Classifier:
     clf = tiny_classifier(family)
@@ -210,3 +223,26 @@ def test_biases_and_norms_are_not_decayed(family: str) -> None:
     assert any("norm" in name.lower() for name in flat)
     assert {decay[id(model.get_parameter(name))] for name in flat} == {0.0}
     assert {decay[id(m.weight)] for m in layout_of(model).matrices_of(model).values()} == {0.01}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "millions", "matrices", "heads", "neurons"),
+    [
+        ("distilbert", {}, 66, 36, 4 * 768 * 64, 2 * 768),
+        ("electra", {}, 14, 72, 4 * 256 * 64, 2 * 256),  # small
+        ("modernbert", {}, 149, 88, 4 * 768 * 64, 3 * 768),  # base
+        ("deberta-v2", V3_BASE, 184, 72, 4 * 768 * 64, 2 * 768),
+    ],
+)
+def test_published_sizes(family: str, settings: dict[str, Any], millions: int, matrices: int, heads: int, neurons: int) -> None:
+    """Real shapes, without weights: as many parameters as the authors tell, and every matrix of the layers found."""
+    from transformers import AutoConfig, AutoModel
+
+    with torch.device("meta"):
+        model = AutoModel.from_config(AutoConfig.for_model(family, **settings))
+    layout = layout_of(model)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.6)  # some are told with a head
+    assert len(layout.matrices_of(model)) == matrices
+    assert layout.unit_weights(model) == {"heads": heads, "neurons": neurons}
+    sizes = layout.sizes(model.config)
+    assert (layout.heads_of(model)[0], layout.neurons_of(model)[0]) == (sizes["heads"], sizes["neurons"])
