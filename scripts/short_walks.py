@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+from robust_tickets.errors import TicketsError
 from robust_tickets.names import recipes
 from robust_tickets.walk.recipe import read_recipe
 
@@ -85,7 +86,11 @@ def _elsewhere(recipe: object, options: argparse.Namespace) -> list[str]:
 
 def walk(name: str, options: argparse.Namespace) -> tuple[int, float]:
     """Run one recipe as its user would, and tell its exit code and seconds."""
-    sets = [part for setting in settings(name, options) for part in ("--set", setting)]
+    try:
+        sets = [part for setting in settings(name, options) for part in ("--set", setting)]
+    except TicketsError as problem:  # the others are walked all the same
+        (options.out / f"{name}.log").write_text(f"error: {problem}\n", encoding="utf-8")
+        return problem.exit_code, 0.0
     command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()", "run", name, *sets]
     begun = time.monotonic()
     with open(options.out / f"{name}.log", "w", encoding="utf-8") as log:
