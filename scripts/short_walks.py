@@ -3,7 +3,7 @@
     python scripts/short_walks.py --model FOLDER --data FOLDER --corpus FILE --out DIR [--only NAME ...] [--all-arms] [--keep]
 
 ``--model`` is a model folder (a BERT with its masked-language head, for ORTicket), ``--data`` a folder with SST-2's train and validation
-files, ``--corpus`` texts for ORTicket, of which the first 8,000 characters are used. Searches on other tasks look for folders of their
+files, ``--corpus`` texts for ORTicket, of which the first 2,500 characters are used. Searches on other tasks look for folders of their
 names beside ``--data``; those without a train file are left out. Sweeps walk one arm of each kind, unless ``--all-arms``.
 
 Numbers from these walks mean nothing: sixteen rows, two updates, two attacked sentences. A recipe that went through is noted in
@@ -98,7 +98,7 @@ def walk(name: str, options: argparse.Namespace) -> tuple[int, float]:
     return code, time.monotonic() - begun
 
 
-def write_corpus(source: Path, target: Path, characters: int = 8_000) -> None:
+def write_corpus(source: Path, target: Path, characters: int = 2_500) -> None:
     """The beginning of a corpus."""
     from robust_tickets.data.corpus import find_corpus
 
