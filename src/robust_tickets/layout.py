@@ -108,6 +108,8 @@ class Layout:
         if not matrix.startswith(f"{self.layers}."):
             return None
         layer, _, path = matrix.removeprefix(f"{self.layers}.").removesuffix(".weight").partition(".")
+        if not layer.isdecimal():
+            return None
         return int(layer), "feedforward" if path in (self.up, self.gate, self.down) else "attention"
 
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:

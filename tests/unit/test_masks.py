@@ -243,3 +243,34 @@ def test_a_masked_model_is_exported_dense_and_not_compact(tmp_path: Path) -> Non
     assert "brings neither speed nor a smaller file" in card
     assert "40.0 % are zero, which brings no speed" in card
     export(masked, tmp_path / "dense", "dense")  # an earlier export may be replaced, its ticket included
+
+
+def test_a_masked_model_is_exported_to_onnx(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    from robust_tickets.ship.export import export
+    from robust_tickets.ship.onnx import open_onnx
+
+    clf = tiny_classifier(layers=1)
+    masked = rt.apply(clf, ticket_for(clf))
+    opened = open_onnx(export(masked, tmp_path / "onnx", "onnx"))
+    wanted = masked.predict(TEXTS)[1]
+    assert np.allclose(opened.predict(TEXTS)[1], wanted, atol=1e-4)
+    check_zeros(masked.model)
+
+
+@pytest.mark.shared
+def test_bert_base_in_files_and_memory(shared: Path, tmp_path: Path) -> None:
+    """Masks of about 11 MB, scores apart; a draw of 85.5 million weights within 1.5 GB beyond model and scores."""
+    from robust_tickets.measure.cost import peak_memory, reset_peak_memory
+    from robust_tickets.search._magnitude import magnitudes
+
+    clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=("a", "b"), device="cpu")
+    family, scores = magnitudes(clf)
+    assert (len(scores), sum(s.size for s in scores.values())) == (73, 85_524_480)
+    measured = reset_peak_memory()
+    before = peak_memory()
+    ticket = rt.Ticket.from_weight_scores(family=family, names=list(scores), scores=list(scores.values()), sparsity=0.6)
+    assert not measured or peak_memory() - before < 1.5e9
+    ticket.save(tmp_path)
+    assert 10.5e6 < (tmp_path / "ticket.safetensors").stat().st_size + (tmp_path / "ticket.json").stat().st_size < 11.5e6
+    assert sum(int((~m).sum()) for m in ticket.masks["weights"]) == 51_314_688

@@ -114,7 +114,7 @@ def test_the_horizon_of_a_schedule(horizon: int | None, last: float, tmp_path: P
     assert rates[-1] == pytest.approx(1e-3 * last)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -135,11 +135,11 @@ def test_a_killed_search_goes_on_and_ends_the_same(when: str, tmp_path: Path, mo
         def dying(*args: Any, **options: Any) -> Any:
             calls["n"] += 1
             if calls["n"] == at:
-                raise Killed
+                raise KilledError
             return old(*args, **options)
 
         patch.setattr(owner, name, dying)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             method(clf, task, folder=tmp_path / "again")
     again = method(clf, task, folder=tmp_path / "again")
     assert again.ticket == whole.ticket

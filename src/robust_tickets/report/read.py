@@ -185,11 +185,12 @@ def _shape(folder: Path, notes: list[str]) -> Shape | None:
 
     try:
         ticket = Ticket.load(folder)
-    except TicketsError as problem:
+        weights = weights_by_layer(ticket) if ticket.kind == "unstructured" else ()
+    except TicketsError as problem:  # damaged, or of a backbone that is not known here
         notes.append(problem.message)
         return None
-    if ticket.kind != "structured":
-        return Shape(weights=weights_by_layer(ticket), digest=ticket.digest, provenance=dict(ticket.provenance))
+    if ticket.kind == "unstructured":
+        return Shape(weights=weights, digest=ticket.digest, provenance=dict(ticket.provenance))
     return Shape(
         heads=tuple(tuple(bool(kept) for kept in mask) for mask in ticket.masks["heads"]),
         neurons=tuple((int(mask.sum()), int(mask.size)) for mask in ticket.masks["neurons"]),
