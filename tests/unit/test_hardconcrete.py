@@ -211,6 +211,20 @@ def test_a_gate_per_weight_is_sampled_anew_in_every_forward_and_fixed_when_evalu
     assert torch.equal(fixed, again)
 
 
+def test_a_matrix_that_runs_twice_in_a_pass_has_one_sample() -> None:
+    clf = tiny_classifier("deberta_v2")  # its query projects the words, then the relative positions
+    module = clf.model.deberta.encoder.layer[0].attention.self.query_proj
+    seen: list[torch.Tensor] = []
+    module.register_forward_hook(lambda m, a, o: seen.append(m.weight.detach().clone()))
+    with gates_on(clf.model).train(), torch.no_grad():
+        for _ in range(2):
+            clf.model(**clf.batch(clf.encode(TEXTS)))
+    assert len(seen) == 4
+    assert torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[2], seen[3])
+    assert not torch.equal(seen[0], seen[2])
+
+
 # --- gradients ------------------------------------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,9 @@ What one gate covers (``granularity``):
 | "head"   | each head: its rows of query, key and value, its columns of output   | feed-forward, pooler  |
 | "neuron" | each feed-forward neuron: its row of up and its column of down       | attention, pooler     |
 
-A gate that covers several matrices has one sample for all of them in a pass. Gates, their gradients and all arithmetic on them are float32
-(or better) whatever the model's precision: the regulariser's gradient is 1e-10 a gate, which float16 rounds to zero.
+A gate has one sample in a pass, for all the matrices that it covers and however often they run (DeBERTa projects words and positions with
+one matrix). Gates, their gradients and all arithmetic on them are float32 (or better) whatever the model's precision: the regulariser's
+gradient is 1e-10 a gate, which float16 rounds to zero.
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ class HardConcrete(nn.Module):
         weight = covered[0].module._parameters["weight"]
         kind = {"device": weight.device, "dtype": torch.promote_types(weight.dtype, torch.float32)}
         self.log_alpha = nn.ParameterList([nn.Parameter(torch.full(shape, START, **kind)) for shape in shapes])
-        self.granularity, self.generator, self.freeze = granularity, generator, freeze
+        self.granularity, self.generator, self.freeze, self._layout = granularity, generator, freeze, layout
         # in tuples, so that the model does not become a part of this module and of its state dict
         self._model, self._covered, self._hooks = (model,), tuple(covered), ()  # type: tuple[Any], tuple[Covered, ...], tuple[Any, ...]
-        self._drawn: dict[int, Tensor] = {}  # this pass's samples of gates that cover several matrices
+        self._drawn: dict[int, Tensor] = {}  # this pass's samples; of a gate per weight, the gated matrix of the layer that runs
         self._required: dict[str, bool] = {}
         self._weights = {name: _weights(covered, len(shapes), name).to(**kind) for name in get_args(Normalisation)}
 
@@ -103,7 +104,9 @@ class HardConcrete(nn.Module):
             return self
         model = self._model[0]
         encoder = encoder_of(model)
-        hooks = [encoder.register_forward_pre_hook(self._forget), encoder.register_forward_hook(self._forget, always_call=True)]
+        hooks: list[Any] = []
+        for whole in (encoder, *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
+            hooks += [whole.register_forward_pre_hook(self._forget), whole.register_forward_hook(self._forget, always_call=True)]
         for entry in self._covered:
             gated = _Gated(self, entry)
             hooks.append(entry.module.register_forward_pre_hook(gated.begin))
@@ -136,9 +139,11 @@ class HardConcrete(nn.Module):
         weight = entry.module._parameters["weight"]
         log_alpha = self.log_alpha[entry.gate]
         if self.granularity == "weight":
-            if self.training:
-                return _Sampled.apply(log_alpha, weight, self.generator)
-            return (evaluated(log_alpha) * weight).to(weight.dtype)
+            if not self.training:
+                return (evaluated(log_alpha) * weight).to(weight.dtype)
+            if entry.gate not in self._drawn:
+                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator)
+            return self._drawn[entry.gate]
         if entry.gate not in self._drawn:
             self._drawn[entry.gate] = sampled(log_alpha, self.generator) if self.training else evaluated(log_alpha)
         return (entry.spread(self._drawn[entry.gate]) * weight).to(weight.dtype)
