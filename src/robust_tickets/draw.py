@@ -71,7 +71,7 @@ def _exact(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndar
 
 
 def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndarray]:
-    """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties (algorithms: 4.4)."""
+    """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties."""
     work = [s.copy() for s in layers]
     while True:
         with np.errstate(invalid="ignore"):  # between two reserved units (inf) the threshold is NaN, which the next line refuses

@@ -92,18 +92,63 @@ def test_broken_texts_are_left_out_and_told(tmp_path: Path, tokenizer: Any, caps
     path = tmp_path / "broken.txt"
     path.write_bytes(b"\xef\xbb\xbfthe film\nbad \xff byte\nnul \0 here\n" + b"a good movie\n" * 40)
     good = blocks_of(find_corpus(str(path)), tokenizer, 8)
-    assert "2 texts were left out" in capsys.readouterr().err
+    assert "2 texts were left out (1 × a NUL character in the text, 1 × broken UTF-8)" in capsys.readouterr().err
     assert tokenizer.decode(good[0]).split()[1:3] == ["the", "film"]
+
+
+def test_rows_that_are_no_texts_are_told_for_what_they_are(tmp_path: Path, tokenizer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"text": "the film is good"}\n{bad\n{"text": 3}\n{"text": null}\n' * 30)
+    blocks_of(find_corpus(str(path)), tokenizer, 8)
+    assert "60 texts were left out (30 × not valid JSON, 30 × the text is a int, not a string)" in capsys.readouterr().err
+    path = tmp_path / "binary.txt"
+    path.write_bytes(b"a\xff\n" * 9)
+    with pytest.raises(TicketsError, match=r"less than one block of 8 tokens; 9 texts were left out \(9 × broken UTF-8\)"):
+        blocks_of(find_corpus(str(path)), tokenizer, 8)
+
+
+def test_ids_above_two_bytes_are_kept_whole(tmp_path: Path, tokenizer: Any) -> None:
+    class Gaps:
+        """A tokenizer of few words whose ids reach beyond 65535."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+        def __len__(self) -> int:
+            return len(tokenizer)
+
+        def get_vocab(self) -> dict[str, int]:
+            return {**tokenizer.get_vocab(), "far": 70_000}
+
+        def __call__(self, texts: Any, **options: Any) -> Any:
+            told = tokenizer(texts, **options)
+            return told if isinstance(texts, str) else {"input_ids": [[70_000] for _ in texts]}
+
+    made = blocks_of(find_corpus(str(_txt(tmp_path, TEXTS * 7))), Gaps(), 8)
+    assert 70_000 in made
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("", "needs a corpus"), ("nowhere.txt", "no such corpus"), ("some words", "no such corpus"), ("wiki", "no such corpus")],
+    [
+        ("./nowhere", "no such corpus"),
+        ("", "needs a corpus"),
+        ("nowhere.txt", "no such corpus"),
+        ("some words", "no such corpus"),
+        ("wiki", "no such corpus"),
+    ],
 )
 def test_a_missing_corpus_says_how_to_give_one(name: str, said: str) -> None:
     with pytest.raises(TicketsError, match=said) as problem:
         find_corpus(name)
     assert "corpus=FILE" in problem.value.hint
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _txt(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)  # rights mean nothing to root
+    with pytest.raises(TicketsError, match="no permission to read"):
+        find_corpus(str(path))
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
@@ -114,6 +159,10 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="which column holds the text"):
         find_corpus(str(tmp_path / "two.csv"))
     assert [text for text, _ in find_corpus(str(tmp_path / "two.csv"), column="body").texts()] == ["b"]
+    (tmp_path / "notes.md").write_text("the film")
+    with pytest.raises(TicketsError, match=r"ends in \.txt, \.csv") as problem:
+        find_corpus(str(tmp_path / "notes.md"))
+    assert "rename it to .txt" in problem.value.hint
     (tmp_path / "empty").mkdir()
     with pytest.raises(TicketsError, match="holds no text"):
         find_corpus(str(tmp_path / "empty"))

@@ -24,6 +24,7 @@ from robust_tickets.prune.gates import Gates
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.orticket import ORTicket
 from robust_tickets.train.loop import Loop
+from robust_tickets.walk.stages import search_key
 from tiny import save_encoder, tiny_classifier, tiny_model, tiny_tokenizer
 from toy import toy_task
 
@@ -103,6 +104,35 @@ def test_heads_of_other_backbones_are_refused(bert: Classifier, tmp_path: Path) 
     wrapped = rt.Classifier.wrap(lambda texts: [[0.5, 0.5]] * len(texts), labels=["a", "b"])
     with pytest.raises(TicketsError, match="no heads to search"):
         ORTicket(**SMALL)(wrapped, toy_task(8))
+
+
+def test_a_masked_classifier_is_refused(bert: Classifier) -> None:
+    """Its masks would be lost: what they hold at zero would be trained."""
+    masked = rt.apply(bert, rt.OMP(sparsity=0.5)(bert, toy_task(8)).ticket)
+    with pytest.raises(TicketsError, match="masked to a ticket already"):
+        ORTicket(**SMALL)(masked, toy_task(8))
+
+
+def test_a_checkpoint_that_is_gone_says_what_it_was_for(tmp_path: Path) -> None:
+    folder = save_masked(tmp_path / "here")
+    clf = rt.load_classifier(folder, toy_task(8), max_length=32, device="cpu")
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(TicketsError, match="head for masked words is read from") as problem:
+        masked_model(clf)
+    assert "mlm=FOLDER" in problem.value.hint
+    masked_model(clf, tmp_path / "elsewhere")
+
+
+def test_a_head_counts_by_what_it_holds(tmp_path: Path) -> None:
+    one, same, other = save_masked(tmp_path / "a"), save_masked(tmp_path / "b"), tmp_path / "c"
+    model = tiny_model("bert", "AutoModelForMaskedLM")
+    with torch.no_grad():
+        model.cls.predictions.bias.add_(1.0)
+    model.save_pretrained(other)
+    read = [ORTicket(**SMALL, mlm=str(folder)).inputs() for folder in (one, same, other)]
+    assert read[0] == read[1] != read[2]
+    keys = [search_key(ORTicket(**SMALL, mlm=str(folder)), {}) for folder in (one, same, other)]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_minilm_says_that_it_has_no_head(tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ def test_mini_epochs_of_one_update_leave_no_room_for_the_slip() -> None:
     "wrong",
     [
         {"at": "before"},
+        {"at": "first", "stop": "official"},
+        {"at": "first", "stop": "fixed"},
         {"stop": "early_bird", "at": "before"},
         {"at_epoch": 0.0},
         {"at_epoch": 1.5},

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
+from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import sha256_file
 from robust_tickets.layout import encoder_of, layout_of
 from robust_tickets.progress import say
 
@@ -25,8 +27,12 @@ HOW = "search a model that has one (bert-base-uncased, roberta-base), or name a 
 
 def masked_model(clf: Classifier, name: str | Path | None = None) -> Any:
     """The masked-language model around a copy of ``clf``'s encoder, with the head of checkpoint ``name`` (by default ``clf``'s own)."""
+    from robust_tickets.masks import masks_of
+
     own = clf.needs_model("searched on masked words")
-    found = checkpoint.find_checkpoint(name or clf.identity)
+    if masks_of(own):  # the copy below would train what they hold at zero
+        raise TicketsError(f"{clf.identity} is masked to a ticket already", hint="search a whole model")
+    found = _find(clf.identity, name)
     config = checkpoint.read_config(found.folder)
     if layout_of(config).family != layout_of(own).family or str(own.config.model_type).startswith("ticket-"):
         raise TicketsError(
@@ -41,6 +47,26 @@ def masked_model(clf: Classifier, name: str | Path | None = None) -> Any:
     model = _read(found, config)
     _put_encoder(model, own, found.identity, clf.identity)
     return model.to(clf.device)
+
+
+def _find(identity: str, name: str | Path | None) -> checkpoint.Checkpoint:
+    if name:
+        return checkpoint.find_checkpoint(name)
+    try:
+        return checkpoint.find_checkpoint(identity)
+    except TicketsError as problem:  # the classifier was loaded from it, so it was there
+        raise TicketsError(
+            f"the head for masked words is read from {identity}, where the classifier came from, and it is gone: {problem.message}",
+            hint="put it back, or name a checkpoint of this backbone with such a head: mlm=FOLDER",
+            exit_code=problem.exit_code,
+        ) from None
+
+
+def digest_of_head(name: str | Path) -> str:
+    """sha256 of the checkpoint that brings the head, without reading it in."""
+    found = checkpoint.find_checkpoint(name)
+    checkpoint.check_weights(found.folder)
+    return digest([sha256_file(file) for file in sorted(found.folder.glob("*.safetensors"))])
 
 
 def digest_of_model(model: Any) -> str:

@@ -11,7 +11,8 @@ word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10);
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = -100  # what losses pass over
-FORMAT = 1  # part of the cache key: raise it when what is stored changes
+FORMAT = 2  # part of the cache key: raise it when what is stored changes
 AT_ONCE = 1_000_000  # characters tokenised together, which bounds memory
+REASONS, MOST_REASONS = 3, 100  # why texts are left out: told, and kept apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,26 +99,28 @@ class MaskedBlocks:
 
 def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
-    kind = np.dtype("<u2" if len(tokenizer) <= 2**16 else "<i4")
+    kind = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4")  # ids may have gaps: their number says nothing
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
     path = cache_folder("corpus") / f"{key}.ids"
     told = path.with_suffix(".json")
     if not (told.exists() and path.exists() and read_json(told)["bytes"] == path.stat().st_size):
-        report = {"bad": 0, "unknown": 0}
+        report: dict[str, Any] = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
         write_json(told, {**report, "bytes": path.stat().st_size})
     report = read_json(told)
-    if report["bad"]:
-        warn(f"{corpus.name}: {report['bad']} texts were left out (broken UTF-8 or NUL characters)")
+    bad = _said(report["bad"])
+    if bad:
+        warn(f"{corpus.name}: {bad}")
     count = report["bytes"] // (block * kind.itemsize)
     if count == 0:
-        raise TicketsError(f"{corpus.name} holds less than one block of {block} tokens", hint="give more text, or a smaller block")
+        short = f"{corpus.name} holds less than one block of {block} tokens" + (f"; {bad}" if bad else "")
+        raise TicketsError(short, hint="give more text, or a smaller block")
     if report["unknown"] > count * block // 2:
         raise TicketsError(f"the tokenizer does not know most words of {corpus.name}", hint="give text in the model's language")
     return np.memmap(path, dtype=kind, mode="r", shape=(count, block))
 
 
-def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dict[str, int]) -> Iterator[bytes]:
+def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dict[str, Any]) -> Iterator[bytes]:
     """The blocks, some at a time."""
     before, after = _around(tokenizer)
     room, stream = block - len(before) - len(after), np.zeros(0, dtype=np.int64)
@@ -136,7 +140,7 @@ def _around(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
-def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, int]) -> Iterator[np.ndarray]:
+def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, Any]) -> Iterator[np.ndarray]:
     end = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     read = 0
     with track(f"tokenising {corpus.name} (million characters)", max(1, corpus.size // 10**6)) as bar:
@@ -147,12 +151,23 @@ def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, int]) -> Iterat
             bar.advance(read // 10**6 - told)
 
 
-def _groups(corpus: Corpus, report: dict[str, int]) -> Iterator[list[str]]:
+def _said(bad: Mapping[str, int]) -> str:
+    """How many texts were left out, and why: the commonest reasons."""
+    if not bad:
+        return ""
+    first = Counter(bad).most_common(REASONS)
+    more = f", {len(bad) - REASONS} other reasons" if len(bad) > REASONS else ""
+    return f"{sum(bad.values())} texts were left out ({', '.join(f'{count} × {why}' for why, count in first)}{more})"
+
+
+def _groups(corpus: Corpus, report: dict[str, Any]) -> Iterator[list[str]]:
     held: list[str] = []
+    bad: dict[str, int] = report["bad"]
     characters = 0
     for text, problem in corpus.texts():
         if problem:
-            report["bad"] += 1
+            why = problem if problem in bad or len(bad) < MOST_REASONS else "other reasons"
+            bad[why] = bad.get(why, 0) + 1
             continue
         held.append(text)
         characters += len(text)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.classifier.tokens import readable
 from robust_tickets.config import digest
 from robust_tickets.data.rows import READERS, Rows, open_rows
 from robust_tickets.data.table import text_problem
@@ -20,6 +21,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
 from robust_tickets.progress import say
 
+KNOWN = (".txt", *READERS)  # endings
 LONGEST = 2**20  # characters of a line; a longer one is read in pieces
 HOW = "corpus=FILE (.txt, one document a line; .jsonl, .csv, .tsv, .parquet), a folder of them, a Hub dataset (owner/name:config) or 'task'"
 HUB = re.compile(r"((?:[\w.-]+/)?[\w.-]+)(?::([\w.-]+))?")
@@ -48,7 +50,7 @@ def find_corpus(name: str, *, column: str = "", task: Any = None) -> Corpus:
     if path.exists():
         return _of_files(_files(path), column)
     hub = HUB.fullmatch(name)
-    if hub is None or not {"/", ":"} & set(name) or path.suffix.lower() in (".txt", *READERS):
+    if hub is None or not {"/", ":"} & set(name) or name.startswith(".") or path.suffix.lower() in KNOWN:
         raise TicketsError(f"no such corpus: {name}", hint=f"check the path; give {HOW}")
     return _of_hub(hub[1], hub[2] or "", column)
 
@@ -65,11 +67,12 @@ def _of_task(task: Any) -> Corpus:
 def _files(path: Path) -> list[Path]:
     """The file, or the files of a folder; where some of them are called train, only those."""
     if not path.is_dir():
+        if path.suffix.lower() not in KNOWN:
+            raise TicketsError(f"{path}: a corpus ends in {', '.join(KNOWN)}", hint="plain text, one document a line: rename it to .txt")
         return [path]
-    known = (".txt", *READERS)
-    files = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in known and not f.name.startswith("."))
+    files = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in KNOWN and not f.name.startswith("."))
     if not files:
-        raise TicketsError(f"{path} holds no text", hint=f"files end in {', '.join(known)}")
+        raise TicketsError(f"{path} holds no text", hint=f"files end in {', '.join(KNOWN)}")
     train = [f for f in files if f.name.startswith("train")]
     if train and len(train) < len(files):
         say(f"corpus: of the {len(files)} files in {path.name}, those called train are read ({len(train)})")
@@ -77,6 +80,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _of_files(files: Sequence[Path], column: str) -> Corpus:
+    for file in files:
+        readable(file)
     readers = [_lines(f) if f.suffix.lower() == ".txt" else _rows(open_rows(f), column) for f in files]
     content = digest([[f.suffix.lower(), sha256_file(f)] for f in files] + [column])
 

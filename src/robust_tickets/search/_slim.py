@@ -83,8 +83,9 @@ class Slim(PerTask, Optimised):
                 raise TicketsError(f"{name}.{part} must be in (0, {self.epochs}] epochs, got {getattr(self, part)}", hint=usual)
         if self.horizon and self.horizon < self.epochs:
             raise TicketsError(f"{name}.horizon is {self.horizon} epochs, less than the {self.epochs} that are run", hint="raise it, or 0")
-        if self.at == "before" and self.stop != "official":
-            raise TicketsError(f"{name}.at is 'before', which is the official rule's, and stop is {self.stop!r}", hint="stop='official'")
+        for at, stop in (("before", "official"), ("first", "paper")):
+            if self.at == at and self.stop != stop:
+                raise TicketsError(f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}")
         self.optim  # noqa: B018  # checks its numbers
 
     def steps(self, task: Any) -> int:
