@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.prune.hardconcrete import START, HardConcrete
+from robust_tickets.search import _tuned
 from robust_tickets.search.robustt import TABLE7, RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket import Ticket
@@ -203,9 +205,22 @@ def test_a_killed_search_goes_on_to_the_same_ticket(
             method(clf, task, folder=tmp_path)
     torch.manual_seed(99)
     found = replace(method, checkpoint_steps=0)(clf, task, folder=tmp_path)  # when checkpoints are taken is no setting of the search
-    assert list(found.trace) == list(whole.trace)
+    assert [list(line.items()) for line in found.trace] == [list(line.items()) for line in whole.trace]  # the same file, keys in order
     for one, other in zip(found.ticket.scores["weights"], whole.ticket.scores["weights"], strict=True):
         assert np.array_equal(one, other)
+
+
+def test_the_first_stages_model_comes_back_as_it_was(tmp_path: Path) -> None:
+    clf, task = tiny_classifier(), toy_task(24)
+    clf.model.set_attn_implementation("eager")  # which no file says
+    first = _tuned.tuned(TUNE, clf, task, tmp_path)
+    (tmp_path / "tuned" / "checkpoint").mkdir()  # as of a run that was killed before it could remove it
+    again = _tuned.tuned(TUNE, clf, task, tmp_path)
+    assert again.digest == first.digest != clf.digest
+    assert again.model.config._attn_implementation == "eager"
+    assert not (tmp_path / "tuned" / "checkpoint").exists()
+    shutil.rmtree(tmp_path / "tuned" / "model")  # as a finished stage does
+    assert _tuned.tuned(TUNE, clf, task, tmp_path).digest == first.digest
 
 
 def test_a_search_may_be_left_early_and_taken_up(ran: Any, tmp_path: Path) -> None:

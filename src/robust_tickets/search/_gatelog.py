@@ -83,7 +83,7 @@ class GateLog:
         return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
 
     def values(self) -> dict[str, Any]:
-        return {"lines": self.lines, "loss_count": self.loss_count}
+        return {"lines": [list(line.items()) for line in self.lines], "loss_count": self.loss_count}  # pairs: JSON sorts keys
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])

@@ -13,8 +13,12 @@ from robust_tickets.train.finetune import FineTune, identity_of
 
 
 def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
-    """A copy of ``clf`` fine-tuned on ``task``. In ``folder`` an interrupted training goes on, and a finished one is read back."""
+    """A copy of ``clf`` fine-tuned on ``task``. In ``folder`` an interrupted training goes on, and a finished one is read back.
+
+    Read back are the weights alone, into a copy of ``clf``: how it attends, say, is in no file, and the search must go on in the same way.
+    """
     from robust_tickets.classifier import Classifier
+    from robust_tickets.train.step import full_precision
 
     if folder is None:
         return tuning(clf.copy(), task)
@@ -26,7 +30,12 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
                 f"{at} holds a model of another run (other settings, data or starting weights)",
                 hint="give another folder, or remove this one to start anew",
             )
-        return Classifier.from_pretrained(at / "model", device=str(clf.device))
+        if (at / "model" / "tickets.json").is_file():  # else it was removed, as from a finished stage, and is trained again
+            shutil.rmtree(at / "checkpoint", ignore_errors=True)
+            ready = clf.copy()
+            full_precision(ready.model)
+            ready.model.load_state_dict(Classifier.from_pretrained(at / "model").model.state_dict())
+            return ready
     ready = tuning(clf.copy(), task, folder=at)
     ready.save_pretrained(at / "model")
     write_json(at / "done.json", {"identity": identity})

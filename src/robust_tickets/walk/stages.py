@@ -233,9 +233,13 @@ def _seconds(metrics: Path) -> float:
 
 
 def _drop_checkpoint(stage: Stage) -> None:
-    """A finished stage needs no checkpoint, nor the fine-tuned copy a search began with; they go after the mark is written, or later."""
-    for name in ("checkpoint", "tuned/model"):
-        shutil.rmtree(stage.folder / name, ignore_errors=True)
+    """A finished stage needs no checkpoint, its own or a phase's, nor the fine-tuned copy a search began with.
+
+    They go after the mark is written, or later.
+    """
+    for name in ("checkpoint", "tuned/checkpoint", "tuned/model", "round-*/checkpoint"):
+        for folder in stage.folder.glob(name):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def evaluation_of(stage: Stage) -> dict[str, Any]:
