@@ -179,6 +179,26 @@ def test_a_hub_corpus_needs_datasets_and_says_so(name: str, monkeypatch: pytest.
     assert "load_task" not in problem.value.hint
 
 
+def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked = []
+
+    def load(*names: Any) -> Any:
+        asked.append(names)
+        splits = {"test": ["another"], "train": ["", " the film \n", "a story"]}  # wikitext has empty rows
+        return datasets.DatasetDict({name: datasets.Dataset.from_dict({"text": texts, "title": texts}) for name, texts in splits.items()})
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    name = "someone/wiki:raw"
+    corpus = find_corpus(name)
+    assert [text for text, _ in corpus.texts()] == [text for text, _ in corpus.texts()] == [" the film \n", "a story"]
+    assert corpus.name == name
+    assert find_corpus(name).digest == corpus.digest != find_corpus(name, column="title").digest
+    assert asked[0] == ("someone/wiki", "raw")
+    with pytest.raises(TicketsError, match="which column holds the text"):
+        find_corpus(name, column="body")
+
+
 # --- blocks ----------------------------------------------------------------------------------------------------------------------
 
 
