@@ -68,6 +68,27 @@ def test_padding_is_never_touched(name: str, family: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_gradient_is_added_in_any_order(name: str) -> None:
+    """Plain indexing (x[ids]) adds the gradients of repeated rows from several CPU threads as they come: no run would be the same."""
+    adversary = make(name)
+    met: set[str] = set()
+
+    def backward(loss: torch.Tensor) -> None:
+        waiting, seen = [loss.grad_fn], set()
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                met.add(node.name())
+                waiting += [following for following, _ in node.next_functions]
+        loss.backward()
+
+    gradients(objective_on(adversary=adversary, backward=backward), adversary)
+    assert "EmbeddingBackward0" in met
+    assert not met & {"IndexBackward0", "IndexPutBackward0", "ScatterAddBackward0"}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_token_types_reach_every_pass(name: str) -> None:
     adversary = make(name)
     objective = objective_on(adversary=adversary)

@@ -4,17 +4,19 @@
     ascend      KL(f(mix(w)) || f(x)) - sparsity · H(w)      in w; H is the entropy of a word's weights, the mean over swappable words
     descend     CE(f(x), y) + alpha · KL(f(mix(w)) || f(x))
 
-The entropy makes a mix sparse, near to a real word. In the ascent the candidates' embeddings are constants; in the descent they have
-gradients, and so do both sides of the divergence. ``w`` starts at 0, the candidates' mean.
+The entropy makes a mix sparse, near to a real word; its gradient is 0 where all weights are equal, so with one step from 0 (the default)
+``sparsity`` changes nothing, and it is the step's length that makes the mix sparse. In the ascent the candidates' embeddings are
+constants; in the descent they have gradients, and so do both sides of the divergence. ``w`` starts at 0, the candidates' mean.
 
 | point      | here (default)                            | switch                      | who does the other                         |
 |------------|-------------------------------------------|-----------------------------|--------------------------------------------|
-| ascent     | one step of 10 along the unit gradient    | ``ascent="adam", steps=10`` | the authors' code: Adam at 10; TextDefender: 5 |
+| ascent     | one step of 10 along the unit gradient    | ``ascent="adam", steps=10`` | the authors' code, TextDefender (5 steps)  |
+| Adam's rate| 10, the authors' for LSTM and CNN         | ``step=1.0``                | both codes on BERT                         |
 | sparsity   | 10, TextDefender's                        | ``sparsity=15``             | the authors' code                          |
 | divergence | KL(adversarial || clean), as in the paper | ``divergence="clean"``      | both codes: KL(clean || adversarial)       |
-| start      | 0                                         | ``init=0.1``                | the authors' code: a little noise          |
+| start      | 0                                         | ``init=0.1``                | both codes: a little noise                 |
 | dropout    | on in all passes                          |                             | the authors' code: off in the ascent       |
-| sums       | means over texts and over words           |                             | the authors' code: a sum over texts        |
+| sums       | means over texts, and over swappable words|                             | the authors' code: a sum, and all places   |
 
 TextDefender is the benchmark of Li et al. (EMNLP 2021). One normalised step instead of ten of Adam is a choice made here: in a pilot on
 SST-2 it was enough, at a tenth of the ascent's cost. alpha 4 and at most 8 candidates a word are the authors'. The step
@@ -102,7 +104,8 @@ class ASCC(WordSpace):
         shares = self.log_softmax(objective, w).exp()
         # a weighted sum of rows that never holds (batch, tokens, candidates, width) numbers
         mix = F.embedding_bag(words.of(ids).flatten(0, 1), table, per_sample_weights=shares.flatten(0, 1), mode="sum")
-        return (mix.view(*ids.shape, -1) - table[ids]) * words.swappable(objective.batch).unsqueeze(-1)
+        # not table[ids]: on several CPU threads the gradient of plain indexing adds repeated rows in any order
+        return (mix.view(*ids.shape, -1) - F.embedding(ids, table)) * words.swappable(objective.batch).unsqueeze(-1)
 
     def log_softmax(self, objective: Objective, w: Tensor) -> Tensor:
         """Over the candidates that a word has."""
