@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from robust_tickets.adversary._words import Words
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import cache_place
-from robust_tickets.lexicon.synonyms import synonym_table
+from robust_tickets.lexicon.synonyms import _stored, synonym_table
 from tiny import WORDS, tiny_config, tiny_tokenizer
 
 LISTS = {"good": ["great", "fine", "goodish"], "film": ["movie", "plot"], "bad": ["poor"], "plot": ["story"], "the": ["a"], "Poor": ["bad"]}
@@ -140,6 +140,17 @@ def test_it_is_built_once_and_a_damaged_one_again(monkeypatch: pytest.MonkeyPatc
     _table("wordpiece", {**LISTS, "bad": ["awful"]})
     _table("bytes")
     assert len(list((tmp_path / "synonyms").iterdir())) == 3
+
+
+def test_no_damage_to_a_cached_table_is_fatal_or_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
+    table = _table("wordpiece")
+    (place,) = (tmp_path / "synonyms").iterdir()
+    sound, draws = place.read_bytes(), np.random.default_rng(0)
+    for at in range(0, len(sound), 3):
+        place.write_bytes(sound[:at] + draws.bytes(4) + sound[at + 4 :])
+        stored = _stored(place, len(table.counts))
+        assert stored is None or all((stored[name] == getattr(table, name)).all() for name in stored)
 
 
 def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:

@@ -10,7 +10,7 @@ Sources, and how many candidates a token keeps at most (``candidates``, the word
 - "wordnet": what PWWS swaps in, the synonyms over all parts of speech, as they are written. They come sorted by name, so where there are
   too many, every n-th is kept: the first ones would all begin with "a" and "b".
 - "vectors", or the folder or file of word vectors: what TextFooler swaps in, the nearest words at a cosine of at least 0.5, nearest first.
-- a JSON file {word: [word, …]}: in its order.
+- a JSON file {word: [word, …]}, its words in lower case: in its order; candidates take on the case of the word they stand for.
 
 Stop words stay, as under those attacks (NLTK's list with WordNet, TextFooler's with the others): they carry grammar, and tokenizers cut
 contractions into pieces ("don", "won", "t") that the lists name and WordNet would take for words.
@@ -22,6 +22,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,6 @@ def _stored(place: Path, rows: int) -> dict[str, Any] | None:
     try:
         with open(place, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in ("candidates", "counts", "joined", "open")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return None
     return arrays if all(len(array) == rows for array in arrays.values()) and arrays["candidates"].ndim == 2 else None
