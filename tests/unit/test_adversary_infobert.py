@@ -19,8 +19,10 @@ from robust_tickets.adversary.infobert import InfoBERT
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.registry import BACKBONES
+from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import Loop
 from robust_tickets.train.step import make_step
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
@@ -179,7 +181,12 @@ def test_the_penalty_enters_once_and_undivided_and_backward_is_the_loops_own() -
     penalised = _objective(adversary)
     calls: list[int] = []
     bias = penalised.model.classifier.bias
-    penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
+
+    def regulariser() -> torch.Tensor:
+        calls.append(1)
+        return 0.7 * bias.sum()
+
+    penalised.regulariser = regulariser
     penalised.backward = lambda value: (0.5 * value).backward()
     with_it, mean = _gradients(penalised, adversary)
     assert len(calls) == 1
@@ -230,6 +237,24 @@ def test_a_killed_run_goes_on_bitwise_with_its_critic(tmp_path: Path) -> None:
     end, expected = _critic(tmp_path / "cut"), _critic(tmp_path / "whole")
     assert len(expected) == 5
     assert all(torch.equal(end[name], expected[name]) and not torch.equal(half[name], end[name]) for name in expected)
+
+
+def test_a_search_for_gates_leaves_the_critic_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the gates' learning rate its gradient was exactly zero after some twenty updates, and the lower bound with it."""
+    sizes: list[float] = []
+    descend = Loop._descend
+
+    def watched(self: Loop) -> None:
+        if self.title == "search":
+            sizes.append(float(torch.stack([p.grad.norm() for p in self.parts["adversary"].parameters() if p.grad is not None]).norm()))
+        descend(self)
+
+    monkeypatch.setattr(Loop, "_descend", watched)
+    RobustT(epochs=3, batch_size=8, adversary=InfoBERT(steps=2), evaluate="never")(
+        tiny_classifier(seed=1), toy_task(80), tuned=tiny_classifier(seed=1)
+    )
+    assert len(sizes) == 30
+    assert min(sizes) > 0.1 * sizes[0] > 0
 
 
 def _critic(folder: Path) -> dict[str, torch.Tensor]:

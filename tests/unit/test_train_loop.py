@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.pgd import PGD
+from robust_tickets.adversary.smart import SMART
+from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
+from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.config import build, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
@@ -59,6 +64,16 @@ def test_biases_and_norms_are_not_decayed() -> None:
         assert decay[id(parameter)] == (0.0 if spared else 0.01), name
 
 
+def test_a_part_may_learn_at_a_rate_of_its_own() -> None:
+    parts = {"model": tiny_classifier().model, "critic": torch.nn.Linear(3, 2)}
+    groups = adamw(parts, Optim(lr=0.05, weight_decay=0.01), {"critic": 2e-5, "absent": 1.0}).param_groups
+    told = {id(p): (group["pace"] * 0.05, group["weight_decay"]) for group in groups for p in group["params"]}
+    assert len(told) == len(named_parameters(parts))
+    assert told[id(parts["critic"].weight)] == (pytest.approx(2e-5), 0.01)
+    assert told[id(parts["critic"].bias)] == (pytest.approx(2e-5), 0.0)
+    assert all(told[id(p)][0] == 0.05 for p in parts["model"].parameters())
+
+
 def test_weight_decay_pulls_what_it_should() -> None:
     def norm_and_weight(decay: float) -> tuple[float, float]:
         clf = tiny_classifier()
@@ -71,7 +86,18 @@ def test_weight_decay_pulls_what_it_should() -> None:
     assert norm_decayed == pytest.approx(norm, rel=0.05)
 
 
-@pytest.mark.parametrize("adversary", [None, FreeLB(steps=2, init=0.0)])
+ALIKE = [  # without draws, and with nothing that belongs to a batch as a whole (TAVAT's table, InfoBERT's contrasts)
+    None,
+    FreeLB(steps=2, init=0.0),
+    PGD(steps=2, init=0.0),
+    YOPO(steps=2, init=0.0),
+    SMART(init=0.0, radius=0.1, step_size=0.1),
+    SynonymHotFlip(p=1.0),
+    ASCC(),
+]
+
+
+@pytest.mark.parametrize("adversary", ALIKE, ids=lambda adversary: type(adversary).__name__)
 def test_accumulation_equals_one_large_batch(adversary: Any) -> None:
     """Groups whose micro-batches have unequal rows, and a last group that is not full, weigh every row the same."""
     rows = toy_task(22).train.take(range(22))
@@ -92,7 +118,9 @@ def test_accumulation_equals_one_large_batch(adversary: Any) -> None:
         twin.model.double()
         generator = torch.Generator().manual_seed(0)
         bias = twin.model.classifier.bias
-        step = make_step(twin.model, generator=generator, adversary=adversary, regulariser=lambda: 0.1 * bias.abs().sum())
+        step = make_step(
+            twin.model, generator=generator, adversary=adversary, tokenizer=twin.tokenizer, regulariser=lambda: 0.1 * bias.abs().sum()
+        )
         optim = Optim(lr=1e-3, clip=0.5)
         Loop(
             title="t",

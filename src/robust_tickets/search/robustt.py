@@ -40,7 +40,7 @@ from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, batches_of, identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
-from robust_tickets.train.optim import Optimised
+from robust_tickets.train.optim import Optim, Optimised
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
 MISCOUNT = 3  # what the released code adds to its count of steps in each of them
@@ -178,6 +178,7 @@ class RobustT(PerTask, Optimised):
                 step=step,
                 batches=batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches")),
                 optim=self.optim,
+                rates={"adversary": Optim.lr},  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
                 epochs=self.epochs,
                 accumulate=self.accumulate,
                 seed=derive(self.seed, "search"),

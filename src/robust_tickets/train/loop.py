@@ -48,6 +48,7 @@ class Loop:
     max_steps: int | None = None  # of updates, also the schedule's horizon
     horizon: int | None = None  # updates that the schedule is made for, where more than are run
     accumulate: int = 1  # micro-batches per update
+    rates: Mapping[str, float] = field(default_factory=dict)  # of parts that learn at another rate than optim's
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
     unclipped: Callable[[int], Tensor] | None = None  # of the updates done: a loss whose gradient joins after the others were clipped
@@ -103,7 +104,7 @@ class Loop:
 
     def _prepare(self) -> None:
         self.accelerator = one_process()
-        self.optimiser = adamw(self.parts, self.optim)
+        self.optimiser = adamw(self.parts, self.optim, self.rates)
         self.parameters = named_parameters(self.parts)
         self.device = next(iter(self.parameters.values())).device
 
@@ -152,7 +153,8 @@ class Loop:
             self.accelerator.backward(self.unclipped(self.done))
         for parameters in self.optimiser.param_groups:
             horizon = self.horizon or self.total
-            parameters["lr"] = self.optim.lr_at(self.done * self.updates + self.replay, horizon * self.updates)
+            rate = self.optim.lr_at(self.done * self.updates + self.replay, horizon * self.updates)
+            parameters["lr"] = rate * parameters["pace"]
         self.optimiser.step()
 
     def _backward(self, share: float, loss: Tensor) -> None:

@@ -82,16 +82,23 @@ class Optimised:
         return self.steps(task) * self.batch_size * self.accumulate * self.passes
 
 
-def adamw(parts: Mapping[str, nn.Module], optim: Optim) -> torch.optim.AdamW:
-    """AdamW over two groups. Biases and normalisation weights are not decayed; gates are, as in the papers' code."""
+def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, float] | None = None) -> torch.optim.AdamW:
+    """AdamW over two groups. Biases and normalisation weights are not decayed; gates are, as in the papers' code.
+
+    ``rates`` gives parts (by name) learning rates of their own, in groups of their own: ``pace`` is theirs over ``optim``'s.
+    """
     spared = {id(p) for p in _spared(parts.values())}
     named = named_parameters(parts)
     if not named:
         raise TicketsError("nothing to train: no parameter requires a gradient", hint="unfreeze the model")
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in named.values() if id(p) not in spared], "weight_decay": optim.weight_decay},
-        {"params": [p for p in named.values() if id(p) in spared], "weight_decay": 0.0},
-    ]
+    paces = {name: (rates or {}).get(name.partition(".")[0], optim.lr) / optim.lr for name in named}
+    groups: list[dict[str, Any]] = []
+    for pace in dict.fromkeys(paces.values()):
+        members = [p for name, p in named.items() if paces[name] == pace]
+        groups += [
+            {"params": [p for p in members if id(p) not in spared], "weight_decay": optim.weight_decay, "pace": pace},
+            {"params": [p for p in members if id(p) in spared], "weight_decay": 0.0, "pace": pace},
+        ]
     groups = [group for group in groups if group["params"]]
     fused = all(p.device.type in ("cpu", "cuda") for p in named.values())  # one kernel for all; elementwise, so still deterministic
     return torch.optim.AdamW(groups, lr=optim.lr, eps=optim.eps, betas=optim.betas, fused=fused)
