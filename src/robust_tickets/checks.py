@@ -36,10 +36,9 @@ def at_least_one(component: Any, *names: str) -> None:
 def not_negative(component: Any, *names: str) -> None:
     """Check that these fields are 0 or more."""
     for name in names:
-        if not getattr(component, name) >= 0:  # also catches NaN
-            raise TicketsError(
-                f"{type(component).__name__}.{name} must not be negative, got {getattr(component, name)!r}", hint="0 switches it off"
-            )
+        value = getattr(component, name)
+        if not isinstance(value, numbers.Real) or not float(value) >= 0:  # also catches NaN
+            raise TicketsError(f"{type(component).__name__}.{name} must not be negative, got {value!r}", hint="0 switches it off")
 
 
 @cache

@@ -269,11 +269,23 @@ def test_the_content_of_the_source_is_in_a_runs_identity(source: str, tmp_path: 
         lambda: ASCC(ascent="sgd"),  # type: ignore[arg-type]
         lambda: ASCC(sparsity=-1.0),
         lambda: SynonymSwap(source="nowhere.json").resources(),
+        lambda: SynonymSwap(source="WordNet").resources(),
+        lambda: SynonymSwap(source=None),  # type: ignore[arg-type]
+        lambda: SynonymHotFlip(p="half"),  # type: ignore[arg-type]
+        lambda: ASCC(alpha="4"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_settings_are_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(TicketsError):
         make()
+
+
+@pytest.mark.parametrize("lists", [{}, {"zebra": ["horse"]}, {"good": ["goodish"]}, {"the": ["a"]}])
+def test_a_source_that_swaps_nothing_is_refused(lists: dict[str, list[str]], tmp_path: Path) -> None:
+    """It would train on clean texts and call it adversarial."""
+    (tmp_path / "mine.json").write_text(json.dumps(lists))
+    with pytest.raises(TicketsError, match=r"swap nothing.*mine"):
+        FineTune(**QUICK, adversary=ASCC(source=str(tmp_path / "mine.json")))(tiny_classifier(), toy_task())  # type: ignore[arg-type]
 
 
 def test_a_step_without_a_tokenizer_says_what_it_needs() -> None:

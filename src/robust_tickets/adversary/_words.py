@@ -10,6 +10,7 @@ A model trained on the very table that an attack draws from is robust on that at
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,12 +68,20 @@ class WordSpace:
 
     def __post_init__(self) -> None:
         at_least_one(self, "candidates")
+        if not isinstance(self.source, str):
+            raise TicketsError(f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say')
 
     def begin(self, ground: Ground) -> Words:
         if ground.tokenizer is None:
             raise TicketsError(f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer=")
         rows = ground.layout.words_of(ground.model).weight.shape[0]
-        return Words(synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows))
+        table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
+        if table.counts.max(initial=1) == 1:
+            raise TicketsError(
+                f"{type(self).__name__} would swap nothing: no word of the model's vocabulary has a candidate there in {table.source.name}",
+                hint="check the source; a file of word lists has its words in lower case",
+            )
+        return Words(table)
 
     def resources(self) -> dict[str, dict[str, Any]]:
         """The field that names a file or table, and what was found there: its digest belongs into a run's identity."""
@@ -96,7 +105,6 @@ def chosen(objective: Objective, places: Tensor, p: float) -> Tensor:
 def probability(component: Any, *names: str) -> None:
     """Check that these fields lie between 0 and 1."""
     for name in names:
-        if not 0 <= getattr(component, name) <= 1:
-            raise TicketsError(
-                f"{type(component).__name__}.{name} must lie between 0 and 1, got {getattr(component, name)!r}", hint="0.5, say"
-            )
+        value = getattr(component, name)
+        if not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
+            raise TicketsError(f"{type(component).__name__}.{name} must lie between 0 and 1, got {value!r}", hint="0.5, say")

@@ -62,7 +62,9 @@ class InfoBERT(Ball):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_one(self, "steps")
-        not_negative(self, "alpha", "beta", "chunk")
+        not_negative(self, "alpha", "beta")
+        if self.chunk != 0:
+            at_least_one(self, "chunk")
         if not 0 <= self.low < self.high <= 1:
             raise TicketsError(
                 f"InfoBERT keeps the ranks from low to high, 0 <= low < high <= 1; got low={self.low}, high={self.high}",

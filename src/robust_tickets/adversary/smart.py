@@ -6,12 +6,13 @@ paper's second half, the Bregman proximal point, is not in it.
 
 | point               | here (default)                    | switch               | who does the other                             |
 |---------------------|-----------------------------------|----------------------|------------------------------------------------|
-| noise after a climb | divided by its largest number, token by token | ``radius=eps`` | the paper: kept in [-eps, eps] instead   |
+| noise after a climb | divided by its largest number, token by token | ``radius=eps`` | the paper: projected to [-eps, eps] instead |
 | symmetric KL        | both sides are trained            | ``one_sided=True``   | mt-dnn: each KL's target is a constant         |
 | KL of the climb     | the divergence itself             | ``log_odds=True``    | mt-dnn: twice the difference of the log odds   |
 | step                | 1e-3, mt-dnn's class              | ``step_size=1e-5``   | mt-dnn's command line                          |
 | padding             | stays zero                        |                      | mt-dnn: noise there too                        |
 
+With ``radius`` it is the climb's gradient that is divided by its largest number, token by token, so that ``step_size`` is its length there.
 With mt-dnn's rule a token's largest number is 1 after the climb, whatever ``step_size``: large against BERT's embeddings (about 0.04).
 Where the noise's gradient is not finite, the regulariser is 0 for that batch.
 """

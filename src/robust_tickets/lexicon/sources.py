@@ -33,8 +33,9 @@ def source_of(source: str) -> Resource:
             digest=_content(path, path.stat().st_size, path.stat().st_mtime_ns),
             substitute=bool(said.get("substitute", True)),
         )
-    if path.suffix == ".json":
-        raise TicketsError(f"no such file: {source}", hint='give "wordnet", "vectors", a folder of vectors or a JSON file of word lists')
+    if source != "vectors" and not path.exists():
+        hint = 'give "wordnet", "vectors", a folder or file of word vectors, or a JSON file of word lists'
+        raise TicketsError(f"no such source of synonyms: {source}", hint=hint)
     return resolve("vectors", None if source == "vectors" else source)
 
 
