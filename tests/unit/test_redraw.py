@@ -73,6 +73,33 @@ def test_inside_and_outside_are_exactly_the_tickets_entries(make: Any, family: s
                 assert not which.any(), f"{side}: {name} is no matrix of a ticket"
 
 
+def test_the_axes_spelt_out_for_bert() -> None:
+    """A head is rows of query, key and value and columns of the output; a neuron a row of the way up and a column of the way down."""
+    clf = tiny_classifier()
+    with torch.no_grad():
+        for name, parameter in clf.model.named_parameters():
+            if name.endswith("bias"):
+                parameter.fill_(0.5)
+    ticket = structured(clf)
+    before, after = clf.model.state_dict(), redraw_outside(clf, ticket, 1).model.state_dict()
+    width = clf.model.config.hidden_size // clf.model.config.num_attention_heads
+    for i in range(clf.model.config.num_hidden_layers):
+        layer = f"bert.encoder.layer.{i}."
+        heads = torch.tensor(~ticket.masks["heads"][i]).repeat_interleave(width)
+        neurons = torch.tensor(~ticket.masks["neurons"][i])
+        rows = {f"attention.self.{part}": heads for part in ("query", "key", "value")} | {"intermediate.dense": neurons}
+        columns = {"attention.output.dense": heads, "output.dense": neurons}
+        for name, gone in rows.items():
+            moved = before[f"{layer}{name}.weight"] != after[f"{layer}{name}.weight"]
+            assert torch.equal(moved, gone[:, None].expand_as(moved)), name
+            assert torch.equal(after[f"{layer}{name}.bias"], torch.where(gone, 0.0, 0.5)), name
+        for name, gone in columns.items():
+            moved = before[f"{layer}{name}.weight"] != after[f"{layer}{name}.weight"]
+            assert torch.equal(moved, gone[None, :].expand_as(moved)), name
+            assert torch.equal(after[f"{layer}{name}.bias"], before[f"{layer}{name}.bias"]), name
+    assert torch.equal(before["bert.pooler.dense.weight"], after["bert.pooler.dense.weight"])
+
+
 def test_values_are_a_new_layers_and_come_from_the_seed_alone() -> None:
     clf = tiny_classifier(hidden=64, neurons=256)
     ticket = structured(clf)
