@@ -126,7 +126,7 @@ def load(make: Any, folder: Path) -> Any:
             unit_weights=about["unit_weights"],
             provenance=about["provenance"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, SafetensorError):
         raise damaged from None
     if ticket.digest != about.get("digest"):
         raise damaged

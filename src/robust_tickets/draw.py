@@ -12,8 +12,9 @@ others, so the total stays exact (EarlyRobust's repair, without its re-computed 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -31,10 +32,15 @@ def removed_count(total: int, removed: float) -> int:
     return math.floor(removed * total + 1e-9)
 
 
+def _fraction(value: Any) -> bool:
+    """Also of a ticket's file, which may say anything."""
+    return isinstance(value, numbers.Real) and 0 <= float(value) < 1
+
+
 def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact") -> Arrays:
     """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
-    if not 0 <= removed < 1:
-        raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed}", hint="0.3 removes 30 %")
+    if not _fraction(removed):
+        raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed!r}", hint="0.3 removes 30 %")
     one_of("the scope of a draw", scope, get_args(Scope))
     one_of("the rule of a draw", rule, get_args(Rule))
     layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
@@ -89,8 +95,8 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
 
 def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Arrays:
     """Boolean masks in the shapes of ``scores`` that remove the fraction ``sparsity`` of the weights with the lowest ones."""
-    if not 0 <= sparsity < 1:
-        raise TicketsError(f"the sparsity must be in [0, 1), got {sparsity}", hint="0.3 removes 30 %")
+    if not _fraction(sparsity):
+        raise TicketsError(f"the sparsity must be in [0, 1), got {sparsity!r}", hint="0.3 removes 30 %")
     one_of("the scope of a draw", scope, get_args(WeightScope))
     groups = [[s] for s in scores] if scope == "matrix" else [scores]
     sizes = [sum(s.size for s in group) for group in groups]

@@ -77,7 +77,7 @@ def read_json(path: Path) -> Any:
         raise TicketsError(f"no such file: {path}", hint="check the path") from None
     except OSError as problem:  # a folder, or no right to read it
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise TicketsError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +47,8 @@ class Ticket:
             raise TicketsError(f"a {self.kind} ticket holds {GROUPS[self.kind]}, got {tuple(self.masks)}", hint="give exactly these groups")
         if set(self.unit_weights) != set(self.masks):
             raise TicketsError("unit_weights must name the groups of the masks", hint="use Layout.unit_weights")
+        if not all(weight >= 1 for weight in self.unit_weights.values()):
+            raise TicketsError(f"a unit holds at least one weight, got {dict(self.unit_weights)}", hint="use Layout.unit_weights")
         set_ = object.__setattr__
         set_(self, "masks", frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
         stored = isinstance(self.scores, _ticket_files.StoredScores)  # checked when they are read
@@ -65,6 +67,10 @@ class Ticket:
                 raise TicketsError("heads and neurons name different numbers of layers", hint="give one mask per layer in both")
         elif len(set(self.names)) != len(self.masks["weights"]) or len(self.names) != len(self.masks["weights"]):
             raise TicketsError("an unstructured ticket names the matrix of each mask", hint="give as many names as masks, each once")
+        if not all(map(size_of, self.masks.values())):
+            raise TicketsError("a ticket without a single unit", hint="give a mask for every layer or matrix of the backbone")
+        if not isinstance(self.provenance.get("draw", {}), dict):
+            raise TicketsError("the draw in a ticket's provenance must name its settings", hint="leave it out")
 
     @classmethod
     def from_kept(cls, model: Any, *, heads: Sequence[Sequence[int]], neurons: Sequence[Sequence[int]]) -> Ticket:
@@ -203,6 +209,13 @@ class Ticket:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __deepcopy__(self, memo: Any) -> Ticket:
+        return self  # nothing in it can be changed
+
+    def __reduce__(self) -> Any:
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        return _again, ({k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in told.items()},)  # a proxy cannot be pickled
+
     def save(self, folder: str | Path) -> Path:
         """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``; an unstructured ticket's scores apart from both."""
         return _ticket_files.save(self, Path(folder))
@@ -212,6 +225,11 @@ class Ticket:
         """Read a saved ticket back; every mismatch is an error that names the file."""
         ticket: Ticket = _ticket_files.load(cls, Path(folder))
         return ticket
+
+
+def _again(told: Mapping[str, Any]) -> Ticket:
+    """A ticket out of a pickle."""
+    return Ticket(**told)
 
 
 _WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact"}

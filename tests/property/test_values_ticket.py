@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -182,12 +183,40 @@ def test_missing_and_edited_keys_are_errors(key: str, tmp_path: Path) -> None:
         assert again == ticket
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", "\ufeff{}", "{}"])
+@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", "\ufeff{}", "{}", "[" * 100_000])
 def test_json_that_is_no_ticket_is_an_error(text: str, tmp_path: Path) -> None:
     one().save(tmp_path)
     (tmp_path / "ticket.json").write_text(text)
     with pytest.raises(TicketsError):
         Ticket.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"unit_weights": {"heads": float("inf"), "neurons": 1}}, {"shapes": {"heads": [[float("inf")]]}}])
+def test_numbers_without_end_are_an_error(change: dict[str, Any], tmp_path: Path) -> None:
+    one().save(tmp_path)
+    about = json.loads((tmp_path / "ticket.json").read_text())
+    (tmp_path / "ticket.json").write_text(json.dumps({**about, **change}))
+    with pytest.raises(TicketsError, match="does not match"):
+        Ticket.load(tmp_path)
+
+
+def test_provenance_nested_beyond_measure_is_an_error(tmp_path: Path) -> None:
+    one().save(tmp_path)
+    about = json.loads((tmp_path / "ticket.json").read_text()) | {"provenance": {"x": "here"}}
+    (tmp_path / "ticket.json").write_text(json.dumps(about).replace('"here"', "[" * 900 + "]" * 900))
+    with pytest.raises(TicketsError, match="does not match"):
+        Ticket.load(tmp_path)
+
+
+def test_tickets_travel_to_other_processes() -> None:
+    ticket = one()
+    assert copy.deepcopy({"a": ticket})["a"] == ticket
+    again = pickle.loads(pickle.dumps(ticket))  # noqa: S301
+    assert again == ticket
+    assert again.provenance == ticket.provenance
+    assert all(np.array_equal(a, b) for g in ticket.scores for a, b in zip(again.scores[g], ticket.scores[g], strict=True))
+    with pytest.raises(ValueError, match="read-only"):
+        again.masks["heads"][0][0] = False
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
@@ -210,6 +239,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         ({"masks": {"heads": (np.array([0, 2]),), "neurons": (np.ones(2, bool),)}}, "other than 0 and 1"),
         ({"scores": {"heads": (np.ones(3),)}}, "shapes"),
         ({"scores": {"tails": (np.ones(2),)}}, "shapes"),
+        ({"unit_weights": {"heads": 0, "neurons": 1}}, "at least one weight"),
+        ({"masks": {"heads": (), "neurons": ()}}, "without a single unit"),
+        ({"provenance": {"draw": 3}}, "must name its settings"),
     ],
 )
 def test_impossible_tickets_are_refused(change: dict[str, Any], words: str) -> None:

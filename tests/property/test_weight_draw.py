@@ -134,6 +134,7 @@ def test_a_ticket_from_before_the_scores_lay_apart_still_loads(tmp_path: Path) -
     [
         ({"sparsity": 1.0}, r"\[0, 1\)"),
         ({"sparsity": -0.1}, r"\[0, 1\)"),
+        ({"sparsity": "0.3"}, r"\[0, 1\)"),
         ({"scope": "layer"}, "scope"),
         ({"names": ["a"]}, "names the matrix"),
         ({"names": ["a", "a"]}, "names the matrix"),

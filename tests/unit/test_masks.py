@@ -158,6 +158,14 @@ def test_weights_that_are_not_the_tickets_are_not_loaded(tmp_path: Path) -> None
         rt.Classifier.from_pretrained(tmp_path)
 
 
+def test_a_ticket_of_units_is_no_mask_of_a_model(tmp_path: Path) -> None:
+    clf = tiny_classifier()
+    rt.apply(clf, ticket_for(clf)).save_pretrained(tmp_path)
+    rt.Ticket.from_kept(clf, heads=[[0]] * 3, neurons=[[0]] * 3).save(tmp_path / "ticket")
+    with pytest.raises(TicketsError, match="holds a structured ticket"):
+        rt.Classifier.from_pretrained(tmp_path)
+
+
 def test_applied_twice_keeps_what_both_keep() -> None:
     clf = tiny_classifier()
     first, second = ticket_for(clf, seed=1), ticket_for(clf, seed=2)

@@ -43,6 +43,8 @@ def put_back(model: Any, folder: Path) -> None:
     from robust_tickets.masks import attach
 
     ticket = Ticket.load(folder / FOLDER)
+    if ticket.kind != "unstructured":
+        raise TicketsError(f"{folder / FOLDER} holds a {ticket.kind} ticket, expected the masks of a model", hint="save the model again")
     modules = layout_of(model).matrices_of(model)
     masks = {name: torch.from_numpy(mask.copy()) for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True)}
     for name, mask in masks.items():
