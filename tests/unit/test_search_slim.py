@@ -16,6 +16,7 @@ from robust_tickets.search import _stop
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
+from robust_tickets.search.orticket import ORTicket
 from robust_tickets.train.loop import Loop
 from tiny import tiny_classifier
 from toy import toy_task
@@ -152,6 +153,30 @@ def test_rows_of_a_task_change_one_setting_of_a_component() -> None:
     assert EarlyRobust.for_task("sst2", adversary=None).adversary is None
     assert EarlyRobust.for_task("sst2", seed=3).seed == 3
     assert issubclass(EarlyBERT, PerTask)
+
+
+NAMES = {"IMDB": "imdb", "SST2": "sst2", "SST-2": "sst2", "AGNEWS": "ag_news", "AG NEWS": "ag_news", "QNLI": "qnli", "QQP": "qqp"}
+
+
+@pytest.mark.shared
+def test_rows_are_the_papers(shared: Path) -> None:
+    """L1 weights and steps from Table 6; shares of neurons from the parameters that both papers tell, in millions."""
+    told = json.loads((shared / "papers" / "paper_tables.json").read_text())
+    for name, row in told["hyperparameters"]["EarlyRobust_table6"].items():
+        ours = EarlyRobust.for_task(NAMES[name])
+        assert (ours.head_l1, ours.neuron_l1, ours.lr) == (row["lambda_H"], row["lambda_F"], row["lr"])
+        assert (ours.adversary.init, ours.adversary.steps, ours.adversary.step_size) == (
+            row["adv_init_mag"], row["adv_steps"], row["adv_lr"])  # fmt: skip
+    seen = set()
+    for entry in told["entries"]:
+        for key, whole in (("params_M_no_embeddings", 85_054_464), ("params_M_total", 109_483_778)):
+            if key in entry["metrics"] and entry["method"] == entry["paper"] in ("EarlyRobust", "ORTicket"):
+                drawn = (EarlyRobust if entry["paper"] == "EarlyRobust" else ORTicket).for_task(NAMES[entry["dataset"]])
+                heads, neurons = int(drawn.heads * 144 + 1e-9), int(drawn.neurons * 36_864 + 1e-9)
+                left = (whole - heads * (4 * 64 * 768 + 3 * 64) - neurons * (2 * 768 + 1)) / 1e6
+                assert abs(left - entry["metrics"][key]) < 0.8  # rounded or cut to millions; a tenth of the neurons is 5.7
+                seen.add((entry["paper"], entry["dataset"]))
+    assert len(seen) == 10
 
 
 class _Killed(BaseException):
