@@ -10,6 +10,8 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets.errors import TicketsError
+from robust_tickets.train.finetune import identity_of
+from robust_tickets.walk.stages import search_key
 from tiny import tiny_model, tiny_tokenizer
 from toy import toy_task
 
@@ -46,6 +48,17 @@ def test_every_pair_finds_its_ticket(method: str, kind: Any, start: Any, source:
     plain = _search(method, None)(start, toy_task(24)).ticket
     told = [[list(map(float, row)) for row in t.scores["neurons"]] for t in (ticket, plain)]
     assert told[0] != told[1]
+
+
+@pytest.mark.parametrize("kind", [rt.RobustT, rt.Prasanna])
+def test_the_words_of_the_first_stage_decide_too(kind: Any, start: Any, source: Path) -> None:
+    """Else a walk would find the search done that was tuned on other words."""
+    method = kind(tuning=rt.FineTune(adversary=rt.SynonymSwap(source=str(source))))
+    before = [search_key(method, {}), identity_of(method, start, toy_task(8))]
+    assert [search_key(method, {}), identity_of(method, start, toy_task(8))] == before
+    source.write_text(json.dumps({**LISTS, "good": ["fine"]}))
+    after = [search_key(method, {}), identity_of(method, start, toy_task(8))]
+    assert all(a != b for a, b in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("method", ["earlyrobust", "orticket"])

@@ -150,6 +150,10 @@ def identity_of(method: Any, clf: Any, task: Any) -> str:
 
 
 def resources_of(method: Any) -> dict[str, Any]:
-    """What the files behind a method's adversary hold, for its identity: a path says where they lie, not what they are."""
-    adversary: Any = getattr(method, "adversary", None)
-    return {"resources": adversary.resources()} if hasattr(adversary, "resources") else {}
+    """What the files behind a method's adversary hold, for its identity: a path says where they lie, not what they are.
+
+    A search that fine-tunes first has a second one, that of its ``tuning``.
+    """
+    owners = {"resources": method, "tuning_resources": getattr(method, "tuning", None)}
+    adversaries: dict[str, Any] = {name: getattr(owner, "adversary", None) for name, owner in owners.items()}
+    return {name: adversary.resources() for name, adversary in adversaries.items() if hasattr(adversary, "resources")}

@@ -17,7 +17,7 @@ from robust_tickets.config import describe, to_plain
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.run import Stage
-from robust_tickets.train.finetune import INVISIBLE
+from robust_tickets.train.finetune import INVISIBLE, resources_of
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
@@ -213,11 +213,8 @@ def _plain(evaluation: Any, split: str) -> dict[str, Any]:
 
 def _used(component: Any) -> dict[str, Any]:
     """What a component reads besides the task: a corpus, the lists of words behind its adversary."""
-    found = {}
-    for name, part in (("inputs", component), ("resources", getattr(component, "adversary", None))):
-        if callable(getattr(part, name, None)):
-            found[name] = to_plain(getattr(part, name)())
-    return found
+    inputs = {"inputs": component.inputs()} if callable(getattr(component, "inputs", None)) else {}
+    return {name: to_plain(value) for name, value in {**inputs, **resources_of(component)}.items()}
 
 
 def _visible(settings: Mapping[str, Any]) -> dict[str, Any]:
