@@ -34,7 +34,7 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
             shutil.rmtree(at / "checkpoint", ignore_errors=True)
             ready = clf.copy()
             full_precision(ready.model)
-            ready.model.load_state_dict(Classifier.from_pretrained(at / "model").model.state_dict())
+            ready.model.load_state_dict(Classifier.from_pretrained(at / "model", device="cpu").model.state_dict())
             return ready
     ready = tuning(clf.copy(), task, folder=at)
     ready.save_pretrained(at / "model")
