@@ -17,6 +17,8 @@ from robust_tickets.adversary._pairs import defined
 from robust_tickets.config import build_component, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.search.robustt import RobustT
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task
@@ -111,6 +113,18 @@ def test_masked_language_models_too_or_the_reason_why_not(name: str) -> None:
     got, loss = gradients(objective_on(mlm=True, adversary=adversary), adversary)
     assert loss > 0
     assert all(torch.isfinite(gradient).all() for gradient in got.values())
+
+
+def test_one_for_masked_words_alone_trains_no_classifier() -> None:
+    class Elsewhere:
+        undefined: ClassVar[dict[str, str]] = {"classification": "it needs masked words"}
+
+    with pytest.raises(TicketsError, match="masked words"):
+        FineTune(adversary=Elsewhere())
+    with pytest.raises(TicketsError, match="masked words"):
+        RobustT(adversary=Elsewhere())
+    with pytest.raises(TicketsError, match="masked words"):
+        EarlyRobust(adversary=Elsewhere())(tiny_classifier(), toy_task())
 
 
 @pytest.mark.parametrize("name", NAMES)

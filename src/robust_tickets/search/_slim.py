@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from robust_tickets import progress
+from robust_tickets.adversary._pairs import defined
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
@@ -94,6 +95,7 @@ class Slim(PerTask, Optimised):
 
     def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
         """Search on the labels of ``task``'s training split, from theta_0 with the classifier it has."""
+        defined(self.adversary, "classification")
         needs_model(clf)
         fits(clf, task)
         theta = clf.copy()  # theta_0 stays as it is
