@@ -110,6 +110,7 @@ def test_points_are_the_ends_of_mini_epochs(per_epoch: int, epochs: int, mini: f
         assert len(points) == round(epochs / mini)
     if mini == 0.05:
         assert points[-1] == per_epoch * epochs
+    assert mini_epochs(per_epoch, epochs, 1e-12) == list(range(1, per_epoch * epochs + 1))  # at once, not after 10^12 turns
 
 
 # --- EarlyRobust ----------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ Scores = Mapping[str, Sequence[np.ndarray]]
 
 def mini_epochs(per_epoch: int, epochs: int, mini: float) -> list[int]:
     """Updates after which a point is recorded: the ends of the mini-epochs, each step once."""
+    if mini * per_epoch < 1:  # several within an update
+        return list(range(1, epochs * per_epoch + 1))
     count = max(1, round(epochs / mini))
     return sorted({min(epochs * per_epoch, max(1, round(i * mini * per_epoch))) for i in range(1, count + 1)})
 
