@@ -49,3 +49,15 @@ def test_another_content_under_the_same_name_is_another_stage(
         _run(capsys, *settings, out=tmp_path / "r")
         trained.append(json.loads((tmp_path / "r" / "arms.json").read_text())["arms"][0]["train"])
     assert trained[0] == trained[2] != trained[1]
+
+
+def test_words_that_are_not_there_are_missed_before_anything_is_searched(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    source = f"arms.synonymswap.train.adversary.source={tmp_path / 'nowhere.json'}"
+    settings = [f"task={three_classes}", f"model={model_folder}", "attack=none", "max_length=32", "arms=synonymswap", source]
+    with pytest.raises(SystemExit) as end:
+        main(["run", "demo", *(part for setting in settings for part in ("--set", setting)), "--out", str(tmp_path / "r")])
+    assert end.value.code == 2
+    assert "nowhere.json" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()

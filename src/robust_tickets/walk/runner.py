@@ -15,7 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.run import Run, environment, locked
-from robust_tickets.train.finetune import INVISIBLE
+from robust_tickets.train.finetune import INVISIBLE, resources_of
 from robust_tickets.walk import stages
 from robust_tickets.walk.arms import Arm, Origin
 from robust_tickets.walk.origins import fingerprint, ticket_of
@@ -116,10 +116,12 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     """Load what the recipe names and decide its run folder; trains nothing."""
     for note in recipe.notes:
         say(note)
+    origins = list(_origins([arm.origin for arm in recipe.arms]))
+    for method in (*(arm.train for arm in recipe.arms), *(origin.search for origin in origins)):
+        resources_of(method)  # words that are not there are found missing here, not after hours of search
     task = _task(recipe.source, recipe.seed)
     start = _classifier(recipe, task)
     given = stages.inputs(start, task)
-    origins = list(_origins([arm.origin for arm in recipe.arms]))
     elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
     others = [t.digest for t in elsewhere.values()] + [fingerprint(o.folder) for o in origins if o.folder]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
