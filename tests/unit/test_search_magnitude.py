@@ -260,11 +260,13 @@ def test_random_weights_without_a_ticket_to_match() -> None:
         ({"match": "global", "sparsity": 0.3}, "weights", "does not look at a ticket"),
         ({"match": "layer", "sparsity": 0.3}, "units", "has heads and neurons"),
         ({"match": "matrix"}, "roberta", "another backbone"),
+        ({"match": "matrix"}, "smaller", "other sizes"),
     ],
 )
 def test_random_tickets_that_make_no_sense_are_refused(settings: dict[str, Any], which: str | None, words: str, like: Ticket) -> None:
     tickets = {None: lambda: None, "weights": lambda: like, "units": lambda: RandomTicket()(tiny_classifier()).ticket}
     tickets["roberta"] = lambda: OMP()(tiny_classifier("roberta")).ticket
+    tickets["smaller"] = lambda: OMP()(tiny_classifier(hidden=16)).ticket
     with pytest.raises(TicketsError, match=words):
         RandomTicket(**settings)(tiny_classifier(), like=tickets[which]())
     with pytest.raises(TicketsError, match=r"\[0, 1\)"):

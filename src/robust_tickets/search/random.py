@@ -137,8 +137,10 @@ def _same_backbone(like: Ticket, family: str, sizes: Mapping[str, Any]) -> None:
         shape: dict[str, Any] = {group: [len(mask) for mask in masks] for group, masks in like.masks.items()}
     else:
         shape = {name: mask.shape for name, mask in zip(like.names, like.masks["weights"], strict=True)}
-    if like.family != family or shape != sizes:
+    if like.family != family:
         raise TicketsError(f"the ticket to match is for another backbone ({like.family}) than the model ({family})", hint="match its own")
+    if shape != sizes:
+        raise TicketsError(f"the ticket to match is for a {family} of other sizes than the model's", hint="match one of this model")
 
 
 REGISTERED = RandomTicket
