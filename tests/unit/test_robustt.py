@@ -21,6 +21,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.prune.hardconcrete import START, HardConcrete
 from robust_tickets.search import _tuned
+from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search.robustt import TABLE7, RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket import Ticket
@@ -100,6 +101,24 @@ def test_the_classifier_is_left_as_it_was(ran: Any) -> None:
     assert clf.digest == before
     assert not any(module._forward_pre_hooks for module in clf.model.modules())
     assert all(p.requires_grad and p.grad is None for p in clf.model.parameters())
+
+
+@pytest.mark.parametrize("clip_scope", ["gates", "all"])
+def test_the_searched_weights_have_gradients_only_in_the_released_way(clip_scope: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned, seen = tiny_classifier(), []
+    before = {name: p.detach().clone() for name, p in tuned.model.named_parameters()}
+    original = GateLog.__call__
+
+    def look(self: GateLog, step: int, loss: torch.Tensor) -> bool:
+        weights = dict(self.gates._model[0].named_parameters())
+        assert all(torch.equal(weights[name], value) for name, value in before.items())
+        seen.append([p.requires_grad and p.grad is not None for p in weights.values()])
+        return original(self, step, loss)
+
+    monkeypatch.setattr(GateLog, "__call__", look)
+    RobustT(**{**SMALL, "epochs": 1}, clip_scope=clip_scope)(tuned, toy_task(16), tuned=tuned)
+    assert len(seen) == 2
+    assert all(all(step) if clip_scope == "all" else not any(step) for step in seen)
 
 
 def test_the_ticket(ran: Any) -> None:
