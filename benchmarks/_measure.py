@@ -9,13 +9,17 @@ from __future__ import annotations
 import gc
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from robust_tickets.run import environment
+from robust_tickets.seeds import torch_generator
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 3
@@ -39,6 +43,19 @@ def interleaved(
     finally:
         gc.enable()
     return seconds
+
+
+def batch_of(rows: int, tokens: int) -> dict[str, torch.Tensor]:
+    """Random words without padding, two labels."""
+    ids = torch.randint(1000, 20000, (rows, tokens), generator=torch_generator(0, "ids"))
+    whole, first = torch.ones_like(ids), torch.zeros_like(ids)
+    return {"input_ids": ids, "attention_mask": whole, "token_type_ids": first, "labels": torch.arange(rows) % 2}
+
+
+def memory_of(script: str, kind: str) -> int:
+    """Peak memory that ``script`` prints for ``kind``, in a process of its own."""
+    done = subprocess.run([sys.executable, script, kind], check=True, capture_output=True, text=True)
+    return int(done.stdout.split()[-1])
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -6,13 +6,12 @@ adds coefficients and an L1 term, whose price is the last ratio.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from _measure import interleaved, ratio, save, spread
+from _measure import batch_of, interleaved, memory_of, ratio, save, spread
 
 from robust_tickets import FreeLB, load_classifier
 from robust_tickets.measure.cost import peak_memory
@@ -38,13 +37,7 @@ def step_of(kind: str) -> Callable[[], Any]:
         adversary=None if kind == "plain" else FreeLB(steps=K),
         regulariser=(lambda: gates.l1(1e-5, 2e-4)) if gates is not None else None,
     )
-    ids = torch.randint(1000, 20000, (BATCH, TOKENS), generator=torch_generator(0, "ids"))
-    batch = {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "token_type_ids": torch.zeros_like(ids),
-        "labels": torch.arange(BATCH) % 2,
-    }
+    batch = batch_of(BATCH, TOKENS)
     parameters = [p for part in parts.values() for p in part.parameters()]
 
     def run() -> None:
@@ -56,12 +49,6 @@ def step_of(kind: str) -> Callable[[], Any]:
     return run
 
 
-def memory_of(kind: str) -> int:
-    """Peak memory of five steps, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, kind], check=True, capture_output=True, text=True)
-    return int(done.stdout.split()[-1])
-
-
 def main() -> None:
     if len(sys.argv) > 1:
         run = step_of(sys.argv[1])
@@ -71,7 +58,7 @@ def main() -> None:
         return
     kinds = ("plain", "freelb", "search")
     seconds = interleaved({kind: step_of(kind) for kind in kinds}, REPEATS)
-    memory = {kind: memory_of(kind) for kind in kinds}
+    memory = {kind: memory_of(__file__, kind) for kind in kinds}
     save(
         "adversarial_step",
         QUESTION,

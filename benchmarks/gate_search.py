@@ -8,13 +8,12 @@ weights have none of these. ``--memory`` leaves the times out, which take a quie
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from _measure import interleaved, ratio, save, spread
+from _measure import batch_of, interleaved, memory_of, ratio, save, spread
 
 from robust_tickets import RobustT
 from robust_tickets.measure.cost import peak_memory
@@ -39,13 +38,7 @@ def step_of(kind: str) -> Callable[[], Any]:
     parts: dict[str, torch.nn.Module] = {"model": model} if gates is None else {"gates": gates}
     optimiser = adamw(parts, method.tuning.optim if gates is None else method.optim)
     step = make_step(model, generator=torch_generator(0, "benchmark"), adversary=method.adversary if kind == "robustt" else None)
-    ids = torch.randint(1000, 20000, (BATCH, TOKENS), generator=torch_generator(0, "ids"))
-    batch = {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "token_type_ids": torch.zeros_like(ids),
-        "labels": torch.arange(BATCH) % 2,
-    }
+    batch = batch_of(BATCH, TOKENS)
     parameters = [p for part in parts.values() for p in part.parameters()]
 
     def run() -> None:
@@ -59,12 +52,6 @@ def step_of(kind: str) -> Callable[[], Any]:
     return run
 
 
-def memory_of(kind: str) -> int:
-    """Peak memory of some steps, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, kind], check=True, capture_output=True, text=True)
-    return int(done.stdout.split()[-1])
-
-
 def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] in KINDS:
         run = step_of(sys.argv[1])
@@ -72,7 +59,7 @@ def main() -> None:
             run()
         print(peak_memory())
         return
-    memory = {kind: memory_of(kind) for kind in KINDS}
+    memory = {kind: memory_of(__file__, kind) for kind in KINDS}
     answer: dict[str, Any] = {
         "peak_memory_bytes": memory,
         "gates_over_plain_memory": memory["gates"] / memory["plain"],
