@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,6 +30,8 @@ STAGE_FILES = (
     "ticket.safetensors", "ticket.json", "trace.jsonl", "distances.json", "metrics.jsonl", "model", "evaluation.json", "cost.json",
     "adversary.json", "result.json", "examples.jsonl",
 )  # fmt: skip
+# what the phases of a search leave behind: listed in the manifest, not needed again
+PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
 
 
@@ -66,15 +68,17 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run's folder."""
+    """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches)."""
 
     folder: Path
+    used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
     def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
         """The stage of ``house`` that ``key`` determines; makes its folder."""
-        folder = self.stage_folder(house, key)
-        folder.mkdir(parents=True, exist_ok=True)
-        return Stage(folder=folder, key=key)
+        stage = Stage(folder=self.stage_folder(house, key), key=key)
+        stage.folder.mkdir(parents=True, exist_ok=True)
+        self.used[stage.name] = None
+        return stage
 
     def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
         return self.folder / house / digest(key)[:8]
@@ -99,7 +103,8 @@ class Run:
         """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
         files = listing(self.folder, RUN_FILES)
         for stage in sorted(set(stages)):
-            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json", "scores.safetensors"))
+            left = [path.name for pattern in PHASE_FILES for path in (self.folder / stage).glob(pattern)]
+            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json", *left))
             files |= {f"{stage}/{name}": entry for name, entry in inner.items()}
         write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
 

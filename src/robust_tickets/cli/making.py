@@ -43,6 +43,13 @@ def columns(text: str | None) -> str | tuple[str, ...] | None:
     return tuple(part.strip() for part in text.split(","))
 
 
+def is_folder(out: Path) -> bool:
+    """Whether ``out`` is there already; a file is refused."""
+    if out.exists() and not out.is_dir():
+        raise TicketsError(f"--out {out} is a file", hint="give a folder")
+    return out.exists()
+
+
 def search(
     method: str = "earlyrobust",
     *,
@@ -77,12 +84,15 @@ def search(
     from robust_tickets.run import Stage, locked
     from robust_tickets.ticket import Ticket
     from robust_tickets.walk import stages
+    from robust_tickets.walk.allowed import check_like
     from robust_tickets.walk.arms import SPARSITY
     from robust_tickets.walk.per_task import length_for, with_row
     from robust_tickets.walk.recipe import tree_of
 
     filled, note = with_row({"name": method, **tree_of(set)}, data.task, None, SPARSITY)
     chosen = build_component("methods", {"seed": seed, **filled}, method)
+    matched = Ticket.load(like) if like else None
+    check_like(chosen, matched is not None, matched.kind if matched else None, method)
     length, long = length_for(data.task, max_length)
     if getattr(chosen, "needs_task", True):
         task = data.load(seed)
@@ -92,7 +102,6 @@ def search(
     for line in filter(None, (note, long)):
         say(line)
     given = stages.inputs(start, task)
-    matched = Ticket.load(like) if like else None
     stage = Stage(folder=out, key=stages.search_key(chosen, given, matched))
     with locked(out):
         ticket = stages.search(stage, chosen, lambda: start, task, matched)
@@ -137,6 +146,8 @@ def draw(
 
     asked = Draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope, sparsity=sparsity, scope=scope).asked()
     drawn = Ticket.load(ticket).draw(**asked)
+    if is_folder(out) and (out / "stage.json").exists():  # or a search would be found done with a ticket that it did not find
+        raise TicketsError(f"{out} holds finished work (see its stage.json)", hint="give another --out")
     drawn.save(out)
     return _ticket(drawn, out)
 

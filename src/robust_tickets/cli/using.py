@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
-from robust_tickets.cli.making import columns
+from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.errors import TicketsError
 
 
@@ -64,6 +64,7 @@ def attack(
 
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
+    is_folder(out)
     configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
     victim = _open(model)
     options: dict[str, Any] = {"labels": victim.labels} | ({"data": data} if task else {})

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
-from robust_tickets.errors import TicketsError
+from robust_tickets.cli.making import is_folder
 from robust_tickets.progress import duration, say
 
 
@@ -40,8 +40,8 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     from robust_tickets.walk.recipe import read_recipe
 
     begun = time.monotonic()
-    if out is not None and out.exists() and not out.is_dir():
-        raise TicketsError(f"--out {out} is a file", hint="give a folder")
+    if out is not None:
+        is_folder(out)
     recipe = read_recipe(name, settings)
     say(recipe.title)
     from robust_tickets.report.read import read_run
@@ -51,7 +51,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     from robust_tickets.walk.runner import model_folder, prepare
 
     walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
-    if walk.run.done():
+    if walk.done():
         say(f"{walk.run.folder} is done already; checking its stages")
     else:
         tell(walk)

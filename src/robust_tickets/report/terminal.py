@@ -39,6 +39,10 @@ class Summary:
                 yield _lines(f"p: exact paired test against {run.base.title}, not adjusted for several comparisons", wide)
         yield _lines("\nThe models", wide)
         yield _fitting(console, options, MODELS, _models(run))
+        if any(arm.branch for arm in run.arms):
+            yield _lines("\nWhere the tickets come from", wide)
+            for arm in run.arms:
+                yield _lines(f"{arm.title}: {arm.story or 'the whole model'}", wide)
         for said in verdicts(run):
             yield _lines(f"\n{said.headline}", wide, "bold")
         for words in warnings(run):
@@ -158,6 +162,8 @@ def figures(folder: str | Path) -> list[dict[str, object]]:
             "clean_interval": _ends(arm.evaluation.interval if arm.evaluation else None),
             "attacks": {key: found[i] for key, found in attacks.items()},
             "cost": dict(arm.cost),
+            "story": arm.story,
+            "branch": dict(arm.branch),
         }
         for i, arm in enumerate(run.arms)
     ]

@@ -184,6 +184,9 @@ def warnings(run: Run) -> list[str]:
     for arm in run.arms:
         if arm.distances is not None and not arm.distances.converged:
             said.append(f"The search for {arm.title} did not settle; its ticket was drawn at the last point.")
+    masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
+    if masked:
+        said.append(f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size.")
     said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -38,6 +38,8 @@ TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
 @dataclass(frozen=True, kw_only=True)
 class Prasanna:
     """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
+
+    drawable: ClassVar[bool] = False  # the ticket has no scores
 
     head_step: float = 0.1  # of all heads, masked in one iteration
     mlp_step: int = 1  # masked in one iteration

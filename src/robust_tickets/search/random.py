@@ -48,8 +48,7 @@ class RandomTicket:
 
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None, like: Ticket | None = None) -> Found:
         """Draw for the backbone of ``clf``, which is neither run nor changed; ``like`` is the ticket whose counts are matched."""
-        weights = self.sparsity is not None or (like is not None and like.kind == "unstructured")
-        self._check(like, weights)
+        weights = self.matches(like.kind if like is not None else None)
         model = getattr(clf, "model", clf)
         layout = layout_of(model)
         origin: dict[str, Any] = {"method": describe(self)}
@@ -61,20 +60,24 @@ class RandomTicket:
             found.save(folder)
         return found
 
-    def _check(self, like: Ticket | None, weights: bool) -> None:
-        if self.match == "global" and like is not None:
+    def matches(self, kind: str | None) -> bool:
+        """Whether single weights are drawn beside a ticket of ``kind`` (none: no ticket to match); refuses what does not go together."""
+        weights = self.sparsity is not None or kind == "unstructured"
+        if self.match == "global" and kind is not None:
             raise TicketsError("RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out")
-        if self.match == "layer" and like is None:
-            raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint="call it with like=ticket")
+        if self.match == "layer" and kind is None:
+            hint = 'like=ticket in Python, --like FOLDER, like = "ARM" in a recipe'
+            raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint=hint)
         if self.match == "matrix" and not weights:
             raise TicketsError(
                 "RandomTicket(match='matrix') is for single weights",
                 hint="give sparsity=, like=an unstructured ticket, or match='layer'",
             )
-        if like is not None and like.kind == "structured" and weights:
+        if kind == "structured" and weights:
             raise TicketsError(
                 "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons", hint="leave sparsity out"
             )
+        return weights
 
     def _units(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
         sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}

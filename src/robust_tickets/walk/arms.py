@@ -34,6 +34,12 @@ class Draw:
     sparsity: float | None = None
     scope: Literal["global", "matrix"] | None = None
 
+    def __post_init__(self) -> None:
+        for name in SPARSITY:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:  # also NaN
+                raise TicketsError(f"draw: {name} is the fraction to remove, in [0, 1), got {value}", hint="0.3 removes 30 %")
+
     def asked(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
 
@@ -112,7 +118,9 @@ class _Table:
 
     @property
     def searches(self) -> bool:
-        return bool(self.search) if self.search is not None else self.searched_on is not None
+        if self.search is None:
+            return self.searched_on is not None
+        return bool(self.search) or self.search == {}  # an empty table: the recipe's [search], nothing changed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,8 @@ def _trained(walk: Walk, arm: Arm) -> bool:
 def _plan(walk: Walk) -> list[str]:
     lines = []
     for arm in walk.recipe.arms:
-        passes = f" ({_passes(arm.search):g} passes a step)" if arm.search is not None and _passes(arm.search) > 1 else ""
+        searches = arm.search is not None and arm.branch_of is None
+        passes = f" ({_passes(arm.search):g} passes a step)" if searches and _passes(arm.search) > 1 else ""
         first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
         lines.append(f"  {arm.title}: {first}{arm.train.epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")

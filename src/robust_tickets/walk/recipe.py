@@ -8,7 +8,7 @@ from another arm's ticket, and may change ``train``. ``--set search.neurons=0.4`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from robust_tickets.config import Said, build, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipes
+from robust_tickets.registry import ATTACKS
 from robust_tickets.walk.arms import Arm, Arms, Given
 from robust_tickets.walk.per_task import length_for
 from robust_tickets.walk.source import Source
@@ -94,7 +95,9 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     top = build(_Top, tree, name)
     if not top.arms:
         raise TicketsError(f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples")
-    wanted = list(top.arms) if chosen is None else list(chosen)
+    wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
+    if not wanted:
+        raise TicketsError(f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them")
     for arm in wanted:
         if arm not in top.arms:
             raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
@@ -121,6 +124,11 @@ def _plan(recipe: str, table: Any, seed: int) -> AttackPlan:
     if not isinstance(table, Mapping):
         raise TicketsError(f"{recipe}.attack: expected a name or a table, got {table!r}", hint='attack = "pwws"')
     attack = {k: v for k, v in table.items() if k not in CALL}
+    if attack.get("name") in ATTACKS.names():
+        known = {"name", *CALL, *(f.name for f in fields(ATTACKS.get(attack["name"])) if f.init)}
+        for key in attack:
+            if key not in known:
+                raise TicketsError(f"{recipe}.attack: unknown key {key!r}", hint=did_you_mean(key, sorted(known)))
     call = {k: v for k, v in table.items() if k in CALL}
     return build(AttackPlan, {"seed": seed, **call, "attack": attack}, f"{recipe}.attack")
 
@@ -140,6 +148,8 @@ def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:
         inner = tree.setdefault(parent, {})
         if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
             inner = tree[parent] = {"name": inner}
+        elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
+            inner = tree[parent] = {}
         if not isinstance(inner, dict):
             raise TicketsError(f"--set {setting}: {parent!r} is not a table", hint="set the whole value instead")
         tree = inner

@@ -16,7 +16,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.run import Run, environment, locked
 from robust_tickets.train.finetune import INVISIBLE, resources_of
-from robust_tickets.walk import stages
+from robust_tickets.walk import allowed, stages
 from robust_tickets.walk.arms import Arm, Origin
 from robust_tickets.walk.origins import fingerprint, ticket_of
 from robust_tickets.walk.recipe import Recipe
@@ -48,18 +48,26 @@ class Walk:
         """theta_0 for the recipe's task, or with another head for another task."""
         return self.start if source is None else _classifier(self.recipe, self.elsewhere[source])
 
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "recipe": to_plain(self.recipe), **self.inputs}
+
+    def done(self) -> bool:
+        """Whether the run folder holds this walk, finished; with other settings there, it does not."""
+        return self.run.done() and read_json(self.run.folder / "config.json") == self.config
+
     def go(self) -> Path:
         """Walk to the end and return the run folder."""
         from robust_tickets.report.page import write_report
 
         folder = self.run.folder
         with locked(folder):
-            self.run.begin({"schema": SCHEMA, "recipe": to_plain(self.recipe), **self.inputs})
+            self.run.begin(self.config)
             write_json(folder / "env.json", dict(environment()))
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
-            self.run.finish(name for row in rows for name in (row["search"], row["ticket"], row["train"], *row["attacks"]) if name)
+            self.run.finish(self.run.used)
         return folder
 
     def _arm(self, arm: Arm) -> dict[str, Any]:
@@ -116,6 +124,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     """Load what the recipe names and decide its run folder; trains nothing."""
     for note in recipe.notes:
         say(note)
+    allowed.check(recipe)
     origins = list(_origins([arm.origin for arm in recipe.arms]))
     for method in (*(arm.train for arm in recipe.arms), *(origin.search for origin in origins)):
         resources_of(method)  # words that are not there are found missing here, not after hours of search
@@ -123,7 +132,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     start = _classifier(recipe, task)
     given = stages.inputs(start, task)
     elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
-    others = [t.digest for t in elsewhere.values()] + [fingerprint(o.folder) for o in origins if o.folder]
+    others = [[elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None] for o in origins]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
     run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}")
     return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
