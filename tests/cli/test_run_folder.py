@@ -96,14 +96,17 @@ def test_a_draw_is_not_written_over_a_search(
     assert "matches no other ticket" in said
 
 
-def test_which_arm_searches_elsewhere_is_part_of_the_runs_name(three_classes: Path, pairs: Path, model_folder: Path) -> None:
+def test_which_arm_searches_elsewhere_is_part_of_the_runs_name(three_classes: Path, model_folder: Path) -> None:
     from robust_tickets.walk.recipe import resolve
     from robust_tickets.walk.runner import prepare
 
+    other = three_classes.with_name("other.csv")
+    other.write_text("\n".join(three_classes.read_text().splitlines()[:200]) + "\n")
+
     def folder(*elsewhere: str) -> Path:
-        arms = {name: {"searched_on": {"task": str(pairs)}} if name in elsewhere else {"search": True} for name in ("a", "b")}
-        top = {"title": "Mine", "task": str(three_classes), "model": str(model_folder), "search": {"name": "earlyrobust"}, "arms": arms}
-        return prepare(resolve("mine", top)).run.folder
+        arms = {name: {"searched_on": {"task": str(other)}} if name in elsewhere else {"search": True} for name in ("a", "b")}
+        top = {"title": "Mine", "task": str(three_classes), "model": str(model_folder), "max_length": 32, "arms": arms}
+        return prepare(resolve("mine", {**top, "search": {"name": "earlyrobust"}})).run.folder
 
     assert len({folder("a"), folder("b"), folder("a", "b"), folder()}) == 4
     assert folder("a") == folder("a")
