@@ -45,7 +45,7 @@ class Stage:
     @property
     def name(self) -> str:
         """Path relative to the run folder, as ``search/1a2b3c4d``."""
-        return f"{self.folder.parent.name}/{self.folder.name}"
+        return Path(*self.folder.parts[-2:]).as_posix()
 
     def done(self) -> bool:
         """Whether an earlier run finished this stage and its files are still there."""
@@ -82,6 +82,10 @@ class Run:
 
     def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
         return self.folder / house / digest(key)[:8]
+
+    def has(self, house: str, key: Mapping[str, Any]) -> bool:
+        """Whether the stage is done; only looks."""
+        return Stage(folder=self.stage_folder(house, key), key=key).done()
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write config.json; where another one lies there, what was concluded from it goes first, its finished stages stay."""

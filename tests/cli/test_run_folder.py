@@ -60,6 +60,11 @@ def test_the_manifest_lists_every_file_of_a_run_also_of_arms_that_are_not_walked
     assert "No speed comes from matched and rounds" in shown
     _, again = run(capsys, *common, "--set", "arms=matched,rounds")
     assert "done already" in again
+    for lost in (*out.glob("search/*/ticket.safetensors"), *out.glob("ticket/*/ticket.json"), out / "manifest.json"):
+        lost.unlink()
+    _, mended = run(capsys, *common, "--set", "arms=matched,rounds")
+    assert "estimate" in mended or "run folder" in mended
+    assert json.loads((out / "manifest.json").read_text())["files"].keys() == files.keys(), "what was lost is made again"
     shown, other = run(capsys, *common, "--set", "arms=drawn", "--json")
     assert "done already" not in other, "the same folder, another walk"
     assert "estimate" in other or "run folder" in other

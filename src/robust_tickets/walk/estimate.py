@@ -36,7 +36,8 @@ def tell(walk: Walk) -> None:
     parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if value >= 1)
     rows = len(walk.task.train)
     if total >= 1:
-        say(f"estimate: about {duration(total)} on this machine for {len(walk.recipe.arms)} arms and {rows} training rows ({parts})")
+        arms = f"{len(walk.recipe.arms)} arm{'s' * (len(walk.recipe.arms) != 1)}"
+        say(f"estimate: about {duration(total)} on this machine for {arms} and {rows} training rows ({parts})")
     say(f"run folder: {walk.run.folder} (stop at any time; the same command goes on)")
 
 
@@ -75,7 +76,7 @@ def _open(walk: Walk, origins: list[Origin | None]) -> Iterator[Origin]:
         while origin is not None:
             key = known_key(walk, origin) if origin.search is not None else None
             name = digest(key) if key else digest(origin)
-            done = origin.search is None or (key is not None and walk.run.stage_folder("search", key).joinpath("stage.json").is_file())
+            done = origin.search is None or (key is not None and walk.run.has("search", key))
             if not done and name not in seen:
                 seen.add(name)
                 yield origin
@@ -88,7 +89,7 @@ def _trained(walk: Walk, arm: Arm) -> bool:
     if arm.origin is not None and ticket is None:
         return False
     key = stages.train_key(arm.train, walk.inputs, ticket, arm.without)
-    return walk.run.stage_folder("train", key).joinpath("stage.json").is_file()
+    return walk.run.has("train", key)
 
 
 def _plan(walk: Walk) -> list[str]:

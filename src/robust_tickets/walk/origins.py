@@ -49,14 +49,13 @@ def known(walk: Walk, origin: Origin) -> Ticket | None:
         source = fingerprint(origin.folder)
     else:
         key = known_key(walk, origin)
-        folder = walk.run.stage_folder("search", key) if key else None
-        if folder is None or not (folder / "stage.json").is_file():
+        if key is None or not walk.run.has("search", key):
             return None
         if origin.draw is None:
-            return Ticket.load(folder)
+            return Ticket.load(walk.run.stage_folder("search", key))
         source = digest(key)
-    folder = walk.run.stage_folder("ticket", stages.draw_key(source, origin.draw))
-    return Ticket.load(folder) if (folder / "stage.json").is_file() else None
+    drawn = stages.draw_key(source, origin.draw)
+    return Ticket.load(walk.run.stage_folder("ticket", drawn)) if walk.run.has("ticket", drawn) else None
 
 
 def known_key(walk: Walk, origin: Origin) -> Mapping[str, Any] | None:
