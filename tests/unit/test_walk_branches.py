@@ -145,3 +145,22 @@ def test_where_a_ticket_lies_is_no_part_of_the_identity_but_its_draw_is() -> Non
 def test_recipes_of_sweeps_search_once() -> None:
     for name, searches in (("earlyrobust_sparsity", 1), ("earlyrobust_scopes", 1), ("earlyrobust_ablations", 4), ("earlyrobust_gamma", 5)):
         assert len({str(arm.search) for arm in read_recipe(name).arms if arm.search is not None}) == searches, name
+
+
+def test_an_arm_changes_one_setting_of_the_recipes_adversary_and_keeps_the_others() -> None:
+    freelb = {"name": "freelb", "steps": 2, "step_size": 0.07}
+    arms: dict[str, dict[str, Any]] = {
+        "one": {"search": {"adversary": {"init": 0.3}}, "train": {"adversary": {"steps": 4}}},
+        "another": {"search": {"adversary": "pgd"}, "train": {"adversary": {"name": "pgd", "steps": 4}}},
+        "none": {"search": {"adversary": "none"}, "train": {"adversary": "none"}},
+    }
+    top = {"search": {"name": "earlyrobust", "adversary": freelb}, "train": {"adversary": freelb}}
+    found = by_name(recipe(arms, **top))
+    searched, trained = found["one"].search.adversary, found["one"].train.adversary
+    assert (searched.steps, searched.step_size, searched.init) == (2, 0.07, 0.3)
+    assert (trained.steps, trained.step_size) == (4, 0.07)
+    assert type(found["another"].search.adversary).__name__ == type(found["another"].train.adversary).__name__ == "PGD"
+    assert found["another"].train.adversary.step_size != 0.07
+    assert found["none"].search.adversary is found["none"].train.adversary is None
+    named = by_name(recipe({"a": arms["one"]}, search={"name": "earlyrobust"}, train={"adversary": "freelb"}))
+    assert named["a"].train.adversary.steps == 4

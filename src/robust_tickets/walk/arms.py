@@ -153,7 +153,7 @@ class Arms:
         origin = self._origin(name, ())
         if table.without and origin is None:
             raise TicketsError(f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none", hint=_HOW)
-        train, note = for_training({"seed": self.given.seed, **self.given.train, **table.train}, self.given.task)
+        train, note = for_training({"seed": self.given.seed, **_changed(self.given.train, table.train)}, self.given.task)
         self._note(note)
         return Arm(
             name=name,
@@ -206,7 +206,7 @@ class Arms:
             raise TicketsError(f"{where}: expected true, false, a name or a table, got {own!r}", hint='search = "random", say')
         top = self.given.search
         if own.get("name", top.get("name")) == top.get("name"):
-            return self._build({**top, **own}, table.searched_on, where)
+            return self._build(_changed(top, own), table.searched_on, where)
         shared = {}
         if top.get("name"):  # the same sparsity as [search], wherever that came from
             first = self._build(top, None, f"{self.given.recipe}.search")
@@ -225,6 +225,18 @@ class Arms:
 
     def _where(self, name: str) -> str:
         return f"{self.given.recipe}.arms.{name}"
+
+
+def _changed(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``own`` written over ``top``; of the same component (an adversary, say) only what is named changes."""
+    changed = {**top, **own}
+    for key, after in own.items():
+        before = top.get(key)
+        if isinstance(before, str) and before not in ("", "none"):
+            before = {"name": before}
+        if isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name", before.get("name")) == before.get("name"):
+            changed[key] = {**before, **after}
+    return changed
 
 
 _HOW = 'search = true, or ticket = "ANOTHER_ARM"'
