@@ -209,6 +209,11 @@ class Ticket:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __repr__(self) -> str:
+        """One line: the masks of millions of weights are not to be printed."""
+        units = ", ".join(f"{g}={kept_in(m)}/{size_of(m)}" for g, m in self.masks.items())
+        return f"Ticket({self.kind}, {self.family}, kept: {units}, digest={self.digest[:8]})"
+
     def __deepcopy__(self, memo: Any) -> Ticket:
         return self  # nothing in it can be changed
 

@@ -49,6 +49,12 @@ def one() -> Ticket:
     return Ticket.from_scores(family="bert", scores=scores, unit_weights=UNITS, heads=1 / 3, neurons=0.4, provenance={"method": "test"})
 
 
+def test_a_ticket_prints_as_one_line() -> None:
+    assert repr(one()) == f"Ticket(structured, bert, kept: heads=4/6, neurons=6/10, digest={one().digest[:8]})"
+    matrix = np.random.default_rng(0).random((60, 50), dtype=np.float32)
+    assert "weights=1500/3000" in repr(Ticket.from_weight_scores(family="bert", names=["w"], scores=[matrix], sparsity=0.5))
+
+
 @settings(max_examples=60, deadline=None)
 @given(tickets())
 def test_round_trip(ticket: Ticket) -> None:
