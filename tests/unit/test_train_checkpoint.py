@@ -17,6 +17,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from robust_tickets import progress
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
@@ -246,6 +247,15 @@ def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(tmp_path: Pa
     assert written[0] == 3
     assert written[-1] == 30  # the last one always
     assert len(written) <= 3
+
+
+def test_progress_counts_to_where_a_run_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals, track = [], progress.track
+    monkeypatch.setattr(progress, "track", lambda title, total, done=0: totals.append(total) or track(title, total, done))
+    trainer = FineTune(**{**QUICK, "evaluate": "never"})
+    trainer(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
+    trainer(tiny_classifier(), toy_task(), folder=tmp_path)
+    assert totals[0] == 2 < totals[-1]
 
 
 def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Loop:
 
     def _train(self) -> None:
         self._begin()
-        with progress.track(self.title, self.total, self.done) as bar:
+        with progress.track(self.title, self._last(), self.done) as bar:
             while not self._over():
                 epoch, within = divmod(self.done, self.per_epoch)
                 for group in groups(self.batches.epoch(epoch, start=within * self.accumulate), self.accumulate):
@@ -123,7 +123,11 @@ class Loop:
             self._evaluate()
 
     def _over(self) -> bool:
-        return self.stopped or self.done >= self.total or (self.stop_after is not None and self.done >= self.stop_after)
+        return self.stopped or self.done >= self._last()
+
+    def _last(self) -> int:
+        """The update to end at; the schedule is made for ``total``."""
+        return self.total if self.stop_after is None else min(self.total, self.stop_after)
 
     def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
         """Forward and backward over the group's micro-batches, each at its share of the rows; then the (last) optimiser step."""
@@ -234,7 +238,7 @@ class Loop:
         state.restore(self, found)
         self.saved_step = self.done
         if not self._over():
-            progress.say(f"{self.title}: going on from step {self.done} of {self.total}")
+            progress.say(f"{self.title}: going on from step {self.done} of {self._last()}")
         return True
 
 
