@@ -91,7 +91,8 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}
     for key in values:
         if key not in known:
-            raise TicketsError(f"{where}: unknown key {key!r}", hint=did_you_mean(key, known))
+            hint = did_you_mean(key, known) if known else f"{where} has no settings: leave it out"
+            raise TicketsError(f"{where}: unknown key {key!r}", hint=hint)
     hints = typing.get_type_hints(cls)
     built = {}
     for key, value in values.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fake_run import make_run
+from robust_tickets.cli import looking
 from robust_tickets.cli import main as cli
 from robust_tickets.cli.main import main
 
@@ -66,6 +67,30 @@ def test_ls_says_what_each_thing_is(capsys: pytest.CaptureFixture[str], kind: st
         main(["ls", kind])
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert words in lines[name]
+
+
+def test_an_empty_list_of_runs_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for folder, words in ((tmp_path, "no runs in"), (tmp_path / "no", "no folder")):
+        with pytest.raises(SystemExit):
+            main(["ls", "runs", "--folder", str(folder)])
+        assert words in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_there_or_not_finished_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    predict = ["predict", f"{tmp_path / 'r'}:arm", "--data", "x.csv", "--out", str(tmp_path / "p.csv")]
+    assert "is no run folder" in call(capsys, *predict, code=2)["error"]["message"]
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r/config.json").write_text("{}")
+    assert "is not finished" in call(capsys, *predict, code=2)["error"]["message"]
+
+
+def test_doctor_names_the_packages_that_an_extra_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "versions", lambda names=("torch",): {n: "1" for n in names if n != "nltk"})
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    out = capsys.readouterr().out
+    assert "sentence-transformers 1; missing: nltk  get: pip install" in out
+    assert out.count("missing:") == 1
 
 
 def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

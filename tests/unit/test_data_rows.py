@@ -188,7 +188,7 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     for name, message in {
         "empty.csv": "has no rows",
-        "header.csv": "no class",
+        "header.csv": "no labelled row, so no class",
         "wide.csv": "UTF-16",
         "fake.parquet": "not a readable parquet",
         "a.xlsx": "files end in",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html as escapes
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from robust_tickets.report.compare import contest, holm
 from robust_tickets.report.figures.axes import COLOURS, colour, marker
 from robust_tickets.report.page import write_report
 from robust_tickets.report.read import read_run
-from robust_tickets.report.verdict import verdicts
+from robust_tickets.report.verdict import verdicts, warnings
 
 
 def judged(folder, *outcomes, starts=(0, 0, 0)):
@@ -229,3 +230,19 @@ def contrast(a, b):
 
     high, low = sorted((light(a), light(b)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_arms_whose_search_did_not_settle_share_one_sentence(tmp_path):
+    make_run(tmp_path, n=5)
+    settled = sorted(tmp_path.rglob("distances.json"))
+    for file in settled:
+        write_json(file, {**read_json(file), "converged": False})
+    run = read_run(tmp_path)
+    first = next(arm for arm in run.arms if arm.distances is not None)
+    both = replace(run, arms=(first, replace(first, title="By layer")))
+    for given, words in (
+        (replace(run, arms=(first,)), f"for {first.title} did not settle; its ticket was"),
+        (both, f"for {first.title} and By layer did not settle; their tickets were"),
+    ):
+        (said,) = (line for line in warnings(given) if "did not settle" in line)
+        assert words in said

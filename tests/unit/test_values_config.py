@@ -149,3 +149,12 @@ def test_toml_problems_are_errors_with_the_file(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "good.toml") == {"a": {"b": 1}}
     with pytest.raises(TicketsError, match="could not read"):
         read_toml(tmp_path)
+
+
+def test_what_has_no_settings_says_so() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Bare:
+        pass
+
+    with pytest.raises(TicketsError, match=r"unknown key 'n'\n  hint: bare has no settings"):
+        build(Bare, {"n": 1}, "bare")

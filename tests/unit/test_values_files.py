@@ -216,3 +216,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="could not write") as caught:
         files.write_bytes(tmp_path / "file" / "x", b"1")
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("folder", "name"), [("or", "or"), ("tickets/or", "tickets/or"), ("runs/x/search/1a2b", "search/1a2b")])
+def test_a_stage_is_called_by_the_end_of_its_path(folder: str, name: str) -> None:
+    assert Stage(folder=Path(folder), key=KEY).name == name

@@ -37,6 +37,8 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
         found = list(getattr(names, kind)())
         wide = max(map(len, found), default=0)
         lines = [f"{name:<{wide}}  {_about(kind, name)}".rstrip() for name in found]
+    if kind == "runs" and not found:
+        say(f"no runs in {folder}" if folder.is_dir() else f"no folder {folder}: `tickets run` makes it")
     if kind == "recipes":
         say(f"their files, to copy and edit: {files('robust_tickets.recipe')}")
     return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
@@ -90,7 +92,8 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         print("\nextras")
         for row in optional:
             have = ", ".join(f"{k} {v}" for k, v in row["found"].items())
-            print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}" + (f"  get: {row['get']}" if row["get"] else ""))
+            lacks = f"{'; ' if have else ''}missing: {', '.join(row['missing'])}  get: {row['get']}" if row["missing"] else ""
+            print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}{lacks}")
         print("\nresources")
         for row in resources:
             print(

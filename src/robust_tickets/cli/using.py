@@ -187,4 +187,9 @@ def _model(model: str) -> Path:
     run, _, arm = model.rpartition(":")
     if run and not Path(model).exists() and (Path(run) / "arms.json").is_file():
         return model_folder(Path(run), arm)
+    if run and len(run) > 1 and not Path(model).exists():  # C: is no run; no Hub id has a colon
+        what = "is not finished" if (Path(run) / "config.json").is_file() else "is no run folder"
+        raise TicketsError(
+            f"{model}: {run} {what}", hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it"
+        )
     return model_folder(Path(model)) if (Path(model) / "arms.json").is_file() else Path(model)

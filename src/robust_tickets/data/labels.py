@@ -102,8 +102,8 @@ def check(names: Sequence[str], where: str) -> None:
     if len(set(map(canonical, names))) != len(names):
         raise TicketsError(f"labels= names a class twice: {few(names)}", hint="name each class once")
     if len(names) < 2:
-        found = f"only one class ({names[0]!r})" if names else "no class"
-        raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the label column")
+        found = f"only one class ({names[0]!r})" if names else "no labelled row, so no class"
+        raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column")
 
 
 def doubts(names: Sequence[str]) -> list[str]:

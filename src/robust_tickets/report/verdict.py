@@ -181,9 +181,10 @@ def warnings(run: Run) -> list[str]:
         for arm, found in results:
             if found.errors and not _says(found, "error"):
                 said.append(f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out.")
-    for arm in run.arms:
-        if arm.distances is not None and not arm.distances.converged:
-            said.append(f"The search for {arm.title} did not settle; its ticket was drawn at the last point.")
+    unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
+    if unsettled:  # arms that share a search share its fault: one sentence
+        whose = "its ticket was" if len(unsettled) == 1 else "their tickets were"
+        said.append(f"The search for {_listed(unsettled)} did not settle; {whose} drawn at the last point.")
     masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
     if masked:
         said.append(f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size.")
