@@ -14,10 +14,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from adversaries import generator, gradients, objective_on, recording
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary._pairs import defined
+from robust_tickets.adversary.freeat import FreeAT
+from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build_component, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES
+from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.search.imp import IMP
+from robust_tickets.search.orticket import ORTicket
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
@@ -191,6 +196,23 @@ def test_draws_from_its_own_generator_alone(name: str) -> None:
     (one, loss), (other, again) = found
     assert torch.equal(loss, again)
     assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("method", [FineTune, EarlyRobust, EarlyBERT, ORTicket, RobustT, IMP])
+def test_what_cannot_train_is_refused_when_the_method_is_made(method: Any) -> None:
+    needs = {"corpus": "task"} if method is ORTicket else {}
+    for wrong, words in (("freelb", "got 'freelb'"), (FreeLB, "got the class FreeLB")):
+        with pytest.raises(TicketsError, match=words):
+            method(adversary=wrong, **needs)
+    with pytest.raises(TicketsError, match="updates 3 times a batch cannot accumulate 2"):
+        method(adversary=FreeAT(), accumulate=2, **needs)
+    method(adversary=FreeAT(), **needs)
+    method(adversary=FreeLB(), accumulate=2, **needs)
+
+
+def test_released_clipping_refuses_several_updates_when_it_is_made() -> None:
+    with pytest.raises(TicketsError, match="one update a batch"):
+        RobustT(clip_scope="all", adversary=FreeAT())
 
 
 def test_pairs_that_make_no_sense_are_refused_with_the_reason() -> None:

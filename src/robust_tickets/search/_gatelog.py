@@ -63,8 +63,6 @@ class GateLog:
 
         What was clipped stays in the sum, scaled. The loop's own clipping then finds a norm that is small enough.
         """
-        if step.updates > 1:
-            raise TicketsError("clip_scope='all' is defined for one update a batch", hint="use clip_scope='gates' with this adversary")
         self.stale = dict(model.named_parameters())
         everything = [*self.gates.parameters(), *self.stale.values()]
 

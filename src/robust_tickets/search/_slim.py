@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.adversary._pairs import defined
+from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
@@ -74,6 +74,7 @@ class Slim(PerTask, Optimised):
     def __post_init__(self) -> None:
         check_literals(self)
         at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "window")
+        usable(self.adversary, self.accumulate)
         not_negative(self, "gamma", "head_l1", "neuron_l1", "checkpoint_every", "checkpoint_steps", "horizon")
         name = type(self).__name__
         for part in ("heads", "neurons"):

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets import progress
+from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
@@ -75,6 +76,8 @@ class IMP(PerTask, Optimised):
                 f"IMP.step and IMP.sparsity must be 0 < step <= sparsity < 1, got {self.step} and {self.sparsity}",
                 hint="sparsity=0.6 in steps of 0.1 is six rounds",
             )
+        usable(self.adversary, self.accumulate)
+        defined(self.adversary, "classification")
         self.optim  # noqa: B018  # checks its numbers
 
     @property

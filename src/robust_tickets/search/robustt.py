@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from robust_tickets.adversary._pairs import defined
+from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import build, describe
@@ -110,6 +110,11 @@ class RobustT(PerTask, Optimised):
             raise TicketsError(f"RobustT.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs")
         if self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0):
             raise TicketsError("RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0")
+        usable(self.adversary, self.accumulate)
+        if self.clip_scope == "all" and getattr(self.adversary, "updates", 1) > 1:
+            raise TicketsError(
+                "RobustT(clip_scope='all') is defined for one update a batch", hint="use clip_scope='gates' with this adversary"
+            )
         defined(self.adversary, "classification")
         self.optim  # noqa: B018  # checks its numbers
 

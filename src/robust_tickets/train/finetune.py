@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robust_tickets.adversary._pairs import defined
+from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
@@ -56,6 +56,7 @@ class FineTune(Optimised):
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
         if self.horizon is not None and self.horizon < 1:
             raise TicketsError(f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end")
+        usable(self.adversary, self.accumulate)
         defined(self.adversary, "classification")
         self.optim  # noqa: B018  # checks its numbers
 
