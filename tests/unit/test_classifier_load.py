@@ -38,6 +38,8 @@ def test_a_new_head_comes_from_the_seed_alone(family: str, tmp_path: Path, capfd
     assert not caplog.records
     with pytest.raises(rt.TicketsError, match="no classification head"):
         rt.load_classifier(folder)
+    with pytest.raises(rt.TicketsError, match=r"a loaded task, got 'reviews\.csv'"):
+        rt.load_classifier(folder, "reviews.csv")
 
 
 def test_a_missing_pooler_is_drawn_and_a_missing_layer_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def load_classifier(
 
     if dtype not in ("float32", "bfloat16", "float16", "float64"):
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
+    if isinstance(task, str | Path):
+        raise TicketsError(f"expected a loaded task, got {str(task)!r}", hint=f"task = rt.load_task({str(task)!r}), then give task")
     found = checkpoint.find_checkpoint(name)
     config = checkpoint.read_config(found.folder)
     about = read_about(found.folder)
