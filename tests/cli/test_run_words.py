@@ -10,6 +10,7 @@ import pytest
 
 from robust_tickets.cli.main import main
 from robust_tickets.lexicon import wordnet
+from robust_tickets.ship.evidence import evidence_of
 
 
 def _run(capsys: pytest.CaptureFixture[str], *settings: str, out: Path) -> dict[str, Any]:
@@ -35,6 +36,9 @@ def test_the_demos_fourth_arm_on_a_csv(capsys: pytest.CaptureFixture[str], three
     assert "adversary.json" in json.loads((stage / "stage.json").read_text())["files"]
     assert any("the attack draws from the same table as the training" in words for words in said["warnings"])
     assert "the attack draws from the same table as the training" in (tmp_path / "r" / "report.html").read_text()
+    evidence = evidence_of(stage / "model")
+    assert (evidence.adversary, evidence.words[0]["digest"]) == ("synonymswap", wordnet.digest())
+    assert evidence_of(tmp_path / "r" / one["train"] / "model").adversary == ""
 
 
 def test_another_content_under_the_same_name_is_another_stage(

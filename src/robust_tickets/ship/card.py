@@ -79,6 +79,8 @@ class Evidence:
     base: str = ""  # the pretrained model: a Hub id or a folder, of which only the last part is shown
     method: str = ""
     task: str = ""
+    adversary: str = ""  # that it was trained against
+    words: Sequence[Mapping[str, Any]] = ()  # tables that the adversary swapped words from: name, digest, substitute
     evaluation: Mapping[str, Any] | None = None
     attacks: Sequence[Mapping[str, Any]] = ()
 
@@ -141,6 +143,7 @@ def _what(facts: Facts, evidence: Evidence) -> str:
         ("method", markdown(evidence.method) or "not recorded"),
         ("base model", markdown(_base(evidence.base)) or "not recorded"),
         ("trained on", markdown(evidence.task) or "not recorded"),
+        *([("trained against", _against(evidence))] if evidence.adversary else []),
         (f"labels ({len(facts.labels)})", shown),
         ("input", f"{len(facts.columns)} text(s), cut at {facts.max_length} tokens"),
     ]
@@ -157,6 +160,16 @@ def _what(facts: Facts, evidence: Evidence) -> str:
         kept, of = facts.weights
         rows.append(("matrix weights kept", f"{kept:,} of {of:,} ({100 * (1 - kept / of):.1f} % are zero, which brings no speed)"))
     return "\n".join([*lines, "| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])
+
+
+def _against(evidence: Evidence) -> str:
+    """The adversary and the tables it swapped words from; a model is at home on the table it was trained on."""
+    tables = (
+        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…"
+        f"{'; a substitute for the published table' if table.get('substitute') else ''})"
+        for table in evidence.words
+    )
+    return ", ".join([markdown(evidence.adversary), *tables])
 
 
 def _base(base: str) -> str:
@@ -256,6 +269,10 @@ def _limits(evidence: Evidence) -> str:
         "- Measured on one task and in one language; nothing is known about texts of another kind.",
         "- The licences of the base model and of the training data are unknown to this export: check both before passing it on.",
     ]
+    if evidence.words:
+        lines.insert(
+            2, "- It was trained on word swaps: an attack that swaps words from the same table tests it on the ground it was trained on."
+        )
     if not evidence.attacks:
         lines.insert(2, "- No attack was run on this export: it makes no claim of robustness.")
     return "\n".join(lines)

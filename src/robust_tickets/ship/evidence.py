@@ -17,9 +17,18 @@ def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
     found: dict[str, Any] = {}
     if (stage / "stage.json").is_file() and (stage / "evaluation.json").is_file():
         found["evaluation"] = read_json(stage / "evaluation.json")
+        found |= _adversary(stage)
     if found and (run / "arms.json").is_file():
         found |= _of_run(run, f"{stage.parent.name}/{stage.name}")
     return Evidence(**{**found, **{key: value for key, value in over.items() if value}})
+
+
+def _adversary(stage: Path) -> dict[str, Any]:
+    """What the model was trained against, and the words it was swapped with."""
+    key: Any = read_json(stage / "stage.json").get("key", {})
+    told = key.get("train", {}).get("adversary") or {}
+    words: Any = read_json(stage / "adversary.json").get("resources", {}) if (stage / "adversary.json").is_file() else {}
+    return {"adversary": str(told.get("name", "")), "words": tuple(words.values())}
 
 
 def _of_run(run: Path, stage: str) -> dict[str, Any]:
