@@ -16,14 +16,8 @@ KINDS = ("synonymswap", "orticket", "robustt")  # trained in word space, searche
 @pytest.mark.slow
 @pytest.mark.shared
 def test_recipes_walk_with_a_real_model(shared: Path, tmp_path: Path) -> None:
-    options = [
-        "--model",
-        shared / "models" / "bert-base-uncased",
-        "--data",
-        shared / "data" / "sst2",
-        "--corpus",
-        shared / "data" / "wiki_en",
-    ]
+    data = shared / "data"
+    options = ["--model", shared / "models" / "bert-base-uncased", "--data", data / "sst2", "--corpus", data / "wiki_en"]
     done = subprocess.run([sys.executable, SCRIPT, *options, "--out", tmp_path, "--only", *KINDS], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(json.loads((tmp_path / "done.json").read_text())) == set(KINDS)
