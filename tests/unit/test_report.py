@@ -307,3 +307,13 @@ def test_reading_and_writing_a_report_needs_no_torch(run, tmp_path):
         "write_report(sys.argv[2], [sys.argv[1]]); summary(sys.argv[1]); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(run), str(tmp_path / "r.html")], check=True)
+
+
+def test_arms_that_share_a_search_share_its_map(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    about = read_json(run / "arms.json")
+    about["arms"][2]["search"] = about["arms"][0]["search"]
+    write_json(run / "arms.json", about)
+    page = write_report(tmp_path / "page.html", run).read_text()
+    assert page.count("share of units on which") == 1
+    assert "EarlyRobust ticket, Random ticket: share of units on which" in page

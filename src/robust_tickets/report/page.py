@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from robust_tickets.report.figures.layers import layers
 from robust_tickets.report.figures.scatter import scatter
 from robust_tickets.report.figures.weights import weights
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.report.model import Run
+from robust_tickets.report.model import Arm, Run
 from robust_tickets.report.read import read_run
 from robust_tickets.report.table import arms_table, joint_table, legend, pairs_table, per_class_table
 from robust_tickets.report.texts import texts
@@ -80,11 +81,23 @@ def section(run: Run, key: str, level: str) -> Html:
     parts.append(
         _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
     )
-    parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in run.arms]))
+    parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in _searches(run)]))
     for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-texts-{k}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
     parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
     return tag("section", join(parts), id=key, class_="run")
+
+
+def _searches(run: Run) -> list[Arm]:
+    """One arm for each search, under the titles of all arms that share it."""
+    found: list[Arm] = []
+    for arm in run.arms:
+        same = next((i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances), None)
+        if same is None:
+            found.append(arm)
+        else:
+            found[same] = replace(found[same], title=f"{found[same].title}, {arm.title}")
+    return found
 
 
 def _top(run: Run, level: str) -> Html:
