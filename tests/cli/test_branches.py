@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
-from robust_tickets.cli.main import main
+from calling import tickets
 from robust_tickets.ticket import Ticket
 from tiny import tiny_model, tiny_tokenizer
 
@@ -35,14 +34,6 @@ without = "structure"
 search = {name = "random", match = "matrix", seed = 5}
 like = "drawn"
 """
-
-
-def tickets(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--json"])
-    out = capsys.readouterr()
-    assert end.value.code == code, out.err
-    return json.loads(out.out)
 
 
 def test_a_recipe_of_unstructured_branches_ends_with_exact_zeros(

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from calling import tickets
 from robust_tickets.cli.main import main
 
 SMALL = ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "attack.n=6", "--set", "search.adversary.steps=2"]
-
-
-def tickets(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--json"])
-    out = capsys.readouterr()
-    assert end.value.code == code, out.err
-    return json.loads(out.out)
 
 
 def test_a_csv_with_three_string_labels_goes_through_without_python(

@@ -9,48 +9,41 @@ from pathlib import Path
 
 import pytest
 
+from calling import tickets
 from fake_run import make_run
 from robust_tickets.cli import looking
 from robust_tickets.cli import main as cli
 from robust_tickets.cli.main import main
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict:
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--json"])
-    out = capsys.readouterr()
-    assert end.value.code == code, out.err
-    return json.loads(out.out)
-
-
 def test_search_draw_train_attack_predict_export(
     capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     data = ["--task", str(three_classes), "--max-length", "32"]
-    found = call(
+    found = tickets(
         capsys, "search", "earlyrobust", "--model", str(model_folder), *data, "--set", "adversary.steps=1", "--out", str(tmp_path / "t")
     )  # fmt: skip
     assert found["kind"] == "structured"
-    drawn = call(capsys, "draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "t2"))
+    drawn = tickets(capsys, "draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "t2"))
     assert drawn["removed"] == {"heads": 0.25, "neurons": 0.5}
-    trained = call(
+    trained = tickets(
         capsys, "train", str(model_folder), *data, "--ticket", str(tmp_path / "t2"), "--set", "epochs=1", "--out", str(tmp_path / "m")
     )  # fmt: skip
     assert 0 <= trained["evaluation"]["accuracy"] <= 100
-    result = call(
+    result = tickets(
         capsys, "attack", trained["model"], "--data", str(three_classes), "--attack", "pwws", "--n", "5", "--out", str(tmp_path / "a")
     )  # fmt: skip
     assert result["n"] == 5
-    told = call(capsys, "predict", trained["model"], "--data", str(three_classes), "--out", str(tmp_path / "p.csv"))
+    told = tickets(capsys, "predict", trained["model"], "--data", str(three_classes), "--out", str(tmp_path / "p.csv"))
     assert told["rows"] == 300
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 301
-    exported = call(capsys, "export", trained["model"], "--format", "dense", "--out", str(tmp_path / "dense"))
+    exported = tickets(capsys, "export", trained["model"], "--format", "dense", "--out", str(tmp_path / "dense"))
     assert (Path(exported["model"]) / "config.json").is_file()
 
 
 @pytest.mark.parametrize("kind", ["methods", "adversaries", "attacks", "backbones", "tasks", "recipes"])
 def test_ls_lists_names(capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    assert len(call(capsys, "ls", kind)[kind]) >= 1
+    assert len(tickets(capsys, "ls", kind)[kind]) >= 1
 
 
 @pytest.mark.parametrize(
@@ -78,10 +71,10 @@ def test_an_empty_list_of_runs_says_so(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_a_run_that_is_not_there_or_not_finished_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     predict = ["predict", f"{tmp_path / 'r'}:arm", "--data", "x.csv", "--out", str(tmp_path / "p.csv")]
-    assert "is no run folder" in call(capsys, *predict, code=2)["error"]["message"]
+    assert "is no run folder" in tickets(capsys, *predict, code=2)["error"]["message"]
     (tmp_path / "r").mkdir()
     (tmp_path / "r/config.json").write_text("{}")
-    assert "is not finished" in call(capsys, *predict, code=2)["error"]["message"]
+    assert "is not finished" in tickets(capsys, *predict, code=2)["error"]["message"]
 
 
 def test_doctor_names_the_packages_that_an_extra_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +87,7 @@ def test_doctor_names_the_packages_that_an_extra_lacks(capsys: pytest.CaptureFix
 
 
 def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    told = call(capsys, "doctor")
+    told = tickets(capsys, "doctor")
     assert "torch" in told["packages"]
     assert all(entry["found"] or entry["get"] for entry in told["resources"])
 
@@ -144,25 +137,25 @@ def test_predict_keeps_every_row_and_never_reads_what_it_writes(
 ) -> None:
     data = tmp_path / "in.csv"
     data.write_bytes(b'id,text\n1,"a fine, film"\n2,\n3,bro\xffken\n4,last\n')
-    told = call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.jsonl"))
+    told = tickets(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert told["rows"] == 4
     assert [row["line"] for row in rows] == [2, 3, 4, 5]
     assert [row["predicted"] is None for row in rows] == [False, True, True, False]
     assert rows[1]["problem"] == "empty text"
     assert abs(sum(value for key, value in rows[0].items() if key.startswith("p_")) - 1) < 1e-4
-    call(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(data), code=2)
+    tickets(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(data), code=2)
 
 
 def test_runs_are_listed_and_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "one")
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "config.json").write_text("[]")
-    assert call(capsys, "ls", "runs", "--folder", str(tmp_path / "runs")).keys() == {"runs"}
-    told = call(capsys, "report", str(tmp_path / "runs" / "one"), "--out", str(tmp_path / "page.html"))
+    assert tickets(capsys, "ls", "runs", "--folder", str(tmp_path / "runs")).keys() == {"runs"}
+    told = tickets(capsys, "report", str(tmp_path / "runs" / "one"), "--out", str(tmp_path / "page.html"))
     assert Path(told["report"]).read_text().startswith("<!doctype html>")
-    call(capsys, "report", code=2)
-    call(capsys, "report", "a", "b", code=2)
+    tickets(capsys, "report", code=2)
+    tickets(capsys, "report", "a", "b", code=2)
 
 
 @pytest.mark.parametrize("flag", ["--json", "--json=true"])
