@@ -26,9 +26,8 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.search import _tuned
 from robust_tickets.search._found import Found
-from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
 from robust_tickets.train.fits import fits
 
 PHASES = ("both", "heads", "mlps")
@@ -160,10 +159,8 @@ class Prasanna:
         from robust_tickets.data.batch import Batches
 
         split = task.validation if self.on == "validation" else task.train
-        if 0 < self.rows < len(split):
-            split = split.select(np.sort(numpy_generator(self.seed, "search", "importance").choice(len(split), self.rows, replace=False)))
         return Batches(
-            split=split,
+            split=evaluated_rows(split, self.rows, self.seed, "search", "importance"),
             tokenizer=clf.tokenizer,
             batch_size=self.batch_size,
             max_length=clf.max_length,

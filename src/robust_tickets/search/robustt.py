@@ -37,9 +37,9 @@ from robust_tickets.search import _tuned
 from robust_tickets.search._found import Found
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
-from robust_tickets.seeds import derive, numpy_generator, torch_generator
+from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, batches_of, identity_of, updates_per_epoch
+from robust_tickets.train.finetune import FineTune, batches_of, evaluated_rows, identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optim, Optimised
 
@@ -237,10 +237,7 @@ class RobustT(PerTask, Optimised):
 
         if self.evaluate == "never" or task.validation_split not in task.splits or len(task.validation) == 0:
             return None
-        split = task.validation
-        if 0 < self.evaluation_rows < len(split):
-            rows = numpy_generator(self.seed, "search", "evaluation").choice(len(split), self.evaluation_rows, replace=False)
-            split = split.select(np.sort(rows))
+        split = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
 
         def numbers() -> dict[str, Any]:
             told = evaluate(clf, split).numbers()

@@ -117,11 +117,11 @@ class FineTune(Optimised):
         return lambda: evaluate(clf, split).numbers()
 
 
-def evaluated_rows(split: Any, most: int, seed: int) -> Any:
-    """At most so many rows of ``split``, drawn by the seed; 0: all."""
+def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
+    """At most so many rows of ``split``, drawn by the seed for a ``purpose`` (fine-tuning's evaluation by default); 0: all."""
     if not 0 < most < len(split):
         return split
-    return split.select(np.sort(numpy_generator(seed, "finetune", "evaluation").choice(len(split), most, replace=False)))
+    return split.select(np.sort(numpy_generator(seed, *(purpose or ("finetune", "evaluation"))).choice(len(split), most, replace=False)))
 
 
 def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
