@@ -81,3 +81,10 @@ def test_a_misspelt_key_of_an_attack_is_told_all_keys_it_has() -> None:
     with pytest.raises(TicketsError, match=r"earlyrobust\.attack: unknown key 'querybudget'") as refused:
         read_recipe("earlyrobust", ["attack.querybudget=9"])
     assert "query_budget" in refused.value.hint
+
+
+def test_gates_of_heads_find_heads() -> None:
+    search = {"name": "robustt", "granularity": "head"}
+    check(recipe({"a": {"search": search, "draw": {"heads": 0.5}}}, "robustt"))
+    with pytest.raises(TicketsError, match=r"draw: sparsity .* a structured"):
+        check(recipe({"a": {"search": search, "draw": {"sparsity": 0.5}}}, "robustt"))

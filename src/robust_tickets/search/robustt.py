@@ -126,6 +126,11 @@ class RobustT(PerTask, Optimised):
         ways = {"ramp": "official", "clip_scope": "all", "tuning": {"clip": 0.0}}
         return replace(build(cls, {**row, **ways}, name), **changes)
 
+    @property
+    def finds(self) -> str:
+        """The kind of its tickets, known before the search."""
+        return "structured" if self.granularity in ("head", "neuron") else "unstructured"
+
     def steps(self, task: Any) -> int:
         """Updates of the gates; the first stage has ``tuning.steps(task)`` more."""
         return (self.run_epochs or self.epochs) * updates_per_epoch(task, self.batch_size, self.accumulate)
@@ -219,7 +224,7 @@ class RobustT(PerTask, Optimised):
         return found
 
     def _ticket(self, gates: Any, model: Any, layout: Any, about: dict[str, Any]) -> Ticket:
-        if self.granularity not in ("head", "neuron"):
+        if self.finds == "unstructured":
             return Ticket.from_weight_scores(
                 family=layout.family, names=gates.names, scores=gates.scores(), sparsity=self.sparsity, provenance=about
             )

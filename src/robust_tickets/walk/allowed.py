@@ -1,7 +1,8 @@
 """What can be refused before anything is searched: a draw that the ticket will not give, a random ticket with nothing to match.
 
 A search says by its settings what it finds: ``sparsity`` is of single weights, ``heads`` and ``neurons`` are of units; one whose ticket has
-no scores says ``drawable = False``. A ticket in a folder is looked at. What a plug-in with other settings finds is known when it is there.
+no scores says ``drawable = False``, and one whose settings alone do not tell says what it ``finds``. A ticket in a folder is looked at.
+What a plug-in with other settings finds is known when it is there.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def kind_of(origin: Origin) -> str | None:
         from robust_tickets.ticket import Ticket
 
         return Ticket.load(str(origin.folder)).kind
+    if hasattr(origin.search, "finds"):
+        return str(origin.search.finds)
     if getattr(origin.search, "sparsity", None) is not None or (origin.like is not None and kind_of(origin.like) == "unstructured"):
         return "unstructured"
     return "structured" if hasattr(origin.search, "neurons") else None
