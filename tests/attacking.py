@@ -18,7 +18,7 @@ from robust_tickets.lexicon.words import word_list, words
 
 MARK = "\ufdd0"  # stands between columns in the literal twins; no text of the tests holds it
 VARIES = {"seconds", "env", "forward_passes"}  # what may differ between two results of the same attack
-RAW = {"score_before", "score_after", "confidence", "forward_passes"}
+RAW = {"score_before", "score_after", "similarity", "confidence", "forward_passes"}
 
 
 def draw(*parts: object) -> int:

@@ -11,6 +11,7 @@ import torch
 
 from attacking import draw, stable_files
 from robust_tickets.attack import engine, game, victim
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.classifier import Classifier
@@ -113,7 +114,7 @@ def test_an_exported_graph_is_noisy_too(tmp_path: Path) -> None:
     assert first == second == third
 
 
-class NoisyFooler:
+class NoisyFooler(Attack):
     """TextFooler with an encoder whose cosines a batch moves by up to ``encoder.NOISE``, on words that differ by about as little."""
 
     def resources(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pyte
             rows.append([cosine, (1 - cosine**2) ** 0.5])
         return np.array(rows)
 
-    class Recipe:
+    class Recipe(Attack):
         def resources(self) -> dict[str, Any]:
             return {}
 

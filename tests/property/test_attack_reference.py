@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.speech import SameSpeech
 from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.plan import Prepared
@@ -84,7 +85,7 @@ def test_pwws_equals_the_literal_search(classes: int, pairs: bool) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fooler:
+class Fooler(Attack):
     """TextFooler on made-up resources."""
 
     inner: TextFooler

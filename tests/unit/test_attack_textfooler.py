@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.transforms.neighbours import like
 from robust_tickets.classifier import Classifier
@@ -54,7 +55,7 @@ def encoded(windows: list[str]) -> dict[str, Any]:
     return {"vectors": vectors, "tags": lambda said: ["ADJ"] * len(said), "encode": encode}
 
 
-class Parts:
+class Parts(Attack):
     def __init__(self, parts: dict[str, Any]) -> None:
         self.parts = parts
 

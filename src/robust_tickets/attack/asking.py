@@ -15,6 +15,7 @@ class Row:
     """The victim's answer to one input; texts with equal token ids share one."""
 
     probabilities: np.ndarray  # float32, one per class
+    logits: np.ndarray  # float32, divided by the temperature; of a callable, log p
     exact: bool = False  # run alone, so that it depends on nothing but the text
 
 
@@ -36,6 +37,23 @@ class Encode:
     texts: Sequence[str]
     alone: bool = False
     service: str = field(default="encoder", init=False)
+
+
+@dataclass(slots=True)
+class Fill:
+    """Ask the masked language model what could stand at every token of texts; the answer is what its service says it is, one each."""
+
+    texts: Sequence[str]
+    service: str = field(default="masked", init=False)
+
+
+@dataclass(slots=True)
+class Slope:
+    """Ask for the gradient of the victim's loss on each word of texts; the answer is an array of norms each, one a word."""
+
+    texts: Sequence[Any]  # attack.text.Text
+    label: int
+    service: str = field(default="gradient", init=False)
 
 
 Steps = Generator[Any, Any, Any]  # yields questions, is sent answers, returns a result

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
+SUBSETS = ("balanced", "random", "first")
 
-def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int) -> np.ndarray:
-    """Row numbers of the attack set: a seeded, class-balanced sample, or the examples asked for in the order they were named."""
+
+def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int, subset: str) -> np.ndarray:
+    """Row numbers of the attack set: a sample as ``subset`` says, or the examples asked for in the order they were named."""
     from robust_tickets.data.sample import attack_set
 
     if not len(split):
         raise TicketsError(f"the split {split.name!r} has no rows to attack", hint="give a split with labelled texts")
+    if subset not in SUBSETS:
+        raise TicketsError(f"subset is one of {', '.join(SUBSETS)}, got {subset!r}", hint=did_you_mean(subset, SUBSETS))
     if ids is None:
+        count = min(n, len(split)) or len(split)
+        if subset == "first":
+            return np.arange(count)
+        if subset == "random":
+            return np.sort(numpy_generator(seed, "attack_set", "random").permutation(len(split))[:count])
         return attack_set(split, n, seed, n_labels)
     wanted = list(ids)
     if len(set(wanted)) != len(wanted) or not wanted:
@@ -37,14 +47,24 @@ def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_
     return np.array([where[str(i)] for i in wanted], dtype=np.int64)
 
 
-def classes_of(task: Sequence[str] | None, model: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Which of the classifier's classes each of the task's labels is, by name."""
+def classes_of(
+    task: Sequence[str] | None, model: tuple[str, ...], label_map: Mapping[str, int | str] | None = None
+) -> tuple[int, ...] | None:
+    """Which of the classifier's classes each of the task's labels is: by ``label_map`` where it says so, else by name."""
     if task is None:
         return None
+    given = {name: model[c] if isinstance(c, int) and 0 <= c < len(model) else c for name, c in (label_map or {}).items()}
+    unknown = [name for name in given if name not in task] + [str(c) for c in given.values() if c not in model]
+    if unknown:
+        raise TicketsError(
+            f"the label map names {unknown[0]!r}; the data has {', '.join(task)}, the classifier {', '.join(model)}",
+            hint="NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, by number or by name",
+        )
+    task = [str(given.get(label, label)) for label in task]
     missing = [label for label in task if label not in model]
     if missing:
         raise TicketsError(
             f"the data has the label {missing[0]!r}, the classifier knows {', '.join(model)}",
-            hint="rename the labels so that they are called alike; they are matched by name, never by order",
+            hint="say which is which: --label-map bad=0,good=1; labels are matched by name, never by order",
         )
     return tuple(model.index(label) for label in task)

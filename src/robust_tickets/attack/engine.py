@@ -6,44 +6,36 @@ fast it comes. With a folder, the same call after a kill goes on where it was an
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.base import Attack
+from robust_tickets.attack.calibrate import temperature_for
+from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
+from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import fatal, hopeless
-from robust_tickets.attack.flags import flags_of
-from robust_tickets.attack.game import IN_FLIGHT
-from robust_tickets.attack.plan import Plan, Recipe, failed, play
-from robust_tickets.attack.result import AttackResult, Tally
-from robust_tickets.attack.scheduler import Failed, Service, drive
-from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk, to_line
-from robust_tickets.attack.text import Text
+from robust_tickets.attack.plan import Plan
+from robust_tickets.attack.result import AttackResult
+from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import write_chunks
-from robust_tickets.progress import duration, say, track, warn
-from robust_tickets.run import environment
+from robust_tickets.progress import warn
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
-SEMANTICS = "textattack-0.3.11"  # what the recipes were written from; equality with its own runs has not been verified
-HOPELESS = 20  # examples that failed in a row: the cause is not in the examples
-SAID_FROM = 60.0  # seconds; work longer than this is announced
 LOOKED_AT = 400  # texts that decide whether the attacked ones are English
 PROBES = 8  # texts a callable is asked about, to tell it from others of the same name
 
 
 def run_attack(
-    recipe: Recipe,
+    recipe: Attack,
     clf: Classifier,
     split: Split,
     *,
@@ -51,25 +43,32 @@ def run_attack(
     seed: int = 0,
     folder: str | Path | None = None,
     ids: Sequence[str | int] | None = None,
+    subset: str = "balanced",
     labels: Sequence[str] | None = None,
+    label_map: Mapping[str, int | str] | None = None,
+    temperature: float | str = 1.0,
+    calibration: Split | None = None,
     clean_full: float | None = None,
     token_budget: int | None = None,
     live: int | None = None,
     query_budget: int | None = None,
 ) -> AttackResult:
-    """Attack ``n`` examples of ``split`` (seeded, class-balanced), or those with the given ids (or row numbers).
+    """Attack ``n`` examples of ``split``, or those with the given ids (or row numbers); ``n=0`` takes all rows.
 
-    ``labels`` are the task's label names; they are matched to the classifier's by name. Without them the split's labels must be the
-    classifier's class numbers. ``n=0`` takes all rows. ``clean_full`` is passed on into the result: the
-    accuracy on the whole split, if it is known.
+    ``subset`` says which: "balanced" over the classes and seeded, "random" and seeded, or the "first" rows as the papers' code takes
+    them. ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a name of the task to
+    a class number or name of the classifier). Without them the split's labels must be the classifier's class numbers.
+    ``temperature`` divides the logits; "calibrated" fits it on ``calibration``, or on the rows of ``split`` that are not attacked.
+    ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     """
     for name, value in (("token_budget", token_budget), ("live", live), ("query_budget", query_budget)):
         if value is not None and value < 1:
             raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")
     if n < 0:
         raise TicketsError(f"n must be at least 0, got {n}", hint="0 attacks all rows")
-    classes = classes_of(labels, clf.labels)
-    rows = rows_of(split, ids, n, seed, len(labels or clf.labels))
+    classes = classes_of(labels, clf.labels, label_map)
+    rows = rows_of(split, ids, n, seed, len(labels or clf.labels), subset)
+    heat = temperature_for(temperature, clf, split, rows, classes, calibration)
     resources = recipe.resources()
     names = tuple(split[int(row)].id for row in rows)
     key = {
@@ -83,14 +82,15 @@ def run_attack(
         "classes": classes,
         "seed": seed,
         "query_budget": query_budget,
+        "temperature": heat,
         "clean_full": clean_full,
     }
     name, place = digest(key), None if folder is None else Path(folder)
-    if place is not None and (found := _finished(place, name)) is not None:
+    if place is not None and (found := finished(place, name)) is not None:
         return found
     store = Memory(len(rows)) if place is None else OnDisk(place, len(rows), name)
     try:
-        if place is not None and (found := _finished(place, name)) is not None:
+        if place is not None and (found := finished(place, name)) is not None:
             return found  # by a process that held the folder a moment ago
         plan = Plan(
             clf=clf,
@@ -99,8 +99,11 @@ def run_attack(
             classes=classes,
             resources=resources,
             prepared=recipe.prepare(str(clf.device)),
+            rules=recipe.rules(),
+            scoring=recipe.scoring,
             seed=seed,
             query_budget=query_budget,
+            temperature=heat,
             digest=name,
         )
         foreign = plan.prepared.english and not _english(split, rows)
@@ -108,8 +111,8 @@ def run_attack(
             warn(
                 "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
             )
-        seconds = _drive(plan, store, Victim(clf, token_budget), live)
-        return _conclude(plan, store, names, place, seconds, clean_full, foreign)
+        seconds = carry_out(plan, store, Victim(clf, token_budget, heat), live)
+        return conclude(plan, store, names, place, seconds, clean_full, foreign)
     finally:
         store.close()
 
@@ -129,115 +132,6 @@ def _probes(clf: Classifier, split: Split, rows: np.ndarray) -> list[Any]:
     if problem is not None and not any(found):
         raise fatal(problem) or hopeless(problem, len(found))
     return found
-
-
-def _drive(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None) -> float:
-    """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
-    services: dict[str, Service] = {"victim": victim}
-    if plan.prepared.encoder is not None:
-        services["encoder"] = plan.prepared.encoder
-    numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
-    done, total = len(plan.rows) - len(numbers), len(plan.rows)
-    live = min(live or victim.live, max(1, len(numbers)))
-    begun = 0
-
-    def jobs() -> Iterator[tuple[int, Steps]]:
-        nonlocal begun
-        for i in numbers:
-            begun += 1
-            yield i, play(plan, int(plan.rows[i]), victim.noise, IN_FLIGHT // live)
-
-    start = time.monotonic() - store.spent
-    if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
-        plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
-    began = time.monotonic()
-    announced = wrong = finished = 0
-    with track(plan.prepared.title, total, done) as bar:
-        for number, outcome in drive(jobs(), services, live):
-            finished += 1
-            wrong = wrong + 1 if isinstance(outcome, Failed) else 0
-            if isinstance(outcome, Failed):
-                if end := fatal(outcome.problem):
-                    raise end
-                if wrong >= HOPELESS or wrong == total:
-                    raise hopeless(outcome.problem, wrong)
-                outcome = failed(plan, int(plan.rows[number]), outcome.problem)
-            store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
-            bar.advance(1)
-            spent = time.monotonic() - began
-            if not announced and finished < len(numbers) and (finished >= max(3, len(numbers) // 20) or spent > 10):
-                announced = 1
-                whole = spent / ((begun + finished) / 2) * len(numbers)  # those under way count as half done
-                if whole > SAID_FROM:
-                    say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {begun}")
-    return time.monotonic() - start
-
-
-def _conclude(
-    plan: Plan, store: Memory | OnDisk, ids: tuple[str, ...], folder: Path | None, seconds: float, clean_full: float | None, foreign: bool
-) -> AttackResult:
-    tally = Tally.of(json.loads(line) for line in store.lines())
-    clf, split = plan.clf, plan.split
-    result = AttackResult(
-        attack=plan.prepared.title,
-        digest=plan.digest,
-        semantics=SEMANTICS,
-        compat=None,
-        constraints=plan.prepared.constraints,
-        resources=plan.resources,
-        model={
-            "identity": clf.identity,
-            "digest": clf.digest,
-            "labels": list(clf.labels),
-            "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
-            "max_length": None if clf.model is None else clf.max_length,  # a callable cuts texts as it likes
-        },
-        task={"split": split.name, "digest": split.digest, "columns": list(split.columns)},
-        ids=ids,
-        seed=plan.seed,
-        query_budget=plan.query_budget,
-        temperature=1.0,
-        flags=tuple(
-            flags_of(
-                n=tally.n,
-                errors=tally.statuses["error"],
-                classes=len(tally.classes),
-                confidence=tally.mean_confidence(),
-                resources=plan.resources,
-                dropped=plan.prepared.dropped,
-                foreign=foreign,
-                query_budget=plan.query_budget,
-            )
-        ),
-        clean_full=clean_full,
-        seconds=round(seconds, 3),
-        env=dict(environment()),
-        folder=folder,
-        lines=tuple(store.lines()) if folder is None else (),
-        **tally.metrics(),
-    )
-    if folder is not None and isinstance(store, OnDisk):
-        write_chunks(folder / FINAL, store.lines())
-        result.save(folder)
-        store.remove()
-    return result
-
-
-def _finished(folder: Path, digest: str) -> AttackResult | None:
-    """The result an earlier call left, if it is whole; refused if it is of another attack."""
-    if not (folder / RESULT).is_file():
-        return None
-    result = AttackResult.load(folder)
-    if result.digest != digest:
-        raise TicketsError(
-            f"{folder} holds the result of another attack (other settings, victim or examples)",
-            hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
-        )
-    if not (folder / FINAL).is_file():
-        (folder / RESULT).unlink()
-        return None
-    (folder / PART).unlink(missing_ok=True)
-    return result
 
 
 def _english(split: Split, rows: np.ndarray) -> bool:

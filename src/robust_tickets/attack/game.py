@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row, Steps
+from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import Text
 
 IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
@@ -41,10 +42,18 @@ class Scored:
     item: Item
     row: Row
     label: int
+    odds: bool = False  # score by log-odds
+    similarity: float | None = None  # that a constraint measured, of the text the search ends with
 
     @property
     def score(self) -> float:
-        return float(np.float32(1) - self.row.probabilities[self.label])
+        """1 - p(label) in float32, as TextAttack has it; or the log-odds against the label in float64, which do not saturate."""
+        if not self.odds:
+            return float(np.float32(1) - self.row.probabilities[self.label])
+        logits = self.row.logits.astype(np.float64)
+        others = np.delete(logits, self.label)
+        top = others.max()
+        return float(top + np.log(np.exp(others - top).sum()) - logits[self.label])
 
 
 @dataclass(slots=True)
@@ -55,6 +64,8 @@ class Game:
     label: int
     column_names: tuple[str, ...]
     noise: float  # the most a batch moves the log-odds of a class, 0 where it moves none
+    rules: Rules = OWN
+    odds: bool = False  # texts are scored by log-odds
     budget: float = float("inf")  # most queries
     seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
     in_flight: int = IN_FLIGHT  # characters this example asks about at a time
@@ -76,7 +87,7 @@ class Game:
             items = items[: max(0, int(self.budget) - self.queries)]
         self.queries += len(items)
         rows = yield from self._rows(items, alone=False)
-        return [Scored(item, row, self.label) for item, row in zip(items, rows, strict=True)]
+        return [Scored(item, row, self.label, self.odds) for item, row in zip(items, rows, strict=True)]
 
     def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
         """Rows of the items, asked for in portions, so that a text of 10,000 words does not fill the memory with its variants."""
@@ -92,7 +103,9 @@ class Game:
 
     def tolerance(self, score: float) -> float:
         """How far apart two scores near ``score`` must be for the batched values to decide."""
-        return 0.0 if self.noise == 0 else 2 * (self.noise * score * (1 - score) + ULP)
+        if self.noise == 0:
+            return 0.0
+        return 2 * (self.noise if self.odds else self.noise * score * (1 - score) + ULP)
 
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
@@ -127,7 +140,7 @@ class Game:
 
     def won(self, item: Scored) -> Steps:
         """Whether another class than the label has the highest probability."""
-        below, top = np.sort(item.row.probabilities)[-2:]
-        if self.near(float(top), float(below)):  # so that the predicted class is settled too, whichever two compete
+        below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
+        if top - below <= 2 * (self.noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
         return int(item.row.probabilities.argmax()) != self.label

@@ -126,8 +126,11 @@ class Greedy:
                 continue
             if (yield from game.won(top)):
                 chosen = yield from self._winner(game, found, answers, top)
+                answers[chosen].similarity = found[chosen].cosine
                 return "success", found[chosen].text, first, answers[chosen]
-            text, best = found[_place(answers, top)].text, top
+            accepted = found[_place(answers, top)]
+            text, best = accepted.text, top
+            best.similarity = accepted.cosine
         return "failed", text, first, best
 
     def _winner(self, game: Game, found: list[Candidate], answers: list[Scored], top: Scored) -> Steps:

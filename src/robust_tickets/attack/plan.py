@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from robust_tickets.attack.failures import said
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.result import ExampleOutcome
+from robust_tickets.attack.rules import Rules
 from robust_tickets.attack.scheduler import Service
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.classifier import Classifier
@@ -26,24 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A recipe with its resources loaded."""
+    """A recipe with its resources loaded; ``attack.base.Attack`` is the recipe."""
 
     title: str
     kit: Greedy
     constraints: tuple[str, ...]
-    encoder: Service | None = None
+    services: Mapping[str, Service] = field(default_factory=dict)  # what its steps may ask besides the victim, by name
+    white_box: bool = False  # whether it asks for gradients, which only a model at hand can give
     vector_noise: float = 0.0
     dropped: tuple[str, ...] = ()
     english: bool = True  # whether a resource knows English only
     warm: Callable[[Iterable[str]], object] | None = None  # told all words of the attacked texts beforehand, to look them up at once
-
-
-class Recipe(Protocol):
-    def resources(self) -> Mapping[str, Mapping[str, Any]]:
-        """What it needs, found but not loaded: what is said of each in the result; its digest is part of the attack's."""
-
-    def prepare(self, device: str) -> Prepared:
-        """The attack with its resources loaded, models among them on ``device``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +50,11 @@ class Plan:
     classes: tuple[int, ...] | None  # the classifier's class for each of the task's, where they are matched by name
     resources: Mapping[str, Mapping[str, Any]]
     prepared: Prepared
+    rules: Rules
+    scoring: str
     seed: int
     query_budget: int | None
+    temperature: float  # logits are divided by it
     digest: str
 
     def target(self, label: int) -> int:
@@ -82,6 +79,8 @@ def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
         label=plan.target(example.label),
         column_names=tuple(plan.split.columns),
         noise=noise,
+        rules=plan.rules,
+        odds=plan.scoring == "log-odds",
         in_flight=in_flight,
         vector_noise=plan.prepared.vector_noise,
         budget=float("inf") if plan.query_budget is None else plan.query_budget,
@@ -102,8 +101,9 @@ def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
         changed=tuple(marks(game.original, final)),
         predicted_before=plan.shown(int(before.argmax())),
         predicted_after=plan.shown(int(after.argmax())),
-        score_before=first.score,
-        score_after=last.score,
+        score_before=1 - float(before[game.label]),
+        score_after=1 - float(after[game.label]),
+        similarity=last.similarity,
         confidence=float(before.max()),
         forward_passes=game.passes,
     )

@@ -36,6 +36,7 @@ class ExampleOutcome:
     predicted_after: int | None = None
     score_before: float | None = None  # 1 - p(label)
     score_after: float | None = None
+    similarity: float | None = None  # cosine with the reference of the constraint that measured it last
     confidence: float | None = None  # highest probability of the clean text
     forward_passes: int = 0
     error: str | None = None

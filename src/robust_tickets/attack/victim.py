@@ -23,12 +23,14 @@ BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes smal
 CHARACTERS = 400_000  # tokenised at a time; about 100,000 tokens, enough for three full batches of a GPU
 LIVE = {"cpu": 8, "gpu": 256}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
+Answer = tuple[np.ndarray, np.ndarray]  # probabilities and logits of one input
+
 
 class Victim:
     """A classifier as a service of the scheduler."""
 
-    def __init__(self, clf: Classifier, token_budget: int | None = None) -> None:
-        self.clf = clf
+    def __init__(self, clf: Classifier, token_budget: int | None = None, temperature: float = 1.0) -> None:
+        self.clf, self.temperature = clf, temperature
         where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
@@ -41,8 +43,8 @@ class Victim:
             for text in question.texts:
                 asking.setdefault(text, []).append(question)
         keys: dict[tuple[str, ...], bytes] = {}
-        fresh: dict[bytes, np.ndarray] = {}
-        exact: dict[bytes, np.ndarray] = {}
+        fresh: dict[bytes, Answer] = {}
+        exact: dict[bytes, Answer] = {}
         for portion in _portions(sorted(asking, key=_characters)):
             ordinary: dict[bytes, tuple[Encoded, Ask]] = {}
             alone: dict[bytes, tuple[Encoded, Ask]] = {}
@@ -57,15 +59,16 @@ class Victim:
             exact |= self._run(alone, 1)
         return [[_row(question, keys[text], fresh, exact) for text in question.texts] for question in questions]
 
-    def _run(self, wanted: dict[bytes, tuple[Encoded, Ask]], budget: int) -> dict[bytes, np.ndarray]:
+    def _run(self, wanted: dict[bytes, tuple[Encoded, Ask]], budget: int) -> dict[bytes, Answer]:
         import torch
 
         keys = list(wanted)
-        found: dict[bytes, np.ndarray] = {}
+        found: dict[bytes, Answer] = {}
         for where in batches_by_size([wanted[key][0].size for key in keys], budget):
-            probabilities = torch.softmax(self._logits([wanted[keys[i]][0] for i in where]), dim=-1).numpy()
-            for i, p in zip(where, probabilities, strict=True):
-                found[keys[i]] = p.copy()
+            logits = self._logits([wanted[keys[i]][0] for i in where])
+            logits = logits if self.temperature == 1 else logits / self.temperature
+            for i, p, z in zip(where, torch.softmax(logits, dim=-1).numpy(), logits.numpy(), strict=True):
+                found[keys[i]] = p.copy(), z.copy()
                 wanted[keys[i]][1].passes += 1
         return found
 
@@ -114,14 +117,14 @@ def _portions(texts: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
         yield portion
 
 
-def _row(question: Ask, key: bytes, fresh: dict[bytes, np.ndarray], exact: dict[bytes, np.ndarray]) -> Row:
+def _row(question: Ask, key: bytes, fresh: dict[bytes, Answer], exact: dict[bytes, Answer]) -> Row:
     row = question.known.get(key)
     if question.alone:
         if row is None:
-            row = question.known[key] = Row(exact[key])
-        row.probabilities, row.exact = exact[key], True
+            row = question.known[key] = Row(*exact[key])
+        row.probabilities, row.logits, row.exact = *exact[key], True
     elif row is None:
-        row = question.known[key] = Row(fresh[key])
+        row = question.known[key] = Row(*fresh[key])
     return row
 
 

@@ -20,21 +20,19 @@ Candidates keep WordNet's case. Multi-word lemmas are left out. There is no cons
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import WeightedSaliency
-from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.transforms.wordnet import Synonyms
 
 
 @dataclass(frozen=True, kw_only=True)
-class PWWS:
-    """The attack; it has no settings. Call it with a classifier and a split (see ``attack.engine.run_attack`` for the options)."""
+class PWWS(Attack):
+    """The attack; it has no settings of its own. Call it with a classifier and a split."""
 
     def resources(self) -> dict[str, dict[str, Any]]:
         from robust_tickets.lexicon import wordnet
@@ -52,11 +50,6 @@ class PWWS:
             kit=Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules),
             constraints=tuple(part.describe() for part in (synonyms, *rules)),
         )
-
-    def __call__(
-        self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any
-    ) -> AttackResult:
-        return run_attack(self, clf, split, n=n, seed=seed, folder=folder, **options)
 
 
 REGISTERED = PWWS

@@ -22,30 +22,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robust_tickets.attack.base import NONE, Attack
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
 from robust_tickets.attack.encoder import NOISE, Encoder
-from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
-from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.errors import TicketsError
 
 if TYPE_CHECKING:
     from robust_tickets.lexicon.resolve import Resource
 
-NONE = "none"
-
 
 @dataclass(frozen=True, kw_only=True)
-class TextFooler:
+class TextFooler(Attack):
     """The attack. ``vectors``, ``tagger`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
 
     vectors: str | None = None
@@ -57,6 +53,7 @@ class TextFooler:
     window: int = 15  # words
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.vectors == NONE:
             raise TicketsError("TextFooler takes its candidates from the vectors: they cannot be dropped", hint="give a path, or use PWWS")
         if self.neighbours < 1 or self.window < 1:
@@ -112,16 +109,11 @@ class TextFooler:
             title="TextFooler" + (f" without {' and '.join(missing)}" if missing else ""),
             kit=Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
             constraints=tuple(part.describe() for part in (near, *rules, *checks)),
-            encoder=None if encode is None else Encoder(encode),
+            services={} if encode is None else {"encoder": Encoder(encode)},
             vector_noise=0.0 if encode is None else NOISE,
             dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
             warm=lambda words: vectors.table((word.lower() for word in words if word not in stopwords.TEXTFOOLER), self.neighbours),
         )
-
-    def __call__(
-        self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any
-    ) -> AttackResult:
-        return run_attack(self, clf, split, n=n, seed=seed, folder=folder, **options)
 
 
 REGISTERED = TextFooler

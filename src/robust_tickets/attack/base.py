@@ -1,0 +1,53 @@
+"""What all recipes share: whose rules they follow, how a text is scored, and how they are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.attack.rules import Rules, rules_of
+from robust_tickets.errors import TicketsError, did_you_mean
+
+if TYPE_CHECKING:
+    from robust_tickets.attack.plan import Prepared
+    from robust_tickets.attack.result import AttackResult
+
+NONE = "none"  # drops a resource and its constraint, under a name that says so
+SCORINGS = ("probability", "log-odds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """``compat`` is a version of TextAttack to agree with, example by example; left out, the package's own rules hold.
+
+    ``scoring`` is what a candidate is judged by: TextAttack's probability 1 - p(label) in float32, or the log-odds against the label in
+    float64, which still tell candidates apart where an over-confident victim's probabilities are all 1.
+    """
+
+    compat: str | None = None
+    scoring: str = "probability"
+
+    def __post_init__(self) -> None:
+        self.rules()
+        if self.scoring not in SCORINGS:
+            raise TicketsError(f"scoring is {' or '.join(SCORINGS)}, got {self.scoring!r}", hint=did_you_mean(self.scoring, SCORINGS))
+
+    def rules(self) -> Rules:
+        return rules_of(self.compat, type(self).__module__.rpartition(".")[2])
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """What it needs, found but not loaded: what is said of each in the result; its digest is part of the attack's."""
+        return {}
+
+    def prepare(self, device: str) -> Prepared:
+        """The attack with its resources loaded, models among them on ``device``."""
+        raise TypeError(f"{type(self).__name__} has no prepare")  # a recipe without it is a mistake of its author
+
+    def __call__(
+        self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any
+    ) -> AttackResult:
+        """Attack ``n`` examples of ``split``; see ``attack.engine.run_attack`` for the options."""
+        from robust_tickets.attack.engine import run_attack
+
+        return run_attack(self, clf, split, n=n, seed=seed, folder=folder, **options)

@@ -1,0 +1,59 @@
+"""Attack the examples that are not done yet, with progress and an estimate, and keep each outcome as soon as it is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.failures import fatal, hopeless
+from robust_tickets.attack.game import IN_FLIGHT
+from robust_tickets.attack.plan import Plan, failed, play
+from robust_tickets.attack.scheduler import Failed, Service, drive
+from robust_tickets.attack.store import Memory, OnDisk, to_line
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.victim import Victim
+from robust_tickets.progress import duration, say, track
+
+HOPELESS = 20  # examples that failed in a row: the cause is not in the examples
+SAID_FROM = 60.0  # seconds; work longer than this is announced
+
+
+def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None) -> float:
+    """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
+    services: dict[str, Service] = {"victim": victim, **plan.prepared.services}
+    numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
+    done, total = len(plan.rows) - len(numbers), len(plan.rows)
+    live = min(live or victim.live, max(1, len(numbers)))
+    begun = 0
+
+    def jobs() -> Iterator[tuple[int, Steps]]:
+        nonlocal begun
+        for i in numbers:
+            begun += 1
+            yield i, play(plan, int(plan.rows[i]), victim.noise, IN_FLIGHT // live)
+
+    start = time.monotonic() - store.spent
+    if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
+        plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
+    began = time.monotonic()
+    announced = wrong = finished = 0
+    with track(plan.prepared.title, total, done) as bar:
+        for number, outcome in drive(jobs(), services, live):
+            finished += 1
+            wrong = wrong + 1 if isinstance(outcome, Failed) else 0
+            if isinstance(outcome, Failed):
+                if end := fatal(outcome.problem):
+                    raise end
+                if wrong >= HOPELESS or wrong == total:
+                    raise hopeless(outcome.problem, wrong)
+                outcome = failed(plan, int(plan.rows[number]), outcome.problem)
+            store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
+            bar.advance(1)
+            spent = time.monotonic() - began
+            if not announced and finished < len(numbers) and (finished >= max(3, len(numbers) // 20) or spent > 10):
+                announced = 1
+                whole = spent / ((begun + finished) / 2) * len(numbers)  # those under way count as half done
+                if whole > SAID_FROM:
+                    say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {begun}")
+    return time.monotonic() - start

@@ -1,0 +1,83 @@
+"""From the outcomes of all examples to a result, in memory or in its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from robust_tickets.attack.flags import flags_of
+from robust_tickets.attack.plan import Plan
+from robust_tickets.attack.result import AttackResult, Tally
+from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import write_chunks
+from robust_tickets.run import environment
+
+SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
+
+
+def conclude(
+    plan: Plan, store: Memory | OnDisk, ids: tuple[str, ...], folder: Path | None, seconds: float, clean_full: float | None, foreign: bool
+) -> AttackResult:
+    tally = Tally.of(json.loads(line) for line in store.lines())
+    clf, split = plan.clf, plan.split
+    result = AttackResult(
+        attack=plan.prepared.title,
+        digest=plan.digest,
+        semantics=SEMANTICS,
+        compat=plan.rules.name,
+        constraints=plan.prepared.constraints,
+        resources=plan.resources,
+        model={
+            "identity": clf.identity,
+            "digest": clf.digest,
+            "labels": list(clf.labels),
+            "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
+            "max_length": None if clf.model is None else clf.max_length,  # a callable cuts texts as it likes
+        },
+        task={"split": split.name, "digest": split.digest, "columns": list(split.columns)},
+        ids=ids,
+        seed=plan.seed,
+        query_budget=plan.query_budget,
+        temperature=plan.temperature,
+        flags=tuple(
+            flags_of(
+                n=tally.n,
+                errors=tally.statuses["error"],
+                classes=len(tally.classes),
+                confidence=tally.mean_confidence(),
+                resources=plan.resources,
+                dropped=plan.prepared.dropped,
+                foreign=foreign,
+                query_budget=plan.query_budget,
+            )
+        ),
+        clean_full=clean_full,
+        seconds=round(seconds, 3),
+        env=dict(environment()),
+        folder=folder,
+        lines=tuple(store.lines()) if folder is None else (),
+        **tally.metrics(),
+    )
+    if folder is not None and isinstance(store, OnDisk):
+        write_chunks(folder / FINAL, store.lines())
+        result.save(folder)
+        store.remove()
+    return result
+
+
+def finished(folder: Path, digest: str) -> AttackResult | None:
+    """The result an earlier call left, if it is whole; refused if it is of another attack."""
+    if not (folder / RESULT).is_file():
+        return None
+    result = AttackResult.load(folder)
+    if result.digest != digest:
+        raise TicketsError(
+            f"{folder} holds the result of another attack (other settings, victim or examples)",
+            hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
+        )
+    if not (folder / FINAL).is_file():
+        (folder / RESULT).unlink()
+        return None
+    (folder / PART).unlink(missing_ok=True)
+    return result
