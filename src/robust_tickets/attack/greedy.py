@@ -30,6 +30,7 @@ class Candidate:
     index: int
     new: str
     cosine: float | None = None  # similarity that a constraint measured
+    likeness: float | None = None  # the same in the constraint's own metric, which chooses among successes
     sharpen: Callable[[], Steps] | None = None  # measures it again, exactly
 
     @property
@@ -113,12 +114,14 @@ class Greedy:
         if (yield from game.won(first)):
             return "skipped", game.original, first, first
         order = yield from steps(self.ranking.order(game, self))
+        game.blind = game.still if game.queries > 1 else None  # a ranking by gradients asks nothing
         text, best = game.original, first
         for index in order:
             if game.over:
                 break
             found: list[Candidate] = yield from self.candidates(game, text, int(index))
             answers: list[Scored] = yield from game.ask(found)
+            game.tried += len(answers)
             if not answers:
                 continue
             top = yield from game.best(answers, best)
@@ -149,7 +152,7 @@ class Greedy:
                 sharpen = found[i].sharpen
                 if sharpen is not None:
                     yield from sharpen()
-        return max(close, key=lambda i: _cosine(found[i]))
+        return max(close, key=lambda i: _likeness(found[i]))
 
 
 def _place(answers: list[Scored], wanted: Scored) -> int:
@@ -158,3 +161,7 @@ def _place(answers: list[Scored], wanted: Scored) -> int:
 
 def _cosine(candidate: Candidate) -> float:
     return -1.0 if candidate.cosine is None else candidate.cosine
+
+
+def _likeness(candidate: Candidate) -> float:
+    return _cosine(candidate) if candidate.likeness is None else candidate.likeness

@@ -103,7 +103,8 @@ class TextFooler(Attack):
         rules = (NoRepeat(), NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"), KeepColumn(("premise", "hypothesis"), "premise"))
         checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
         checks += [SameSpeech(tags)] if tags is not None else []
-        checks += [SentenceSimilarity(self.sentence_similarity, self.window)] if encode is not None else []
+        if encode is not None:
+            checks.append(SentenceSimilarity(self.sentence_similarity, self.window, reference="current", skip_short=True))
         missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
         return Prepared(
             title="TextFooler" + (f" without {' and '.join(missing)}" if missing else ""),
