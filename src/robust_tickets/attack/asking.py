@@ -16,6 +16,7 @@ class Row:
 
     probabilities: np.ndarray  # float32, one per class
     logits: np.ndarray  # float32, divided by the temperature; of a callable, log p
+    predicted: int  # the most probable class at temperature 1, so that no rounding at another one changes it
     exact: bool = False  # run alone, so that it depends on nothing but the text
 
 

@@ -2,16 +2,22 @@
 
 An over-confident victim's probabilities are all 1 in float32, and an attack that follows them sees no way; dividing the logits by a
 temperature changes no prediction, only how much of the way the attack sees (Guo et al., 2017, fit it by the likelihood of held-out rows).
+
+The fit is exact: in 1/T the likelihood has one maximum, at which the mean logit of the right class equals the mean expected logit. It
+has none where the victim is right on every row (no T is small enough) or right no more often than its logits would be by chance (none is
+large enough). Then the victim is attacked as it is, and the result says so: a temperature near 0 would hide the way it was to uncover.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import warn
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
@@ -19,36 +25,91 @@ if TYPE_CHECKING:
 CALIBRATED = "calibrated"
 ROWS = 1000  # at most, of the calibration rows; the fit has one parameter
 LEAST = 30  # rows below which nothing is fitted
+LOWEST, HIGHEST = 0.1, 10_000.0  # temperatures a fit may find; beyond them the rows say nothing about the victim's confidence
+BINS = 15  # of the expected calibration error, as Guo et al. take it
 
 
-def temperature_for(
-    asked: float | str, clf: Classifier, split: Split, rows: np.ndarray, classes: tuple[int, ...] | None, calibration: Split | None
-) -> float:
-    """The number that ``asked`` stands for."""
+def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Split | None) -> Split | None:
+    """The rows to fit on: of ``calibration``, or those of ``split`` that are not attacked; none that holds an attacked text.
+
+    None where a number is asked for, which is checked here.
+    """
     if asked != CALIBRATED:
-        value = float(asked) if not isinstance(asked, str) else float("nan")
-        if not 0 < value < float("inf"):
+        value = float(asked) if not isinstance(asked, str) else math.nan
+        if not 0 < value < math.inf:
             raise TicketsError(f"temperature is a number above 0 or {CALIBRATED!r}, got {asked!r}", hint="1 leaves the victim as it is")
-        return value
-    held = calibration if calibration is not None else split.select(np.setdiff1d(np.arange(len(split)), rows))
-    if len(held) < LEAST:
+        if calibration is not None:
+            raise TicketsError(
+                f"a split to calibrate on was given, but the temperature is {asked}", hint=f'ask for temperature="{CALIBRATED}"'
+            )
+        return None
+    source = split if calibration is None else calibration
+    if len(source.columns) != len(split.columns):
         raise TicketsError(
-            f"calibration needs at least {LEAST} labelled rows that are not attacked, got {len(held)}",
+            f"the rows to calibrate on have {len(source.columns)} text column(s), those to attack {len(split.columns)}",
+            hint="give a split of the same task",
+        )
+    free = np.flatnonzero(~np.isin(source.keys, split.keys[rows]))  # the same text under another id is an attacked text too
+    if len(free) < LEAST:
+        raise TicketsError(
+            f"calibration needs at least {LEAST} labelled rows whose texts are not attacked, got {len(free)} of {source.name!r}",
             hint="give another split (calibration=, --calibration), or attack fewer rows",
         )
-    held = held.select(np.linspace(0, len(held) - 1, min(ROWS, len(held)), dtype=int))
+    return source.select(free[np.linspace(0, len(free) - 1, min(ROWS, len(free)), dtype=int)])
+
+
+def calibrate(clf: Classifier, held: Split, classes: tuple[int, ...] | None) -> tuple[float, dict[str, Any]]:
+    """The fitted temperature and what is told of the fit; costs a query a row."""
     logits = clf.logits([example.texts for example in held]).astype(np.float64)
     labels = held.labels if classes is None else np.asarray(classes)[held.labels]
-    return fit(logits, labels)
+    found, why = fit(logits, labels)
+    value = 1.0 if found is None else found
+    if found is None:
+        warn(f"the temperature was not fitted: {why}; the victim is attacked as it is")
+    after = logits / value
+    told = {"nll_before": nll(logits, labels), "nll_after": nll(after, labels)}
+    told |= {"ece_before": ece(logits, labels), "ece_after": ece(after, labels)}
+    about = {"split": held.name, "n": len(held), "digest": held.digest, "fitted": found is not None, "why": why}
+    return value, {**about, **{name: round(number, 6) for name, number in told.items()}}
 
 
-def fit(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The temperature of the highest likelihood, by a bounded search on its logarithm."""
-    from scipy.optimize import minimize_scalar
+def fit(logits: np.ndarray, labels: np.ndarray) -> tuple[float | None, str]:
+    """The temperature of the highest likelihood to four digits, or none and why."""
+    n, right = len(labels), logits[np.arange(len(labels)), labels]
+    if (right >= logits.max(axis=1)).all():
+        return None, f"the victim is right on all {n} calibration rows, and no temperature is low enough for that"
 
-    def loss(log_t: float) -> float:
-        z = logits / np.exp(log_t)
-        z = z - z.max(axis=1, keepdims=True)
-        return float((np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), labels]).mean())
+    def slope(beta: float) -> float:  # of the loss in beta = 1/T; rises with beta
+        return float(((_softmax(logits * beta) * logits).sum(axis=1) - right).mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.05), np.log(100.0)), method="bounded").x))
+    low, high = math.log(1 / HIGHEST), math.log(1 / LOWEST)
+    if slope(math.exp(low)) >= 0:
+        return None, f"on the {n} calibration rows the victim's confidence has nothing to do with being right"
+    if slope(math.exp(high)) <= 0:
+        return None, f"on the {n} calibration rows the best temperature is below {LOWEST}"
+    for _ in range(60):  # halving: 60 times is beyond float64
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(math.exp(middle)) < 0 else (low, middle)
+    # four digits, so that the rounding of a batch cannot make it another attack
+    return float(f"{math.exp(-(low + high) / 2):.4g}"), ""
+
+
+def nll(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean negative log-likelihood in nats."""
+    top = logits.max(axis=1, keepdims=True)
+    whole = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    return float((whole - logits[np.arange(len(labels)), labels]).mean())
+
+
+def ece(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Expected calibration error: how far confidence lies from accuracy, over bins of equal width weighted by their rows."""
+    p = _softmax(logits)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(labels))
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    grown = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=1, keepdims=True))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.plan import Plan
-from robust_tickets.attack.result import AttackResult, Tally
+from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk
+from robust_tickets.attack.tally import Tally
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_chunks
 from robust_tickets.run import environment
@@ -21,6 +22,25 @@ def conclude(
 ) -> AttackResult:
     tally = Tally.of(json.loads(line) for line in store.lines())
     clf, split = plan.clf, plan.split
+    flags = flags_of(
+        n=tally.n,
+        attacked=tally.attacked,
+        errors=tally.statuses["error"],
+        classes=len(tally.classes),
+        confidence=tally.mean_confidence(),
+        blind=tally.blind,
+        stuck=tally.stuck,
+        seen=plan.seen,
+        subset=plan.subset,
+        scoring=plan.scoring,
+        compat=plan.rules.name,
+        temperature=plan.temperature,
+        calibration=plan.calibration,
+        resources=plan.resources,
+        dropped=plan.prepared.dropped,
+        foreign=foreign,
+        query_budget=plan.query_budget,
+    )
     result = AttackResult(
         attack=plan.prepared.title,
         digest=plan.digest,
@@ -37,27 +57,21 @@ def conclude(
         },
         task={"split": split.name, "digest": split.digest, "columns": list(split.columns)},
         ids=ids,
+        subset=plan.subset,
         seed=plan.seed,
+        scoring=plan.scoring,
         query_budget=plan.query_budget,
         temperature=plan.temperature,
-        flags=tuple(
-            flags_of(
-                n=tally.n,
-                errors=tally.statuses["error"],
-                classes=len(tally.classes),
-                confidence=tally.mean_confidence(),
-                resources=plan.resources,
-                dropped=plan.prepared.dropped,
-                foreign=foreign,
-                query_budget=plan.query_budget,
-            )
-        ),
+        calibration=plan.calibration,
+        seen=plan.seen,
+        flags=tuple(flag.text for flag in flags),
+        flag_codes=tuple(flag.code for flag in flags),
         clean_full=clean_full,
         seconds=round(seconds, 3),
         env=dict(environment()),
         folder=folder,
         lines=tuple(store.lines()) if folder is None else (),
-        **tally.metrics(),
+        **tally.metrics(plan.query_budget),
     )
     if folder is not None and isinstance(store, OnDisk):
         write_chunks(folder / FINAL, store.lines())

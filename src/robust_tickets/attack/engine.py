@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.attack.base import Attack
-from robust_tickets.attack.calibrate import temperature_for
+from robust_tickets.attack.calibrate import CALIBRATED, calibrate, held_out
 from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
@@ -48,6 +48,7 @@ def run_attack(
     label_map: Mapping[str, int | str] | None = None,
     temperature: float | str = 1.0,
     calibration: Split | None = None,
+    seen: Split | None = None,
     clean_full: float | None = None,
     token_budget: int | None = None,
     live: int | None = None,
@@ -59,6 +60,7 @@ def run_attack(
     them. ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a name of the task to
     a class number or name of the classifier). Without them the split's labels must be the classifier's class numbers.
     ``temperature`` divides the logits; "calibrated" fits it on ``calibration``, or on the rows of ``split`` that are not attacked.
+    ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     """
     for name, value in (("token_budget", token_budget), ("live", live), ("query_budget", query_budget)):
@@ -68,7 +70,8 @@ def run_attack(
         raise TicketsError(f"n must be at least 0, got {n}", hint="0 attacks all rows")
     classes = classes_of(labels, clf.labels, label_map)
     rows = rows_of(split, ids, n, seed, len(labels or clf.labels), subset)
-    heat = temperature_for(temperature, clf, split, rows, classes, calibration)
+    held = held_out(temperature, split, rows, calibration)
+    subset = subset if ids is None else "ids"
     resources = recipe.resources()
     names = tuple(split[int(row)].id for row in rows)
     key = {
@@ -82,7 +85,9 @@ def run_attack(
         "classes": classes,
         "seed": seed,
         "query_budget": query_budget,
-        "temperature": heat,
+        "temperature": float(temperature) if held is None else [CALIBRATED, held.name, held.digest],
+        "subset": subset,
+        "seen": None if seen is None else [seen.name, seen.digest],
         "clean_full": clean_full,
     }
     name, place = digest(key), None if folder is None else Path(folder)
@@ -92,6 +97,7 @@ def run_attack(
     try:
         if place is not None and (found := finished(place, name)) is not None:
             return found  # by a process that held the folder a moment ago
+        heat, calibrated = (float(temperature), None) if held is None else calibrate(clf, held, classes)
         plan = Plan(
             clf=clf,
             split=split,
@@ -104,6 +110,9 @@ def run_attack(
             seed=seed,
             query_budget=query_budget,
             temperature=heat,
+            calibration=calibrated,
+            subset=subset,
+            seen=None if seen is None else _seen(seen, split, rows),
             digest=name,
         )
         foreign = plan.prepared.english and not _english(split, rows)
@@ -132,6 +141,11 @@ def _probes(clf: Classifier, split: Split, rows: np.ndarray) -> list[Any]:
     if problem is not None and not any(found):
         raise fatal(problem) or hopeless(problem, len(found))
     return found
+
+
+def _seen(trained: Split, split: Split, rows: np.ndarray) -> dict[str, Any]:
+    count = int(np.isin(split.keys[rows], trained.keys).sum())
+    return {"split": trained.name, "rows": len(trained), "digest": trained.digest, "count": count}
 
 
 def _english(split: Split, rows: np.ndarray) -> bool:

@@ -1,45 +1,117 @@
-"""What a reader must know before believing an attack's numbers."""
+"""What a reader must know before believing an attack's numbers.
+
+A flag is a sentence for people and a code for programs. Most of them name a way in which a victim can look more robust than it is: a
+score that the attack cannot see move, texts that were learnt by heart, a set of one class, words that have no candidates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from robust_tickets.measure.metrics import FEW
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
+MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
+
+
+class Flag(NamedTuple):
+    code: str
+    text: str
 
 
 def flags_of(
     *,
     n: int,
+    attacked: int,
     errors: int,
     classes: int,
     confidence: float | None,
+    blind: int,
+    stuck: int,
+    seen: Mapping[str, Any] | None,
+    subset: str,
+    scoring: str,
+    compat: str | None,
+    temperature: float,
+    calibration: Mapping[str, Any] | None,
     resources: Mapping[str, Mapping[str, Any]],
     dropped: Sequence[str],
     foreign: bool,
     query_budget: int | None,
-) -> list[str]:
-    """Warnings in plain words, in a fixed order."""
-    found = []
+) -> list[Flag]:
+    """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself."""
+    return [
+        *_examples(n, classes, subset, seen, foreign, errors),
+        *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
+        *_settings(scoring, temperature, calibration, compat, query_budget),
+        *_means(resources, dropped),
+    ]
+
+
+def _examples(
+    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int
+) -> Iterator[Flag]:  # fmt: skip
     if n < FEW:
-        found.append(f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
+        yield Flag("few-examples", f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
     if classes < 2:
-        found.append("one class: all attacked examples have the same label, so a victim that always says it looks robust")
-    if confidence is not None and confidence > CONFIDENT:
-        found.append(
-            f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
-            "a saturated score hides the way from the attack, so the victim may look more robust than it is"
+        yield Flag("one-class", "one class: all attacked examples have the same label, so a victim that always says it looks robust")
+    if subset == "first":
+        yield Flag(
+            "first-rows", "first rows: the attacked examples are the first of the split; where its rows are sorted, they are one-sided"
         )
+    if seen is not None and seen["count"]:
+        yield Flag(
+            "seen-in-training",
+            f"seen in training: {seen['count']} of the attacked texts are among those the victim was trained on ({seen['split']}); "
+            "a text learnt by heart is harder to turn",
+        )
+    if foreign:
+        yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
+    if errors:
+        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n")
+
+
+def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scoring: str) -> Iterator[Flag]:
+    if confidence is not None and confidence > CONFIDENT and scoring == "probability":
+        yield Flag(
+            "over-confident",
+            f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
+            "a saturated score hides the way from the attack, so the victim may look more robust than it is",
+        )
+    if attacked and blind > MANY * attacked:
+        yield Flag(
+            "saturated",
+            f"early saturation: on {blind} of {attacked} attacked examples no word moved the victim's score, so the attack took the "
+            "words in no order; try log-odds scoring or a calibrated temperature",
+        )
+    if attacked and stuck > MANY * attacked:
+        yield Flag(
+            "no-candidates",
+            f"nothing to try: on {stuck} of {attacked} attacked examples no word had a candidate that passes the constraints; "
+            "they count as robust",
+        )
+
+
+def _settings(
+    scoring: str, temperature: float, calibration: Mapping[str, Any] | None, compat: str | None, query_budget: int | None
+) -> Iterator[Flag]:
+    if scoring != "probability":
+        yield Flag("log-odds", "log-odds: candidates were judged by log-odds, not by probability as TextAttack judges them")
+    if calibration is not None and not calibration["fitted"]:
+        yield Flag("not-calibrated", f"not calibrated: {calibration['why']}; the victim was attacked as it is")
+    elif temperature != 1:
+        how = "given" if calibration is None else f"fitted on {calibration['n']} rows of {calibration['split']} that are not attacked"
+        yield Flag("temperature", f"temperature: the attack saw the logits divided by {temperature:g} ({how}); no prediction depends on it")
+    if compat is not None:
+        yield Flag("compat", f"compat: the rules of {compat}, not this package's own")
+    if query_budget is not None:
+        yield Flag("query-budget", f"query budget: at most {query_budget} queries an example; a larger budget may turn more")
+
+
+def _means(resources: Mapping[str, Mapping[str, Any]], dropped: Sequence[str]) -> Iterator[Flag]:
     for kind in sorted(resources):
         if resources[kind].get("substitute"):
-            found.append(f"substitute {kind}: {resources[kind].get('name')}; numbers do not compare with the papers'")
-    found += [f"constraint dropped: {what}" for what in dropped]
-    if foreign:
-        found.append("not English: most attacked texts do not look English, but the attack's words are")
-    if query_budget is not None:
-        found.append(f"query budget: at most {query_budget} queries an example; a larger budget may turn more")
-    if errors:
-        found.append(f"errors: {errors} example(s) failed and are left out of n")
-    return found
+            yield Flag("substitute", f"substitute {kind}: {resources[kind].get('name')}; numbers do not compare with the papers'")
+    for what in dropped:
+        yield Flag("constraint-dropped", f"constraint dropped: {what}")

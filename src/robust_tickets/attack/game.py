@@ -26,6 +26,7 @@ from robust_tickets.attack.text import Text
 
 IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
 ULP = 2.0**-23  # rounding of 1 - p in float32, generously
+STILL = 1e-6  # a score that moved by less has not moved: 8 times the rounding of float32
 
 
 class Item(Protocol):
@@ -70,7 +71,12 @@ class Game:
     seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
     in_flight: int = IN_FLIGHT  # characters this example asks about at a time
     queries: int = 0
+    fell_at: int | None = None  # from which budget on a run breaks the example
     passes: int = 0
+    tried: int = 0  # candidates the search asked about, those of the ranking left out
+    first: Scored | None = None  # the answer to the clean text
+    still: bool = True  # no text asked about so far moved the score
+    blind: bool | None = None  # the ranking saw no score move
     known: dict[object, Row] = field(default_factory=dict)
     judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
@@ -87,7 +93,23 @@ class Game:
             items = items[: max(0, int(self.budget) - self.queries)]
         self.queries += len(items)
         rows = yield from self._rows(items, alone=False)
-        return [Scored(item, row, self.label, self.odds) for item, row in zip(items, rows, strict=True)]
+        answers = [Scored(item, row, self.label, self.odds) for item, row in zip(items, rows, strict=True)]
+        if self.still:
+            yield from self._watch(answers)
+        return answers
+
+    def _watch(self, answers: list[Scored]) -> Steps:
+        """Note the first score that differs from the clean text's; what a batch's rounding could decide is run alone."""
+        if self.first is None:
+            self.first = answers[0] if answers else None
+            return
+        moves = [(abs(answer.score - self.first.score), answer) for answer in answers if answer.row is not self.first.row]
+        slack = self.tolerance(self.first.score)
+        if not any(move > STILL + slack for move, _ in moves):
+            doubtful = [answer for move, answer in moves if move > STILL - slack]
+            if doubtful:
+                yield from self.settle([self.first, *doubtful])
+        self.still = not any(abs(answer.score - self.first.score) > STILL for _, answer in moves)
 
     def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
         """Rows of the items, asked for in portions, so that a text of 10,000 words does not fill the memory with its variants."""
@@ -143,4 +165,4 @@ class Game:
         below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
         if top - below <= 2 * (self.noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
-        return int(item.row.probabilities.argmax()) != self.label
+        return item.row.predicted != self.label

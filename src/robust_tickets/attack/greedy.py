@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from robust_tickets.attack.asking import Steps, steps
+from robust_tickets.attack.budget import fell_at
 from robust_tickets.attack.game import Game, Scored
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 from robust_tickets.lexicon.words import words as spans_of
@@ -120,6 +121,7 @@ class Greedy:
             if game.over:
                 break
             found: list[Candidate] = yield from self.candidates(game, text, int(index))
+            asked = game.queries
             answers: list[Scored] = yield from game.ask(found)
             game.tried += len(answers)
             if not answers:
@@ -128,6 +130,7 @@ class Greedy:
             if top is None:
                 continue
             if (yield from game.won(top)):
+                game.fell_at = yield from fell_at(game, asked, best, answers)
                 chosen = yield from self._winner(game, found, answers, top)
                 answers[chosen].similarity = found[chosen].cosine
                 return "success", found[chosen].text, first, answers[chosen]

@@ -55,6 +55,9 @@ class Plan:
     seed: int
     query_budget: int | None
     temperature: float  # logits are divided by it
+    calibration: Mapping[str, Any] | None  # how the temperature was fitted, if it was
+    subset: str
+    seen: Mapping[str, Any] | None  # how many of the texts the victim was trained on, if that is known
     digest: str
 
     def target(self, label: int) -> int:
@@ -96,16 +99,19 @@ def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
         original=example.texts,
         perturbed=None if skipped else final.columns,
         queries=game.queries,
+        fell_at=game.fell_at,
         words=len(game.original),
         words_changed=words_changed(game.original, final),
         changed=tuple(marks(game.original, final)),
-        predicted_before=plan.shown(int(before.argmax())),
-        predicted_after=plan.shown(int(after.argmax())),
+        predicted_before=plan.shown(first.row.predicted),
+        predicted_after=plan.shown(last.row.predicted),
         score_before=1 - float(before[game.label]),
         score_after=1 - float(after[game.label]),
         similarity=last.similarity,
         confidence=float(before.max()),
         forward_passes=game.passes,
+        candidates=game.tried,
+        blind=game.blind,
     )
 
 

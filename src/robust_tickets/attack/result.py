@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.store import FINAL, RESULT, read_lines
+from robust_tickets.attack.tables import write_table
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_chunks, write_json
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, attack_metrics
 
-SCHEMA = 1
-DIGITS = 4  # decimals of percentages and means in result.json
+SCHEMA = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +26,7 @@ class ExampleOutcome:
     original: tuple[str, ...]
     perturbed: tuple[str, ...] | None = None  # where the search ended; of a failed attack, its best try
     queries: int = 0
+    fell_at: int | None = None  # of a success: the smallest budget from which on every budget breaks the example
     words: int = 0
     words_changed: int = 0  # positions at which the words differ
     changed: tuple[Mapping[str, Any], ...] = ()
@@ -39,6 +37,8 @@ class ExampleOutcome:
     similarity: float | None = None  # cosine with the reference of the constraint that measured it last
     confidence: float | None = None  # highest probability of the clean text
     forward_passes: int = 0
+    candidates: int = 0  # texts the search tried, those of the ranking left out
+    blind: bool | None = None  # whether the ranking saw no score move, so that it ordered nothing; unknown where nothing was ranked
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -46,69 +46,6 @@ class ExampleOutcome:
         if self.error is None:
             del plain["error"]
         return plain
-
-
-@dataclass
-class Tally:
-    """Running sums over examples; nothing that grows with them."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    classes: set[int] = field(default_factory=set)
-    queries: int = 0  # over the attacked, as the next
-    squares: int = 0  # of their queries
-    confidence: float = 0.0
-    changed: float = 0.0  # percent of the words, summed over successes that have words
-    counted: int = 0  # those successes
-    passes: int = 0
-
-    @classmethod
-    def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
-        tally = cls()
-        for line in lines:
-            tally.add(line)
-        return tally
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        status = line["status"]
-        self.statuses[status] += 1
-        self.passes += line["forward_passes"]
-        if status == ERROR:
-            return
-        self.classes.add(line["label"])
-        if status in (SUCCESS, FAILED):
-            self.queries += line["queries"]
-            self.squares += line["queries"] ** 2
-            self.confidence += line["confidence"]
-        if status == SUCCESS and line["words"]:
-            self.changed += 100 * line["words_changed"] / line["words"]
-            self.counted += 1
-
-    @property
-    def n(self) -> int:
-        return sum(self.statuses.values()) - self.statuses[ERROR]
-
-    @property
-    def attacked(self) -> int:
-        return self.statuses[SUCCESS] + self.statuses[FAILED]
-
-    def mean_confidence(self) -> float | None:
-        return self.confidence / self.attacked if self.attacked else None
-
-    def metrics(self) -> dict[str, Any]:
-        """clean, aua, suc, queries, perturbed and their intervals, counted as TextAttack counts; None where nothing was counted."""
-        s, f, k = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED))
-        values, ends = attack_metrics(successes=s, failures=f, skipped=k)
-        found: dict[str, Any] = {name: None if value is None else _round(value) for name, value in values.items()}
-        intervals = {name: (_round(low), _round(high)) for name, (low, high) in ends.items()}
-        count = self.attacked
-        found["queries"] = _round(self.queries / count) if count else None
-        if count > 1:
-            mean = self.queries / count
-            variance = max(0.0, (self.squares - count * mean * mean) / (count - 1))
-            half = 1.959964 * math.sqrt(variance / count)  # normal interval of a mean
-            intervals["queries"] = (_round(mean - half), _round(mean + half))
-        found["perturbed"] = _round(self.changed / self.counted) if self.counted else None
-        return {**found, "intervals": intervals, "n": self.n, "errors": self.statuses[ERROR], "forward_passes": self.passes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,27 +65,37 @@ class AttackResult:
     model: Mapping[str, Any]
     task: Mapping[str, Any]
     ids: tuple[str, ...]
+    subset: str  # how they were chosen: balanced | random | first | ids, where they were named
     n: int
     seed: int
+    scoring: str  # what candidates were judged by: probability | log-odds
     query_budget: int | None
     clean: float | None
     aua: float | None
     suc: float | None
     queries: float | None
     forward_passes: int
-    temperature: float
+    temperature: float  # logits were divided by it
+    calibration: Mapping[str, Any] | None  # what it was fitted on and how well it fits; none where it was given
+    seen: Mapping[str, Any] | None  # how many attacked texts the victim was trained on; none where its training texts are not known
     intervals: Mapping[str, tuple[float, float]]
     flags: tuple[str, ...]
+    flag_codes: tuple[str, ...]  # of each flag, a word for programs
     errors: int
     clean_full: float | None
-    perturbed: float | None
+    perturbed: float | None  # mean percent of the words, over the successes
+    similarity: float | None  # mean over the successes whose similarity a constraint measured
+    words: float | None  # mean over the attacked examples
+    outcomes: Mapping[str, int]  # examples by status
+    spread: Mapping[str, int] | None  # quantiles of the queries of an attacked example
+    curve: tuple[Mapping[str, Any], ...]  # accuracy at some query budgets, see attack.tally
     seconds: float
     env: Mapping[str, Any]
     folder: Path | None = field(default=None, compare=False)
     lines: tuple[bytes, ...] = field(default=(), repr=False, compare=False)  # of an attack without a folder
 
     def interval(self, name: str) -> tuple[float, float]:
-        """The 95 % interval of ``clean``, ``aua``, ``suc`` (Wilson) or ``queries`` (normal)."""
+        """The 95 % interval of ``clean``, ``aua``, ``suc`` (Wilson), ``queries``, ``perturbed`` or ``similarity`` (normal)."""
         if name not in self.intervals:
             raise TicketsError(f"there is no interval of {name!r} here", hint=did_you_mean(name, self.intervals))
         low, high = self.intervals[name]
@@ -157,10 +104,16 @@ class AttackResult:
     def examples(self) -> Iterator[ExampleOutcome]:
         """Every example in the order of the attack set."""
         known = {f.name for f in fields(ExampleOutcome)}
-        plain = map(json.loads, self.lines) if self.folder is None else read_lines(self.folder / FINAL)
-        for line in plain:
+        for line in self._lines():
             values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k in known}
             yield ExampleOutcome(**values)
+
+    def table(self, path: str | Path) -> Path:
+        """Write the examples as a table, streamed: .csv, .tsv or .parquet."""
+        return write_table(self._lines(), tuple(map(str, self.task["columns"])), path)
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        return map(json.loads, self.lines) if self.folder is None else read_lines(self.folder / FINAL)
 
     def to_json(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("folder", "lines")}
@@ -191,11 +144,8 @@ class AttackResult:
                 hint="another version made it: remove it, and run the attack again",
             )
         values = {name: plain[name] for name in names}
-        for name in ("constraints", "ids", "flags"):
+        for name in ("constraints", "ids", "flags", "flag_codes"):
             values[name] = tuple(values[name])
+        values["curve"] = tuple({**point, "interval": tuple(point["interval"])} for point in values["curve"])
         values["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
         return cls(**values, folder=folder)
-
-
-def _round(value: float) -> float:
-    return round(value, DIGITS)

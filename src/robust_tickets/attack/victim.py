@@ -23,7 +23,7 @@ BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes smal
 CHARACTERS = 400_000  # tokenised at a time; about 100,000 tokens, enough for three full batches of a GPU
 LIVE = {"cpu": 8, "gpu": 256}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
-Answer = tuple[np.ndarray, np.ndarray]  # probabilities and logits of one input
+Answer = tuple[np.ndarray, np.ndarray, int]  # probabilities, logits and predicted class of one input
 
 
 class Victim:
@@ -34,7 +34,7 @@ class Victim:
         where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
-        self.noise = _noise(clf)
+        self.noise = _noise(clf) * max(1.0, 1 / temperature)  # a temperature below 1 makes the logits' rounding larger too
 
     def answer(self, questions: Sequence[Ask]) -> list[list[Row]]:
         asking: dict[tuple[str, ...], list[Ask]] = {}
@@ -66,9 +66,13 @@ class Victim:
         found: dict[bytes, Answer] = {}
         for where in batches_by_size([wanted[key][0].size for key in keys], budget):
             logits = self._logits([wanted[keys[i]][0] for i in where])
-            logits = logits if self.temperature == 1 else logits / self.temperature
-            for i, p, z in zip(where, torch.softmax(logits, dim=-1).numpy(), logits.numpy(), strict=True):
-                found[keys[i]] = p.copy(), z.copy()
+            probabilities = torch.softmax(logits, dim=-1)
+            predicted = probabilities.numpy().argmax(axis=1)
+            if self.temperature != 1:
+                logits = logits / self.temperature
+                probabilities = torch.softmax(logits, dim=-1)
+            for i, p, z, top in zip(where, probabilities.numpy(), logits.numpy(), predicted, strict=True):
+                found[keys[i]] = p.copy(), z.copy(), int(top)
                 wanted[keys[i]][1].passes += 1
         return found
 
@@ -122,7 +126,7 @@ def _row(question: Ask, key: bytes, fresh: dict[bytes, Answer], exact: dict[byte
     if question.alone:
         if row is None:
             row = question.known[key] = Row(*exact[key])
-        row.probabilities, row.logits, row.exact = *exact[key], True
+        row.probabilities, row.logits, row.predicted, row.exact = *exact[key], True
     elif row is None:
         row = question.known[key] = Row(*fresh[key])
     return row

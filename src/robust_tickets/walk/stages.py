@@ -158,6 +158,7 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         labels=task.labels,
         folder=stage.folder,
         clean_full=clean_full,
+        seen=task.train,
         query_budget=plan.query_budget,
         token_budget=plan.token_budget,
     )
