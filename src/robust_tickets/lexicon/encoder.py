@@ -56,7 +56,7 @@ class SentenceEncoder:
         pooling = _pooling(folder)
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)
-            with _no_bar():
+            with no_bar():
                 model, report = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
         except (OSError, ValueError, KeyError) as problem:
             why = (str(problem).splitlines() or [type(problem).__name__])[0]
@@ -87,7 +87,7 @@ class SentenceEncoder:
 
 
 @contextmanager
-def _no_bar() -> Iterator[None]:
+def no_bar() -> Iterator[None]:
     """Loading takes a moment; transformers' own bar would only clutter."""
     from transformers.utils import logging
 
