@@ -55,7 +55,7 @@ def conclude(
             "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
             "max_length": None if clf.model is None else clf.max_length,  # a callable cuts texts as it likes
         },
-        task={"split": split.name, "digest": split.digest, "columns": list(split.columns)},
+        task={"split": split.name, "digest": split.digest, "columns": list(split.columns), "labels": list(plan.labels)},
         ids=ids,
         subset=plan.subset,
         seed=plan.seed,

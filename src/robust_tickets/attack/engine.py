@@ -102,6 +102,7 @@ def run_attack(
             clf=clf,
             split=split,
             rows=rows,
+            labels=tuple(labels or clf.labels),
             classes=classes,
             resources=resources,
             prepared=recipe.prepare(str(clf.device)),

@@ -47,6 +47,7 @@ class Plan:
     clf: Classifier
     split: Split
     rows: np.ndarray
+    labels: tuple[str, ...]  # the task's label names
     classes: tuple[int, ...] | None  # the classifier's class for each of the task's, where they are matched by name
     resources: Mapping[str, Mapping[str, Any]]
     prepared: Prepared
