@@ -18,6 +18,11 @@ from robust_tickets.attack.greedy import Candidate, Greedy
 UNKNOWN = "[UNK]"
 
 
+def ranked(game: Game, kit: Greedy) -> list[int]:
+    """The words an order is made of: those that may change, or all; a word that may not yields no candidates when its turn comes."""
+    return list(range(len(game.original))) if game.rules.ranks_all else list(kit.modifiable(game, game.original))
+
+
 @dataclass(frozen=True)
 class DropScore:
     """By the score of the text without the word (``replacement=""``) or with another in its place."""
@@ -25,7 +30,7 @@ class DropScore:
     replacement: str = ""
 
     def order(self, game: Game, kit: Greedy) -> Steps:
-        indices = list(kit.modifiable(game, game.original))
+        indices = ranked(game, kit)
         answers: list[Scored] = yield from game.ask([Candidate(game.original, i, self.replacement) for i in indices])
         yield from game.ordered(answers)
         scores = np.array([answer.score for answer in answers], dtype=np.float64)
@@ -41,7 +46,7 @@ class WeightedSaliency:
     """
 
     def order(self, game: Game, kit: Greedy) -> Steps:
-        indices = list(kit.modifiable(game, game.original))
+        indices = ranked(game, kit)
         hidden: list[Scored] = yield from game.ask([Candidate(game.original, i, UNKNOWN) for i in indices])
         groups: list[list[Candidate]] = []
         for i in indices:

@@ -44,7 +44,7 @@ class PWWS(Attack):
         from robust_tickets.lexicon import stopwords, wordnet
 
         synonyms = Synonyms(wordnet.synonyms)
-        rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
+        rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
         return Prepared(
             title="PWWS",
             kit=Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules),
