@@ -43,6 +43,8 @@ _WHERE = {
     "expand": "robust_tickets.prune.compact",
     "PWWS": "robust_tickets.attack.recipes.pwws",
     "TextFooler": "robust_tickets.attack.recipes.textfooler",
+    "TextBugger": "robust_tickets.attack.recipes.textbugger",
+    "DeepWordBug": "robust_tickets.attack.recipes.deepwordbug",
     "AttackResult": "robust_tickets.attack.result",
     "write_report": "robust_tickets.report.page",
     "methods": "robust_tickets.names",
@@ -67,7 +69,9 @@ if TYPE_CHECKING:
     from robust_tickets.adversary.synonymswap import SynonymSwap as SynonymSwap
     from robust_tickets.adversary.tavat import TAVAT as TAVAT
     from robust_tickets.adversary.yopo import YOPO as YOPO
+    from robust_tickets.attack.recipes.deepwordbug import DeepWordBug as DeepWordBug
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS
+    from robust_tickets.attack.recipes.textbugger import TextBugger as TextBugger
     from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
     from robust_tickets.attack.result import AttackResult as AttackResult
     from robust_tickets.classifier import Classifier as Classifier

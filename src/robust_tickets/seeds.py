@@ -7,6 +7,7 @@ consumers of one run seed never share a stream and adding a consumer moves no ot
 from __future__ import annotations
 
 import hashlib
+import random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,3 +37,22 @@ def seed_dropout(seed: int, *names: object) -> None:
     import torch
 
     torch.manual_seed(derive(seed, *names))
+
+
+class Dice:
+    """The two streams TextAttack's random attacks draw from, so that it draws the same numbers when both are given this seed.
+
+    numpy's legacy stream chooses places in a word, Python's own the letters. They take seeds of 32 bits; a longer one is cut to those.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed % 2**32
+        self._places = np.random.RandomState(self.seed)
+        self._letters = random.Random(self.seed)
+
+    def place(self, first: int, end: int) -> int:
+        """A whole number from ``first`` up to, not including, ``end``."""
+        return int(self._places.randint(first, end))
+
+    def letter(self, letters: str) -> str:
+        return self._letters.choice(letters)

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row, Steps
 from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import Text
+from robust_tickets.seeds import Dice
 
 IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
 ULP = 2.0**-23  # rounding of 1 - p in float32, generously
@@ -82,6 +83,16 @@ class Game:
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
     vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text, for the word being visited
     exact_vectors: set[str] = field(default_factory=set)
+    edited: tuple[Text, int] | None = None  # the last text whose edits from the original were counted, and how many they are
+    _dice: Dice | None = None
+    filled: Any = None  # attack.transforms.masked: the masked language model's last answer
+
+    @property
+    def dice(self) -> Dice:
+        """The example's own random streams: what it draws does not depend on which others are attacked."""
+        if self._dice is None:
+            self._dice = Dice(self.seed)
+        return self._dice
 
     @property
     def over(self) -> bool:

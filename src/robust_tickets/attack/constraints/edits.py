@@ -1,0 +1,84 @@
+"""A candidate may be only so many character edits away from the original text.
+
+The distance is Levenshtein's: insertions, deletions and substitutions of one character, so that two swapped neighbours cost 2. Columns
+count as one text with a line break between them. The whole distance is rarely computed: a candidate differs from the current text in one
+word, so the current text's distance plus that word's is an upper bound, and mostly far enough below the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.text import Text
+from robust_tickets.errors import TicketsError
+
+STRIDE = 64  # characters compared at once
+
+
+@dataclass(frozen=True)
+class EditDistance:
+    """At most ``most`` edits between the candidate and the original text."""
+
+    most: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 0:
+            raise TicketsError(f"the most edits is a whole number from 0, got {self.most!r}", hint="DeepWordBug's paper has 30")
+
+    def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
+        if game.edited is None or game.edited[0] is not current:
+            found = distance(game.original.joined, current.joined, self.most)
+            game.edited = (current, self.most + 1 if found is None else found)
+        return [candidate for candidate in candidates if self._passes(game, candidate, game.edited[1])]
+
+    def _passes(self, game: Game, candidate: Candidate, before: int) -> bool:
+        room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
+        if room >= 0 and distance(candidate.base.words[candidate.index], candidate.new, room) is not None:
+            return True
+        return distance(game.original.joined, candidate.key, self.most) is not None
+
+    def describe(self) -> str:
+        return f"at most {self.most} character edits (Levenshtein) from the original text"
+
+
+def distance(a: str, b: str, most: int) -> int | None:
+    """Levenshtein's distance, none where it is above ``most``.
+
+    Ukkonen (1985): with every further edit, how far along each diagonal can the two be matched? A diagonal is how many more characters of
+    ``b`` than of ``a`` are used up. Takes most² steps, however long the texts.
+    """
+    ends = len(b) - len(a)  # the diagonal of the answer
+    if abs(ends) > most:
+        return None
+    reached = {0: _along(a, 0, b, 0)}  # characters of a used up, by diagonal
+    for edits in range(most + 1):
+        if reached.get(ends) == len(a):
+            return edits
+        left = most - edits - 1  # edits after the next one
+        after: dict[int, int] = {}
+        for diagonal in range(max(-edits - 1, ends - left), min(edits + 1, ends + left) + 1):
+            start = -1
+            if diagonal in reached:
+                start = reached[diagonal] + 1  # substitution
+            if diagonal - 1 in reached:
+                start = max(start, reached[diagonal - 1])  # insertion
+            if diagonal + 1 in reached:
+                start = max(start, reached[diagonal + 1] + 1)  # deletion
+            start = min(start, len(a), len(b) - diagonal)
+            if start >= 0 and start + diagonal >= 0:
+                after[diagonal] = _along(a, start, b, start + diagonal)
+        reached = after
+    return None
+
+
+def _along(a: str, i: int, b: str, j: int) -> int:
+    """How far ``a`` from ``i`` on equals ``b`` from ``j`` on: the first place in ``a`` that does not, or its end."""
+    end = min(len(a), i + len(b) - j)
+    shift = j - i
+    while i + STRIDE <= end and a[i : i + STRIDE] == b[i + shift : i + shift + STRIDE]:
+        i += STRIDE
+    while i < end and a[i] == b[i + shift]:
+        i += 1
+    return i

@@ -1,0 +1,64 @@
+"""DeepWordBug (Gao, Lanchantin, Soffa and Qi, 2018): a few wrong characters, so that the words that matter become unknown ones.
+
+Words are scored by what the victim loses when the word is unknown, and the best of four edits is made to each in turn (section III of the
+paper): two neighbouring characters swapped, one replaced by a random letter, one deleted, a random letter inserted. All edits together
+stay within a Levenshtein distance of 30 from the original text. It needs no resource at all.
+
+Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because published numbers come from it:
+
+- scores: the paper combines what the victim loses on the text up to the word and on the text from it, which suits recurrent networks;
+  TextAttack replaces the word by ``[UNK]`` in the whole text;
+- search: the paper edits the highest-ranked words without asking the victim again, by one kind of edit (substitution in its main results);
+  TextAttack makes one candidate of each kind, asks the victim about all, and keeps the best if it raises the score;
+- stop words stay (NLTK's list), no word is changed twice, and a word of one letter is left alone. Of a pair, both columns are attacked.
+
+Characters are drawn at random, anew at every visit, from streams of the example's own; see TextBugger.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from robust_tickets.attack.base import Attack
+from robust_tickets.attack.constraints.edits import EditDistance
+from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.plan import Prepared
+from robust_tickets.attack.ranking import UNKNOWN, DropScore
+from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
+from robust_tickets.attack.transforms.several import Several
+from robust_tickets.checks import check_literals
+
+LETTERS = string.ascii_letters  # lower case first; the order decides what a draw gives
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepWordBug(Attack):
+    """The attack. ``edits`` are all four kinds, or substitution alone as in the paper's main results; ``most_edits`` is the limit."""
+
+    edits: Literal["all", "substitution"] = "all"
+    most_edits: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_literals(self)
+        EditDistance(self.most_edits)
+
+    def prepare(self, device: str) -> Prepared:
+        from robust_tickets.lexicon import stopwords
+
+        kinds: tuple[Any, ...] = (NeighbourSwap(), Substitution(LETTERS), Deletion(), Insertion(LETTERS))
+        if self.edits == "substitution":
+            kinds = (Substitution(LETTERS),)
+        rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
+        near = EditDistance(self.most_edits)
+        return Prepared(
+            title="DeepWordBug",
+            kit=Greedy(ranking=DropScore(UNKNOWN), transform=Several(kinds), frozen=rules, constraints=(near,)),
+            constraints=tuple(part.describe() for part in (*kinds, *rules, near)),
+        )
+
+
+REGISTERED = DeepWordBug

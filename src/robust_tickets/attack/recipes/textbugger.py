@@ -1,0 +1,107 @@
+"""TextBugger (Li, Ji, Du, Li and Wang, NDSS 2019): misspellings that a reader overlooks, and near words, in the whole text's meaning.
+
+Words are ranked by how much the victim loses without them. Each in turn gets the best of five kinds of bugs (section III.C of the paper):
+a space inserted, a character deleted, two neighbouring characters swapped, none of these at the ends of the word; a character replaced by
+a look-alike; or one of its 5 nearest neighbours in word vectors. A sentence encoder must find the whole text similar to the original.
+
+Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because published numbers come from it:
+
+- ranking: the paper ranks sentences first and the words within each; TextAttack ranks all words of the text at once;
+- look-alikes: the paper also takes neighbours on the keyboard; TextAttack has one table of 38 characters and tries every position;
+- vectors: the paper's are GloVe's, TextAttack's are counter-fitted; neighbours take the case of the word;
+- similarity: the paper's 0.8 is a cosine; TextAttack's 0.8 is angular, a cosine of 0.809;
+- space: the paper inserts one into words of fewer than six letters only, TextAttack into any word of three or more;
+- stop words stay (NLTK's list) and no word is changed twice. Of a pair, both columns are attacked.
+
+Characters are drawn at random, anew at every visit, from streams of the example's own. TextAttack draws from one stream for all examples,
+so that its result for an example depends on those before it; seeded before each example, it draws the same.
+
+An inserted space makes one word two, and the words behind it move by one. The ranking does not: TextAttack goes on with the old indices,
+so a word may be visited in another's place, and the last one not at all. That is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
+from robust_tickets.attack.constraints.sentence import SentenceSimilarity
+from robust_tickets.attack.encoder import NOISE, Encoder
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.plan import Prepared
+from robust_tickets.attack.ranking import DropScore
+from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap
+from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
+from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.attack.transforms.several import Several
+from robust_tickets.checks import at_least_one
+from robust_tickets.errors import TicketsError
+
+if TYPE_CHECKING:
+    from robust_tickets.lexicon.resolve import Resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBugger(Attack):
+    """The attack. ``vectors`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``).
+
+    ``vectors="none"`` drops the bug of near words, ``encoder="none"`` the constraint, each under a name that says so.
+    """
+
+    vectors: str | None = None
+    encoder: str | None = None
+    neighbours: int = 5
+    similarity: float = 0.8  # angular: 1 - angle/π
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "neighbours")
+        if not 0 <= self.similarity <= 1:
+            raise TicketsError(f"similarity (angular) is from 0 to 1, got {self.similarity}", hint="TextAttack has 0.8")
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        return {kind: resource.record() for kind, resource in self._found().items()}
+
+    def _found(self) -> dict[str, Resource]:
+        from robust_tickets.lexicon.resolve import resolve
+
+        asked = (("vectors", self.vectors), ("encoder", self.encoder))
+        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
+
+    def prepare(self, device: str) -> Prepared:
+        from robust_tickets.lexicon.encoder import SentenceEncoder
+        from robust_tickets.lexicon.vectors import Vectors
+
+        found = self._found()
+        return self.assemble(
+            vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest) if "vectors" in found else None,
+            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
+        )
+
+    def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
+        """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""
+        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.homoglyphs import LOOKALIKE
+
+        bugs: list[Any] = [Insertion(" ", inner=True), Deletion(inner=True), NeighbourSwap(inner=True), Homoglyphs(LOOKALIKE)]
+        bugs += [Neighbours(vectors, self.neighbours)] if vectors is not None else []
+        rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
+        checks = (SentenceSimilarity(self.similarity),) if encode is not None else ()
+        missing = [name for name, part in (("vectors", vectors), ("encoder", encode)) if part is None]
+        return Prepared(
+            title="TextBugger" + (f" without {' and '.join(missing)}" if missing else ""),
+            kit=Greedy(ranking=DropScore(), transform=Several(tuple(bugs)), frozen=rules, constraints=checks),
+            constraints=tuple(part.describe() for part in (*bugs, *rules, *checks)),
+            services={} if encode is None else {"encoder": Encoder(encode)},
+            vector_noise=0.0 if encode is None else NOISE,
+            dropped=tuple({"vectors": "near words", "encoder": "sentence similarity"}[name] for name in missing),
+            warm=None
+            if vectors is None
+            else lambda words: vectors.table((word.lower() for word in words if word not in stopwords.NLTK), self.neighbours),
+        )
+
+
+REGISTERED = TextBugger
