@@ -79,11 +79,12 @@ def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scor
             f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
             "a saturated score hides the way from the attack, so the victim may look more robust than it is",
         )
+    cure = "try log-odds scoring or a calibrated temperature" if scoring == "probability" else "what the victim returns tells no more"
     if attacked and blind > MANY * attacked:
         yield Flag(
             "saturated",
-            f"early saturation: on {blind} of {attacked} attacked examples no word moved the victim's score, so the attack took the "
-            "words in no order; try log-odds scoring or a calibrated temperature",
+            f"early saturation: on {blind} of {attacked} attacked examples the victim is certain and no word moved its score, so the "
+            f"attack took the words in no order; {cure}",
         )
     if attacked and stuck > MANY * attacked:
         yield Flag(

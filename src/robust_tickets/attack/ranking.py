@@ -43,6 +43,9 @@ class WeightedSaliency:
 
     a = softmax over the modifiable words of the score with the word replaced by ``[UNK]``; d = the highest score over the word's
     candidates in the original text, 0 without any; words by a·d, falling. All these texts are queries.
+
+    A product of this kind needs d >= 0, which probabilities are and log-odds are not: under log-odds d is the paper's own difference,
+    how far the best candidate raises the clean text's score, and 0 where it does not. Softmax sees no shift, so a stays as it is.
     """
 
     def order(self, game: Game, kit: Greedy) -> Steps:
@@ -60,19 +63,19 @@ class WeightedSaliency:
         swaps = swaps[: len(hidden)]
         doubtful = self._doubtful(game, hidden, swaps)
         if doubtful:
-            yield from game.settle([*hidden, *doubtful])
-        return np.array(indices[: len(hidden)], dtype=np.int64)[(-_products(hidden, swaps)).argsort()]
+            yield from game.settle([*hidden, *doubtful, *([game.first] if game.odds and game.first else [])])
+        products = _softmax(hidden) * _gains(game, swaps)
+        return np.array(indices[: len(hidden)], dtype=np.int64)[(-products).argsort()]
 
     def _doubtful(self, game: Game, hidden: list[Scored], swaps: list[list[Scored]]) -> list[Scored]:
         """The answers behind products that lie too near to one another."""
         if not hidden or game.noise == 0:
             return []
-        gains = _gains(swaps)
-        weights = _softmax(hidden)
+        gains, weights = _gains(game, swaps), _softmax(hidden)
         products = weights * gains
         spread = max(game.tolerance(answer.score) for answer in hidden)
-        # da <= 2 a ds for a softmax, so d(a·d) <= a·dd + 2 a·d·ds
-        slack = np.array([w * game.tolerance(g) + 2 * w * g * spread for w, g in zip(weights, gains, strict=True)])
+        # da <= 2 a ds for a softmax, so d(a·d) <= a·dd + 2 a·d·ds; under log-odds d is off by what both its scores are
+        slack = np.array([w * (1 + game.odds) * game.tolerance(g) + 2 * w * g * spread for w, g in zip(weights, gains, strict=True)])
         ranked = [int(i) for i in np.argsort(-products, kind="stable") if swaps[int(i)]]
         tied = {
             i
@@ -80,21 +83,26 @@ class WeightedSaliency:
             if products[above] - products[below] <= slack[above] + slack[below]
             for i in (above, below)
         }
-        return [answer for i in sorted(tied) for answer in swaps[i] if game.near(answer.score, gains[i])]
+        found = []
+        for i in sorted(tied):
+            top = max(answer.score for answer in swaps[i])
+            found += [answer for answer in swaps[i] if game.near(answer.score, top)]
+        return found
 
 
-def _gains(swaps: list[list[Scored]]) -> np.ndarray:
-    return np.array([max((answer.score for answer in group), default=0.0) for group in swaps], dtype=np.float64)
+def _gains(game: Game, swaps: list[list[Scored]]) -> np.ndarray:
+    best = [max((answer.score for answer in group), default=None) for group in swaps]
+    if not game.odds or game.first is None:
+        return np.array([0.0 if score is None else score for score in best], dtype=np.float64)
+    clean = game.first.score
+    return np.array([0.0 if score is None else max(0.0, score - clean) for score in best], dtype=np.float64)
 
 
 def _softmax(hidden: list[Scored]) -> np.ndarray:
-    """In float32, as TextAttack takes it."""
-    scores = np.array([answer.score for answer in hidden], dtype=np.float32)
+    """In float32, as TextAttack takes it; of log-odds, which lie further apart, in float64."""
+    odds = any(answer.odds for answer in hidden)
+    scores = np.array([answer.score for answer in hidden], dtype=np.float64 if odds else np.float32)
     if not scores.size:
         return scores
     grown = np.exp(scores - scores.max())
-    return (grown / grown.sum()).astype(np.float32)
-
-
-def _products(hidden: list[Scored], swaps: list[list[Scored]]) -> np.ndarray:
-    return _softmax(hidden) * _gains(swaps)
+    return np.asarray(grown / grown.sum(), dtype=scores.dtype)

@@ -21,6 +21,7 @@ from typing import Any
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, attack_metrics, wilson
 
 DIGITS = 4  # decimals of percentages and means in result.json
+SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p
 Z = 1.959964  # of a 95 % interval
 SPREAD = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "max": 1.0}
 
@@ -64,7 +65,7 @@ class Tally:
     fell: Counter[int] = field(default_factory=Counter)  # how many fell at so many
     changed: Mean = field(default_factory=Mean)  # percent of the words, over successes that have words
     similarity: Mean = field(default_factory=Mean)  # over successes whose similarity a constraint measured
-    blind: int = 0  # attacked examples whose ranking saw no score move
+    blind: int = 0  # attacked examples whose ranking saw no score move, and whose victim is as good as certain
     stuck: int = 0  # those for which there was no candidate to try
     passes: int = 0
 
@@ -87,7 +88,7 @@ class Tally:
             self.words.add(line["words"])
             self.confidence.add(line["confidence"])
             self.spent[line["queries"]] += 1
-            self.blind += bool(line.get("blind"))
+            self.blind += bool(line.get("blind")) and line["confidence"] > SATURATED
             self.stuck += line.get("candidates") == 0
         if status == SUCCESS:
             at = line.get("fell_at")
