@@ -42,18 +42,25 @@ class Encode:
 
 @dataclass(slots=True)
 class Fill:
-    """Ask the masked language model what could stand at every token of texts; the answer is what its service says it is, one each."""
+    """Ask the masked language model which words suit the tokens of a text; the answer is an ``attack.masked.Filled``."""
 
-    texts: Sequence[str]
+    text: str
+    rows: int = 0  # tokens to answer for at least, padding behind the text included
+    at: int | None = None  # only this token
+    alone: bool = False
     service: str = field(default="masked", init=False)
 
 
 @dataclass(slots=True)
 class Slope:
-    """Ask for the gradient of the victim's loss on each word of texts; the answer is an array of norms each, one a word."""
+    """Ask how steep the victim's loss is at words of a text; the answer is an array, one number for each of ``words``."""
 
-    texts: Sequence[Any]  # attack.text.Text
+    text: Any  # attack.text.Text
+    words: Sequence[int]
     label: int
+    odds: bool = False  # the slope of the log-odds instead, which does not vanish where the victim is sure
+    cut: bool = True  # see ``attack.gradient``
+    alone: bool = False
     service: str = field(default="gradient", init=False)
 
 

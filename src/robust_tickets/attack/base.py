@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.attack.rules import Rules, rules_of
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -27,6 +27,7 @@ class Attack:
 
     compat: str | None = None
     scoring: str = "probability"
+    white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a model at hand can give
 
     def __post_init__(self) -> None:
         self.rules()

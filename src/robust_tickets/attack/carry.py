@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.failures import fatal, hopeless
 from robust_tickets.attack.game import IN_FLIGHT
+from robust_tickets.attack.gradient import Gradient
 from robust_tickets.attack.plan import Plan, failed, play
 from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.attack.store import Memory, OnDisk, to_line
@@ -22,6 +23,8 @@ SAID_FROM = 60.0  # seconds; work longer than this is announced
 def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None) -> float:
     """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
     services: dict[str, Service] = {"victim": victim, **plan.prepared.services}
+    if plan.white_box:
+        services["gradient"] = Gradient(victim)
     numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
     live = min(live or victim.live, max(1, len(numbers)))

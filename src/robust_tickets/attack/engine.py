@@ -68,6 +68,11 @@ def run_attack(
             raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")
     if n < 0:
         raise TicketsError(f"n must be at least 0, got {n}", hint="0 attacks all rows")
+    if recipe.white_box and clf.model is None:
+        raise TicketsError(
+            f"{type(recipe).__name__} reads the victim's gradients, and {clf.identity} answers with probabilities only",
+            hint="attack the model itself, loaded by load_classifier, or take an attack that only asks, such as PWWS or TextFooler",
+        )
     classes = classes_of(labels, clf.labels, label_map)
     rows = rows_of(split, ids, n, seed, len(labels or clf.labels), subset)
     held = held_out(temperature, split, rows, calibration)
@@ -108,6 +113,7 @@ def run_attack(
             prepared=recipe.prepare(str(clf.device)),
             rules=recipe.rules(),
             scoring=recipe.scoring,
+            white_box=recipe.white_box,
             seed=seed,
             query_budget=query_budget,
             temperature=heat,

@@ -33,7 +33,6 @@ class Prepared:
     kit: Greedy
     constraints: tuple[str, ...]
     services: Mapping[str, Service] = field(default_factory=dict)  # what its steps may ask besides the victim, by name
-    white_box: bool = False  # whether it asks for gradients, which only a model at hand can give
     vector_noise: float = 0.0
     dropped: tuple[str, ...] = ()
     english: bool = True  # whether a resource knows English only
@@ -53,6 +52,7 @@ class Plan:
     prepared: Prepared
     rules: Rules
     scoring: str
+    white_box: bool
     seed: int
     query_budget: int | None
     temperature: float  # logits are divided by it
