@@ -134,9 +134,8 @@ def _row(question: Ask, key: bytes, fresh: dict[bytes, Answer], exact: dict[byte
 
 def _key(encoded: Encoded) -> bytes:
     """A short name of an input: 16 bytes instead of hundreds of numbers, for the thousands of rows an example may see."""
-    parts: tuple[Any, ...] = encoded.ids
-    if parts and isinstance(parts[0], str):  # a callable's input is its text
-        data = "\x00".join(f"{len(part)} {part}" for part in parts).encode("utf-8", "surrogatepass")
+    if encoded.columns:  # a callable's input is its text
+        data = "\x00".join(f"{len(part)} {part}" for part in encoded.columns).encode("utf-8", "surrogatepass")
     else:
-        data = np.asarray(parts, dtype="<i8").tobytes() + b"/" + np.asarray(encoded.types, dtype="<i8").tobytes()
+        data = encoded.data + b"/" + encoded.kinds
     return hashlib.blake2b(data, digest_size=16).digest()

@@ -20,6 +20,8 @@ from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.heads import checked_labels, rename_labels
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
+from robust_tickets.classifier.rows import encoded, padded
+from robust_tickets.classifier.splice import Splicer
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
@@ -49,6 +51,7 @@ class Classifier:
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.model, self.tokenizer, self.function = model, tokenizer, function
+        self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded; pieces stay remembered
         self.labels = checked_labels(labels)
         self.max_length, self.identity, self.columns = int(max_length), identity, tuple(columns)
         if model is not None:
@@ -120,7 +123,7 @@ class Classifier:
     def copy(self) -> Classifier:
         """A deep copy; a wrapped callable is shared, not copied."""
         twin = copy.copy(self)
-        twin.model, twin.tokenizer = copy.deepcopy(self.model), copy.deepcopy(self.tokenizer)
+        twin.model, twin.tokenizer, twin._splicer = copy.deepcopy(self.model), copy.deepcopy(self.tokenizer), None
         return twin
 
     def with_model(self, model: Any) -> Classifier:
@@ -166,34 +169,17 @@ class Classifier:
         """Token ids, token types and size of each text, truncated to ``max_length``."""
         rows = [columns_of(text) for text in texts]
         if self.model is None:
-            return [Encoded(ids=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
-        if not rows:
-            return []
-        out: list[Encoded] = [Encoded(())] * len(rows)
-        for width in (1, 2):  # the tokenizer wants single texts and pairs apart
-            where = [i for i, row in enumerate(rows) if len(row) == width]
-            if not where:
-                continue
-            parts = [[rows[i][column] for i in where] for column in range(width)]
-            told = self.tokenizer(*parts, truncation=True, max_length=self.max_length, return_token_type_ids=self.token_types)
-            types = told["token_type_ids"] if self.token_types else [()] * len(where)
-            for i, ids, kinds in zip(where, told["input_ids"], types, strict=True):
-                out[i] = Encoded(ids=tuple(ids), types=tuple(kinds), size=len(ids))
-        return out
+            return [Encoded(columns=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
+        if self._splicer is None or self._splicer[0] is not self.tokenizer:
+            self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
+        return encoded(self.tokenizer, self._splicer[1], rows, self.max_length, self.token_types)
 
     def batch(self, rows: Sequence[Encoded]) -> dict[str, torch.Tensor]:
         """One padded batch, on the model's device."""
         import torch
 
-        longest = max(len(row.ids) for row in rows)
-        pad = self.tokenizer.pad_token_id
-        filled = {
-            "input_ids": [[*row.ids, *[pad] * (longest - len(row.ids))] for row in rows],
-            "attention_mask": [[1] * len(row.ids) + [0] * (longest - len(row.ids)) for row in rows],
-        }
-        if self.token_types:
-            filled["token_type_ids"] = [[*row.types, *[0] * (longest - len(row.types))] for row in rows]
-        return {name: torch.tensor(values, device=self.device) for name, values in filled.items()}
+        arrays = padded(rows, self.tokenizer.pad_token_id, self.token_types)
+        return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
 
     def logits_of_encoded(self, rows: Sequence[Encoded]) -> torch.Tensor:
         """Logits of one batch, float32 on the CPU, with the model in eval mode."""
@@ -202,7 +188,7 @@ class Classifier:
         if not rows:
             return torch.zeros((0, len(self.labels)))
         if self.model is None:
-            return torch.from_numpy(log_probabilities(self.function, [row.ids for row in rows], len(self.labels), self.identity))
+            return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], len(self.labels), self.identity))
         training = self.model.training
         self.model.eval()
         try:

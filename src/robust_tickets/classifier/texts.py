@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from robust_tickets.errors import TicketsError
 
@@ -28,11 +30,20 @@ def clean(text: str) -> str:
 
 
 class Encoded(NamedTuple):
-    """One text as the model sees it: hashable, so that texts with equal token ids can share a forward pass."""
+    """One text as the model sees it, small enough to keep thousands: texts with equal token ids are equal and can share a forward pass."""
 
-    ids: tuple[Any, ...]  # token ids; for a wrapped callable, the text columns themselves
-    types: tuple[int, ...] = ()
+    data: bytes = b""  # token ids as int32
+    kinds: bytes = b""  # token types, a byte each; empty where the model has none
     size: int = 0  # tokens (words for a wrapped callable): what batches are sorted and budgeted by
+    columns: tuple[str, ...] = ()  # for a wrapped callable, the text itself, and no ids
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(np.frombuffer(self.data, dtype="<i4").tolist())
+
+    @property
+    def types(self) -> tuple[int, ...]:
+        return tuple(self.kinds)
 
 
 def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -1,0 +1,72 @@
+"""Texts to token ids, and token ids to padded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.classifier.splice import Frame, Splicer, packed
+from robust_tickets.classifier.texts import Encoded
+
+
+def encoded(tokenizer: Any, splicer: Splicer | None, rows: Sequence[tuple[str, ...]], longest: int, token_types: bool) -> list[Encoded]:
+    """Token ids of each row, cut to ``longest`` tokens: from its pieces where that is the same, else read whole."""
+    out: list[Encoded | None] = [None] * len(rows)
+    for width in (1, 2):  # tokenizers want single texts and pairs apart
+        where = [i for i, row in enumerate(rows) if len(row) == width]
+        if splicer is not None and where:
+            columns = [splicer.ids([rows[i][column] for i in where]) for column in range(width)]
+            frame = splicer.frames[width - 1]
+            assert frame is not None  # a splicer has both
+            for i, *parts in zip(where, *columns, strict=True):
+                out[i] = _framed(parts, frame, longest, token_types)
+        where = [i for i in where if out[i] is None]
+        if where:
+            told = tokenizer(
+                *([rows[i][column] for i in where] for column in range(width)),
+                truncation=True,
+                max_length=longest,
+                return_token_type_ids=token_types,
+                return_attention_mask=False,
+            )
+            types = told["token_type_ids"] if token_types else [()] * len(where)
+            for i, ids, kinds in zip(where, told["input_ids"], types, strict=True):
+                out[i] = Encoded(data=packed(ids), kinds=bytes(kinds), size=len(ids))
+    return [row for row in out if row is not None]
+
+
+def _framed(parts: Sequence[bytes | None], frame: Frame, longest: int, token_types: bool) -> Encoded | None:
+    """Ids with special tokens around; none where a text must be read whole, as a pair that has to be cut must (both sides lose)."""
+    if any(part is None for part in parts):
+        return None
+    bodies = [part for part in parts if part is not None]
+    special = sum(map(len, frame.tokens)) // 4
+    size = special + sum(map(len, bodies)) // 4
+    if size > longest:
+        if len(bodies) > 1 or longest < special:
+            return None
+        bodies, size = [bodies[0][: 4 * (longest - special)]], longest
+    data, kinds = frame.tokens[0], bytes(frame.types[0])
+    for body, mark, inner, outer in zip(bodies, frame.tokens[1:], frame.inner, frame.types[1:], strict=True):
+        data += body + mark
+        if token_types:
+            kinds += bytes((inner,)) * (len(body) // 4) + bytes(outer)
+    return Encoded(data=data, kinds=kinds if token_types else b"", size=size)
+
+
+def padded(rows: Sequence[Encoded], pad: int, token_types: bool) -> dict[str, np.ndarray]:
+    """One batch of int64 arrays, filled up on the right."""
+    sizes = np.array([row.size for row in rows])
+    ids = np.full((len(rows), int(sizes.max())), pad, dtype=np.int64)
+    for line, row in zip(ids, rows, strict=True):
+        line[: row.size] = np.frombuffer(row.data, dtype="<i4")
+    made = {"input_ids": ids, "attention_mask": (np.arange(ids.shape[1]) < sizes[:, None]).astype(np.int64)}
+    if token_types:
+        kinds = np.zeros_like(ids)
+        for line, row in zip(kinds, rows, strict=True):
+            if any(row.kinds):
+                line[: row.size] = np.frombuffer(row.kinds, dtype=np.uint8)
+        made["token_type_ids"] = kinds
+    return made
