@@ -52,7 +52,7 @@ class DeepWordBug(Attack):
         kinds: tuple[Any, ...] = (NeighbourSwap(), Substitution(LETTERS), Deletion(), Insertion(LETTERS))
         if self.edits == "substitution":
             kinds = (Substitution(LETTERS),)
-        rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
+        rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
         near = EditDistance(self.most_edits)
         return Prepared(
             title="DeepWordBug",

@@ -88,7 +88,8 @@ class TextBugger(Attack):
 
         bugs: list[Any] = [Insertion(" ", inner=True), Deletion(inner=True), NeighbourSwap(inner=True), Homoglyphs(LOOKALIKE)]
         bugs += [Neighbours(vectors, self.neighbours)] if vectors is not None else []
-        rules = (NoRepeat(), NoStopwords(stopwords.NLTK, "NLTK's English list"))
+        stop = stopwords.nltk(self.rules().stopwords)
+        rules = (NoRepeat(), NoStopwords(stop, "NLTK's English list"))
         checks = (SentenceSimilarity(self.similarity),) if encode is not None else ()
         missing = [name for name, part in (("vectors", vectors), ("encoder", encode)) if part is None]
         return Prepared(
@@ -100,7 +101,7 @@ class TextBugger(Attack):
             dropped=tuple({"vectors": "near words", "encoder": "sentence similarity"}[name] for name in missing),
             warm=None
             if vectors is None
-            else lambda words: vectors.table((word.lower() for word in words if word not in stopwords.NLTK), self.neighbours),
+            else lambda words: vectors.table((word.lower() for word in words if word not in stop), self.neighbours),
         )
 
 

@@ -1,4 +1,4 @@
-"""Several transformations side by side: the candidates of each in turn, none twice."""
+"""Several transformations side by side: the candidates of each in turn, none twice (but for rules that double them)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Several:
     parts: tuple[Any, ...]
 
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
-        found: dict[str, None] = {}
+        found: list[str] = []
         for part in self.parts:
-            found |= dict.fromkeys((yield from steps(part.replacements(game, text, index))))
-        return list(found)
+            found += yield from steps(part.replacements(game, text, index))
+        return found if game.rules.doubles else list(dict.fromkeys(found))
 
     def describe(self) -> str:
         return "; ".join(part.describe() for part in self.parts)
