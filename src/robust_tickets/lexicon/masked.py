@@ -74,12 +74,13 @@ class MaskedModel:
         """Token ids with the special ones, cut to what the model takes."""
         return list(self.tokenizer(text, truncation=True, max_length=self.longest)["input_ids"])
 
-    def place(self, before: str) -> int | None:
-        """Where the first mask stands when one follows ``before``; none if the text is cut before it.
+    def place(self, text: str) -> int | None:
+        """At which token the first mask of ``text`` stands; none if it has none, or is cut before it.
 
         What follows a mask does not change how the text before it is read, and the last token of a cut text is a special one.
         """
-        ids = self.tokenizer(before + self.mask)["input_ids"]
+        end = text.find(self.mask)
+        ids = self.tokenizer(text[: end + len(self.mask)])["input_ids"] if end >= 0 else []
         found = ids.index(self.tokenizer.mask_token_id) if self.tokenizer.mask_token_id in ids else self.longest
         return found if found < self.longest - 1 else None
 

@@ -1,0 +1,102 @@
+"""Words a masked language model puts in a word's place: read beside the word (BERT-Attack), or in its stead (BAE, A2T's variant)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.attack.asking import Fill, Steps
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.masked import NOISE, Filled
+from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
+from robust_tickets.classifier.texts import clean
+from robust_tickets.lexicon.masked import CONTINUES
+from robust_tickets.lexicon.words import is_one_word
+
+
+@dataclass(slots=True)
+class Known:
+    """What is remembered of the current text: one answer serves all its words."""
+
+    text: Text
+    beyond: int  # words from here on lie behind the model's last token
+    filled: Filled | None = None
+
+
+@dataclass(frozen=True)
+class Suited:
+    """BERT-Attack: the model reads the text as it is, and offers ``count`` tokens at each of the word's own.
+
+    A word of one token may become any of its tokens that is one word and no piece. For a word of several pieces, tokens are joined in
+    the order of the Cartesian product, the last piece changing fastest, until ``count`` of them are one word. The word's place is where
+    a mask put in its stead is found, and its pieces are those it has alone: where it is read otherwise in its text (an emoji attached,
+    say), the places are off by as much, and may lie in the padding. Nothing is re-cased, and what comes twice stays twice.
+    """
+
+    language: Any  # lexicon.masked.MaskedModel
+    count: int
+
+    def replacements(self, game: Game, text: Text, index: int) -> Steps:
+        known = game.filled
+        if known is None or known.text is not text:
+            known = game.filled = Known(text, len(text))
+        place = _place(self.language, text, index) if index < known.beyond else None
+        if place is None:
+            known.beyond = min(known.beyond, index)
+            return []
+        places = list(range(place, min(place + self.language.pieces(clean(text.words[index])), self.language.longest)))
+        if not places:
+            return []
+        if known.filled is None or len(known.filled.ids) <= places[-1]:
+            known.filled = yield Fill(text.joined, rows=places[-1] + 1)
+        if not known.filled.exact and self._doubtful(known.filled.gaps[places]):
+            known.filled = yield Fill(text.joined, rows=len(known.filled.ids), alone=True)
+        return self.words(known.filled.ids[places])
+
+    def _doubtful(self, gaps: np.ndarray) -> bool:
+        """Of a single token only the choice matters, of several also the order."""
+        return bool((gaps[:, -1:] if len(gaps) == 1 else gaps).min() <= 2 * NOISE)
+
+    def words(self, ids: np.ndarray) -> list[str]:
+        """The words to try for the best ids at each piece of a word, (pieces, ids)."""
+        tokens = [[self.language.tokens[i] for i in row] for row in ids]
+        if len(tokens) == 1:
+            return [token for token in tokens[0] if CONTINUES not in token and is_one_word(token)]
+        joined = ("".join(parts).replace(CONTINUES, "") for parts in product(*tokens))
+        return list(islice((word for word in joined if is_one_word(word)), self.count))
+
+    def describe(self) -> str:
+        return f"candidates: {self.count} words of a masked language model that reads the text unmasked, pieces of words joined"
+
+
+@dataclass(frozen=True)
+class Blank:
+    """BAE: the word is masked, and the model offers the ``count`` best whole words; pieces count as the word they spell.
+
+    What has no letter from a to z is left out afterwards, so that fewer may remain.
+    """
+
+    language: Any  # lexicon.masked.MaskedModel
+    count: int
+
+    def replacements(self, game: Game, text: Text, index: int) -> Steps:
+        place = _place(self.language, text, index)
+        if place is None:
+            return []
+        masked = BETWEEN_COLUMNS.join(text.swapped(index, self.language.mask))
+        filled: Filled = yield Fill(masked, at=place)
+        if not filled.exact and filled.gaps[0, -1] <= 2 * NOISE:
+            filled = yield Fill(masked, at=place, alone=True)
+        tokens: Sequence[str] = [self.language.tokens[i].replace(CONTINUES, "") for i in filled.ids[0]]
+        return [token for token in tokens if any("a" <= letter <= "z" for letter in token.lower())]
+
+    def describe(self) -> str:
+        return f"candidates: the {self.count} best words of a masked language model for the masked word"
+
+
+def _place(language: Any, text: Text, index: int) -> int | None:
+    return language.place(clean(BETWEEN_COLUMNS.join(text.swapped(index, language.mask))))  # type: ignore[no-any-return]
