@@ -19,8 +19,8 @@ import numpy as np
 from robust_tickets.attack.asking import Steps, steps
 from robust_tickets.attack.budget import fell_at
 from robust_tickets.attack.game import Game, Scored
-from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
-from robust_tickets.lexicon.words import words as spans_of
+from robust_tickets.attack.literal import BETWEEN_COLUMNS, pieces
+from robust_tickets.attack.text import Text
 
 
 @dataclass(eq=False, slots=True)
@@ -48,11 +48,11 @@ class Candidate:
 
     def count(self) -> int:
         """How many words the candidate has."""
-        return len(self.base) + len(spans_of(self.new)) - 1
+        return len(self.text) if self.base.astray else len(self.base) + len(pieces(self.new, self.base.rules)) - 1
 
     def placed(self) -> list[tuple[int, str]]:
         """The words the replacement puts into the text, and where; more than one where it holds several."""
-        return [(self.index + k, self.new[start:end]) for k, (start, end) in enumerate(spans_of(self.new))]
+        return self.base.placed(self.index, self.new)
 
 
 class Frozen(Protocol):

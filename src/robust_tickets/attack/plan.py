@@ -79,7 +79,7 @@ def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
     """The attack on one row; reads it only when its turn has come."""
     example: Example = plan.split[row]
     game = Game(
-        original=Text.of(example.texts),
+        original=Text.of(example.texts, plan.rules),
         label=plan.target(example.label),
         column_names=tuple(plan.split.columns),
         noise=noise,

@@ -3,17 +3,19 @@
 All edits are span arithmetic: swapping a word never scans the text again, because a word's neighbours are never word characters, so
 the words of the result are the old ones with the words of the replacement in the place of one (a property test holds this against a
 full scan). ``swapped`` gives the bare strings of a candidate, ``replace`` the whole value, which only an accepted candidate needs.
+TextAttack searches for words instead; where that ends elsewhere, its profiles take the long way (``literal``).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_tickets.lexicon.words import words as spans_of
-
-BETWEEN_COLUMNS = "\n"  # how two columns read as one text
+from robust_tickets.attack import literal
+from robust_tickets.attack.literal import BETWEEN_COLUMNS as BETWEEN_COLUMNS
+from robust_tickets.attack.rules import OWN, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,15 @@ class Text:
     words: tuple[str, ...]
     modified: frozenset[int] = frozenset()  # word indices changed so far
     sources: tuple[int, ...] = ()  # for every word, the index of the original word it stands for
+    rules: Rules = OWN
+    astray: bool = False  # whether span arithmetic would not agree with the rules' search for words
 
     @classmethod
-    def of(cls, columns: str | Sequence[str]) -> Text:
+    def of(cls, columns: str | Sequence[str], rules: Rules = OWN) -> Text:
         parts = (columns,) if isinstance(columns, str) else tuple(columns)
-        spans = tuple((c, start, end) for c, part in enumerate(parts) for start, end in spans_of(part))
+        spans = literal.spans(parts, rules)
         words = tuple(parts[c][start:end] for c, start, end in spans)
-        return cls(parts, spans, words, sources=tuple(range(len(words))))
+        return cls(parts, spans, words, sources=tuple(range(len(words))), rules=rules, astray=literal.astray(parts, spans, rules))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -40,9 +44,25 @@ class Text:
     def joined(self) -> str:
         return BETWEEN_COLUMNS.join(self.columns)
 
+    def per_column(self) -> list[int]:
+        """How many words each column has, read alone."""
+        return [len(literal.pieces(column, self.rules)) for column in self.columns]
+
     def swapped(self, index: int, new: str) -> tuple[str, ...]:
         """The columns with word ``index`` replaced by ``new``."""
-        return self._cut(index, new, bool(spans_of(new)))[0]
+        has_word = bool(literal.pieces(new, self.rules))
+        if self.astray or literal.strange(new, has_word, self.rules):
+            return self._search(index, new)[0]
+        return self._cut(index, new, has_word)[0]
+
+    def placed(self, index: int, new: str) -> list[tuple[int, str]]:
+        """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
+        inner = literal.pieces(new, self.rules)
+        if self.astray or literal.strange(new, bool(inner), self.rules):
+            columns, _, newly = self._search(index, new)
+            words = Text.of(columns, self.rules).words
+            return [(i, words[i]) for i in newly if i < len(words)]
+        return [(index + k, new[start:end]) for k, (start, end) in enumerate(inner)]
 
     def replace(self, index: int, new: str) -> Text:
         """Word ``index`` replaced by ``new``, which may hold no word (a deletion), one, or several.
@@ -50,7 +70,13 @@ class Text:
         The new words count as modified and the marks to their right move along. A deletion also takes one space with it: the one
         before the word, or the one after it for the first word; nothing where no text remains to the right.
         """
-        inner = spans_of(new)
+        inner = literal.pieces(new, self.rules)
+        sources = self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :]
+        if self.astray or literal.strange(new, bool(inner), self.rules):
+            columns, modified, _ = self._search(index, new)
+            found = Text.of(columns, self.rules)
+            known = (*sources, *(self.sources[-1:] * len(found)))[: len(found)]  # the text may have come apart: a best guess then
+            return dataclasses.replace(found, modified=frozenset(modified), sources=known)
         grown = len(inner) - 1  # by how many words the text grows
         columns, begin = self._cut(index, new, bool(inner))
         column = self.spans[index][0]
@@ -59,13 +85,19 @@ class Text:
         inside = tuple((column, begin + a, begin + b) for a, b in inner)
         after = tuple((c, a + shift, b + shift) if c == column else (c, a, b) for c, a, b in self.spans[index + 1 :])
         kept = {m if m < index else m + grown for m in self.modified if m != index}
+        spans = before + inside + after
         return Text(
             columns,
-            before + inside + after,
+            spans,
             self.words[:index] + tuple(new[a:b] for a, b in inner) + self.words[index + 1 :],
             frozenset(kept) | frozenset(range(index, index + len(inner))),
-            self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :],
+            sources,
+            self.rules,
+            literal.astray(columns, spans, self.rules),
         )
+
+    def _search(self, index: int, new: str) -> tuple[tuple[str, ...], set[int], list[int]]:
+        return literal.swap(self.columns, self.words, self.modified, index, new, self.rules)
 
     def _cut(self, index: int, new: str, has_word: bool) -> tuple[tuple[str, ...], int]:
         """The columns with the word swapped, and where ``new`` begins in its column."""
@@ -94,6 +126,9 @@ class Text:
             first, last = max(0, count - size), count - 1
         else:
             first, last = index - math.ceil(half), index + math.floor(half)
+        if self.rules.stuck or (self.rules.searches and not self.joined.isascii()):
+            starts = literal.starts(self.joined, self.words[: int(last) + 1], self.rules)
+            return self.joined[starts[int(first)] : starts[int(last)] + len(self.words[int(last)])]
         offsets = [0]
         for column in self.columns[:-1]:
             offsets.append(offsets[-1] + len(column) + len(BETWEEN_COLUMNS))
@@ -108,6 +143,8 @@ def words_changed(original: Text, other: Text) -> int:
 
 def marks(original: Text, other: Text) -> list[dict[str, object]]:
     """What a reader should see marked: every original word that was replaced, by what, and where that stands in ``other``."""
+    if len(other.columns) != len(original.columns):  # a profile's swap broke the columns: nothing stands where it stood
+        return [{"column": 0, "old": original.joined, "new": other.joined, "start": 0, "end": len(other.joined)}]
     found: dict[int, list[int]] = {}
     for position, source in enumerate(other.sources):
         found.setdefault(source, []).append(position)

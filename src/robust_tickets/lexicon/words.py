@@ -16,13 +16,16 @@ HOMOGLYPHS = "˗৭Ȣ𝟕бƼᏎƷᒿlO`ɑЬϲԁе𝚏ɡհіϳ𝒌ⅼｍոорԛ
 _RUN = re.compile(rf"[\w{re.escape(INSIDE + HOMOGLYPHS)}]+")
 
 
-def words(text: str) -> list[tuple[int, int]]:
-    """The (start, end) of every word of ``text``, in order."""
+def words(text: str, endings: bool = False) -> list[tuple[int, int]]:
+    """The (start, end) of every word of ``text``, in order.
+
+    With ``endings`` the few characters belong to a word they follow too ("'fine'" is "fine'"), as in TextAttack until 0.3.10.
+    """
     spans = []
     for run in _RUN.finditer(text):
         found = run.group()
         start = run.start() + len(found) - len(found.lstrip(INSIDE))
-        end = run.end() - len(found) + len(found.rstrip(INSIDE))
+        end = run.end() if endings else run.end() - len(found) + len(found.rstrip(INSIDE))
         if start < end:
             spans.append((start, end))
     return spans

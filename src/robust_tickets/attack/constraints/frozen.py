@@ -45,12 +45,11 @@ class KeepColumn:
     kept: str
 
     def allowed(self, game: Game, text: Text) -> set[int]:
-        if game.column_names != self.columns:
+        if game.column_names[: len(text.columns)] != self.columns:  # a profile's swap may have broken the columns
             return set(range(len(text)))
         found: set[int] = set()
         first = 0
-        for column, name in enumerate(self.columns):
-            count = sum(span[0] == column for span in text.spans)
+        for name, count in zip(self.columns, text.per_column(), strict=True):
             if name != self.kept:
                 found |= set(range(first, first + count))  # built as TextAttack builds it: the order of a set decides ties
             first += count

@@ -1,0 +1,116 @@
+"""How TextAttack finds a word in its text: not by its place but by searching, from left to right. Only compat profiles want this.
+
+Mostly the search ends where the word is. Where it does not, TextAttack's result is another, and a profile must give the same:
+
+- columns are joined by the mark ``<SPLIT>`` while a word is swapped, and "I" at the beginning of a second column is found inside the
+  mark. Swapping it breaks the mark, and the columns with it (until 0.3.10; 0.3.11 mends this for two columns);
+- windows are searched in the lower-cased text, which for a few characters is longer than the text ("İ"), or has another letter ("Σ");
+- until 0.3.3 the search for a window did not move past a word, so "an" after "banana" was found inside it;
+- a text with a Chinese character is cut anew after each swap, and may come out differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from robust_tickets.attack.rules import Rules
+from robust_tickets.lexicon import segments
+from robust_tickets.lexicon.words import words as words_of
+
+BETWEEN_COLUMNS = "\n"  # how two columns read as one text
+MARK = "<SPLIT>"  # how TextAttack joins them while it swaps a word
+
+Span = tuple[int, int, int]  # column, start, end
+
+
+def pieces(text: str, rules: Rules) -> list[tuple[int, int]]:
+    """The (start, end) of every word of a text alone."""
+    if not (rules.segments and segments.chinese(text)):
+        return words_of(text, rules.keeps_endings)
+    found, at = [], 0
+    for piece in segments.cut(text):
+        found += [(at + start, at + end) for start, end in words_of(piece, rules.keeps_endings)]
+        at += len(piece)
+    return found
+
+
+def spans(columns: Sequence[str], rules: Rules) -> tuple[Span, ...]:
+    """The (column, start, end) of every word; one Chinese character lets the words of all columns be cut by jieba."""
+    if not (rules.segments and any(map(segments.chinese, columns))):
+        return tuple((c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, rules.keeps_endings))
+    found: list[Span] = []
+    column = begin = 0
+    for start, end in pieces(BETWEEN_COLUMNS.join(columns), rules):
+        while start > begin + len(columns[column]):
+            begin += len(columns[column]) + len(BETWEEN_COLUMNS)
+            column += 1
+        found.append((column, start - begin, end - begin))
+    return tuple(found)
+
+
+def astray(columns: Sequence[str], found: Sequence[Span], rules: Rules) -> bool:
+    """Whether a search may end elsewhere than at the word, so that a swap in this text must be searched for."""
+    if not rules.searches:
+        return False
+    if any(MARK in column for column in columns) or (rules.segments and any(map(segments.chinese, columns))):
+        return True
+    last = 0
+    for column, start, end in found if len(columns) > 1 else ():
+        if column != last and columns[column][start:end] in MARK:
+            return True
+        last = column
+    return False
+
+
+def strange(new: str, has_word: bool, rules: Rules) -> bool:
+    """Whether what is put in may move the words around it."""
+    if not rules.searches:
+        return False
+    glues = rules.keeps_endings and not has_word and new != ""  # "a b" with "-" for b is "a-"
+    return glues or "SPLIT" in new or (rules.segments and segments.chinese(new))
+
+
+def swap(
+    columns: Sequence[str], words: Sequence[str], modified: Collection[int], index: int, new: str, rules: Rules
+) -> tuple[tuple[str, ...], set[int], list[int]]:
+    """The columns with word ``index`` replaced, the indices that count as modified then, and those that just became so."""
+    rest, done = MARK.join(columns), ""
+    newly: list[int] = []
+    marked, at = set(modified), 0
+    for i, word in enumerate(words):
+        put = new if i == index else word
+        start = _find(word, rest, rules)
+        done, rest = done + rest[:start], rest[start + len(word) :]
+        count = len(pieces(put, rules))
+        grown = count - len(pieces(word, rules))
+        if grown:
+            marked = {m if m < i else m + grown for m in marked if m != i}
+        if put != word:
+            newly += range(at, at + count)
+            marked |= set(newly)
+        at += count
+        if count == 0 and rest:  # a deletion takes one space with it
+            if i == 0:
+                rest = rest.removeprefix(" ")
+            else:
+                done = done.removesuffix(" ")
+        done += put
+    return tuple((done + rest).split(MARK)[: len(columns)]), marked, newly
+
+
+def _find(word: str, rest: str, rules: Rules) -> int:
+    start = rest.index(word)
+    mark = rest.find(MARK) if word in MARK and not rules.splits_blindly else -1
+    if mark >= 0 and mark <= start < mark + len(MARK):
+        return rest.replace(MARK, "").index(word) + len(MARK)
+    return start
+
+
+def starts(text: str, words: Sequence[str], rules: Rules) -> list[int]:
+    """Where every word begins, by searching the lower-cased text."""
+    lower, found, after = text.lower(), [], 0
+    for word in words:
+        at = lower.find(word.lower(), after)
+        after = at if rules.stuck else at + len(word)
+        found.append(at)
+    return found
