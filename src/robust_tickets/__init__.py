@@ -45,6 +45,9 @@ _WHERE = {
     "TextFooler": "robust_tickets.attack.recipes.textfooler",
     "TextBugger": "robust_tickets.attack.recipes.textbugger",
     "DeepWordBug": "robust_tickets.attack.recipes.deepwordbug",
+    "BertAttack": "robust_tickets.attack.recipes.bertattack",
+    "BertAttackPapers": "robust_tickets.attack.recipes.bertattack_papers",
+    "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
     "write_report": "robust_tickets.report.page",
     "methods": "robust_tickets.names",
@@ -69,6 +72,9 @@ if TYPE_CHECKING:
     from robust_tickets.adversary.synonymswap import SynonymSwap as SynonymSwap
     from robust_tickets.adversary.tavat import TAVAT as TAVAT
     from robust_tickets.adversary.yopo import YOPO as YOPO
+    from robust_tickets.attack.recipes.a2t import A2T as A2T
+    from robust_tickets.attack.recipes.bertattack import BertAttack as BertAttack
+    from robust_tickets.attack.recipes.bertattack_papers import BertAttackPapers as BertAttackPapers
     from robust_tickets.attack.recipes.deepwordbug import DeepWordBug as DeepWordBug
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS
     from robust_tickets.attack.recipes.textbugger import TextBugger as TextBugger

@@ -1,0 +1,140 @@
+"""A2T (Yoo and Qi, Findings of EMNLP 2021): an attack cheap enough for adversarial training, because it ranks words by gradient.
+
+One backward pass of the victim's loss ranks all words (section 3.1 of the paper): a word matters by the L1 norm of the gradient at its
+embedding, the mean over its pieces. Each word in turn is replaced by one of its 20 nearest neighbours in counter-fitted vectors with a
+cosine of at least 0.8 that keeps the part of speech; a sentence encoder must find the whole text similar to the original (cosine 0.9).
+With ``mlm=True`` (A2T-MLM in the paper) the words are the 20 best of a masked language model for the masked word instead, without the
+cosine between words. At most 10 % of the words change, but 4 in any case.
+
+The ranking needs the model itself: a victim that only answers, as a callable or an exported graph, is refused.
+
+Where paper and TextAttack 0.3.11 disagree, TextAttack is followed:
+
+- ranking: TextAttack leaves dropout on while it takes the gradient, so that its order is drawn anew each time; here dropout is off. The
+  label of the loss is the predicted one, which is the true one for every example that is attacked. Since 0.3.11 the gradient is that of
+  the text up to the last word that may change, and no more words are ranked than the model has positions; see ``attack.gradient`` for how
+  tokens are matched to words;
+- the paper's 10 % has no least number of words; TextAttack's 4 lets texts of fewer than 31 words change more;
+- the encoder is a DistilBERT tuned on similarity of sentences (STS-B). Stop words (NLTK's) stay. Of a pair, the premise stays, but only
+  where the columns are called premise and hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.constraints.changed import ShareModified
+from robust_tickets.attack.constraints.cosine import WordCosine
+from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
+from robust_tickets.attack.constraints.sentence import SentenceSimilarity
+from robust_tickets.attack.constraints.speech import SameSpeech
+from robust_tickets.attack.encoder import NOISE, Encoder
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.masked import Masked
+from robust_tickets.attack.plan import Prepared
+from robust_tickets.attack.steepest import Steepest
+from robust_tickets.attack.transforms.masked import Blank
+from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.checks import at_least_one
+from robust_tickets.errors import TicketsError
+
+if TYPE_CHECKING:
+    from robust_tickets.lexicon.resolve import Resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2T(Attack):
+    """The attack. Resources are paths or names; left out, they are looked for (see ``tickets doctor``).
+
+    ``vectors`` are used without ``mlm``, the masked language model ``masked`` with it.
+    """
+
+    white_box: ClassVar[bool] = True
+
+    mlm: bool = False
+    vectors: str | None = None
+    masked: str | None = None
+    tagger: str | None = None
+    encoder: str | None = None
+    words: int = 20  # candidates of a word
+    word_similarity: float = 0.8  # cosine
+    sentence_similarity: float = 0.9  # cosine
+    share: float = 0.1  # of words that may change
+    least: int = 4  # words that may change in any case
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.masked if self.mlm else self.vectors) == NONE:
+            source = "masked language model" if self.mlm else "vectors"
+            raise TicketsError(f"A2T takes its candidates from the {source}, which cannot be dropped", hint="give a path, or change mlm")
+        at_least_one(self, "words", "least")
+        if not 0 <= self.share <= 1 or not -1 <= self.word_similarity <= 1 or not -1 <= self.sentence_similarity <= 1:
+            raise TicketsError(
+                f"share is from 0 to 1, similarities are cosines from -1 to 1; "
+                f"got {self.share}, {self.word_similarity} and {self.sentence_similarity}",
+                hint="TextAttack has 0.1, 0.8 and 0.9",
+            )
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        return {kind: resource.record() for kind, resource in self._found().items()}
+
+    def _found(self) -> dict[str, Resource]:
+        from robust_tickets.lexicon.resolve import resolve
+
+        source = ("masked", self.masked) if self.mlm else ("vectors", self.vectors)
+        asked = (source, ("tagger", self.tagger), ("encoder", self.encoder))
+        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
+
+    def prepare(self, device: str) -> Prepared:
+        from robust_tickets.lexicon.encoder import SentenceEncoder
+        from robust_tickets.lexicon.masked import MaskedModel
+        from robust_tickets.lexicon.tagger import Tagger
+        from robust_tickets.lexicon.vectors import Vectors
+
+        found = self._found()
+        return self.assemble(
+            vectors=None if self.mlm else Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
+            language=MaskedModel.load(found["masked"].path, device=device) if self.mlm else None,
+            tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,
+            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
+        )
+
+    def assemble(
+        self,
+        *,
+        vectors: Any = None,
+        language: Any = None,
+        tags: Callable[[list[str]], Any] | None,
+        encode: Callable[[list[str]], Any] | None,
+    ) -> Prepared:
+        """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
+        from robust_tickets.lexicon import stopwords
+
+        stop = stopwords.nltk(self.rules().stopwords)
+        offered: Any = Blank(language, self.words) if self.mlm else Neighbours(vectors, self.words)
+        rules = (
+            NoRepeat(),
+            NoStopwords(stop, "NLTK's English list"),
+            KeepColumn(("premise", "hypothesis"), "premise"),
+            ShareModified(self.share, self.least),
+        )
+        checks: list[Any] = [] if self.mlm else [WordCosine(vectors, self.word_similarity)]
+        checks += [SameSpeech(tags, swap=False)] if tags is not None else []
+        checks += [SentenceSimilarity(self.sentence_similarity, metric="cosine")] if encode is not None else []
+        missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
+        services: dict[str, Any] = {"masked": Masked(language, self.words, language.whole_words)} if self.mlm else {}
+        return Prepared(
+            title="A2T" + ("-MLM" if self.mlm else "") + (f" without {' and '.join(missing)}" if missing else ""),
+            kit=Greedy(ranking=Steepest(), transform=offered, frozen=rules, constraints=tuple(checks)),
+            constraints=tuple(part.describe() for part in (offered, *rules, *checks)),
+            services=services if encode is None else {**services, "encoder": Encoder(encode)},
+            vector_noise=0.0 if encode is None else NOISE,
+            dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
+            warm=None if self.mlm else lambda words: vectors.table((word.lower() for word in words if word not in stop), self.words),
+        )
+
+
+REGISTERED = A2T
