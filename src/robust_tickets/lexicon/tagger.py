@@ -6,39 +6,42 @@ They are read here, because NLTK refuses folders outside its own search path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.lexicon.remembering import Remembering
+from robust_tickets.lexicon.spacy_tagger import SpacyTagger, pipeline_files
 
 MODEL = "averaged_perceptron_tagger_eng"
 PARTS = ("weights", "tagdict", "classes")
 MAP = Path("universal_tagset") / "en-ptb.map"
 GET = 'pip install "robust-tickets[textfooler]"'
-CONTEXTS = 1 << 15  # remembered tag sequences, about 10 MB; an attack asks for the same contexts again and again
 
 
 def tagger_files(path: Path) -> list[Path] | None:
-    """The tagger's files and the map below ``path`` (an nltk_data folder, its ``taggers``, or the tagger's own); none if incomplete."""
+    """The tagger's files and the map below ``path`` (an nltk_data folder, its ``taggers``, or the tagger's own), or those of a spaCy
+    pipeline; none if incomplete."""
     for root in (path / "taggers", path, path.parent):
         files = [*(root / MODEL / f"{MODEL}.{part}.json" for part in PARTS), root / MAP]
         if all(file.is_file() for file in files):
             return files
-    return None
+    return pipeline_files(path)
 
 
-class Tagger:
+class Tagger(Remembering):
     """``tags(words)`` gives one universal tag a word, in context."""
 
     def __init__(self, model: Any, universal: dict[str, str]) -> None:
+        super().__init__()
         self._model, self._universal = model, universal
-        self._remembered = lru_cache(maxsize=CONTEXTS)(self._tag)
 
     @classmethod
-    def load(cls, path: Path | str) -> Tagger:
+    def load(cls, path: Path | str) -> Tagger | SpacyTagger:
+        """The tagger of an nltk_data folder, or that of a spaCy pipeline where ``path`` holds one."""
+        if pipeline_files(Path(path)):
+            return SpacyTagger.load(path)
         try:
             from nltk.tag.perceptron import PerceptronTagger
         except ImportError:
@@ -57,10 +60,6 @@ class Tagger:
         if any(len(pair) != 2 for pair in pairs):
             raise TicketsError(f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one")
         return cls(model, {pair[0]: pair[1] for pair in pairs})
-
-    def tags(self, words: Sequence[str]) -> list[str]:
-        """The universal tag of every word of this context ("X" for a tag without one)."""
-        return list(self._remembered(tuple(words)))
 
     def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(self._universal.get(tag, "X") for _, tag in self._model.tag(list(words)))

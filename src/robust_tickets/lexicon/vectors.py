@@ -173,6 +173,11 @@ def vector_files(path: Path) -> list[Path] | None:
     return texts if len(texts) == 1 else None
 
 
+def lacks(path: Path) -> str:
+    """What is wrong with a folder that nearly holds vectors; empty otherwise."""
+    return ""
+
+
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:

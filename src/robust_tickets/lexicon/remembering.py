@@ -1,0 +1,22 @@
+"""A tagger that remembers contexts: an attack asks for the same ones again and again, and one costs about 0.3 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+CONTEXTS = 1 << 15  # tag sequences, about 10 MB
+
+
+class Remembering:
+    """``tags(words)`` over ``_tag``, which a tagger supplies."""
+
+    def __init__(self) -> None:
+        self._remembered = lru_cache(maxsize=CONTEXTS)(self._tag)
+
+    def tags(self, words: Sequence[str]) -> list[str]:
+        """The universal tag of every word of this context ("X" for a tag without one)."""
+        return list(self._remembered(tuple(words)))
+
+    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        raise TypeError(f"{type(self).__name__} has no _tag")  # a mistake of its author
