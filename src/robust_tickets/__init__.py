@@ -49,6 +49,7 @@ _WHERE = {
     "BertAttackPapers": "robust_tickets.attack.recipes.bertattack_papers",
     "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
+    "replay": "robust_tickets.attack.transfer",
     "write_report": "robust_tickets.report.page",
     "methods": "robust_tickets.names",
     "adversaries": "robust_tickets.names",
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from robust_tickets.attack.recipes.textbugger import TextBugger as TextBugger
     from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
     from robust_tickets.attack.result import AttackResult as AttackResult
+    from robust_tickets.attack.transfer import replay as replay
     from robust_tickets.classifier import Classifier as Classifier
     from robust_tickets.classifier import load_classifier as load_classifier
     from robust_tickets.data.load import load_task as load_task

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk
 from robust_tickets.attack.tally import Tally
+from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_chunks
 from robust_tickets.run import environment
@@ -48,13 +50,7 @@ def conclude(
         compat=plan.rules.name,
         constraints=plan.prepared.constraints,
         resources=plan.resources,
-        model={
-            "identity": clf.identity,
-            "digest": clf.digest,
-            "labels": list(clf.labels),
-            "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
-            "max_length": None if clf.model is None else clf.max_length,  # a callable cuts texts as it likes
-        },
+        model=about_model(clf),
         task={"split": split.name, "digest": split.digest, "columns": list(split.columns), "labels": list(plan.labels)},
         ids=ids,
         subset=plan.subset,
@@ -78,6 +74,17 @@ def conclude(
         result.save(folder)
         store.remove()
     return result
+
+
+def about_model(clf: Classifier) -> dict[str, Any]:
+    """What a result says of the model behind its numbers."""
+    return {
+        "identity": clf.identity,
+        "digest": clf.digest,
+        "labels": list(clf.labels),
+        "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
+        "max_length": clf.cut_at,
+    }
 
 
 def finished(folder: Path, digest: str) -> AttackResult | None:

@@ -1,0 +1,244 @@
+"""Attack once, replay on all: adversarial texts found on one model, or written down in a file, put to others.
+
+A replayed text was made against another model, so a model that resists it has resisted little, while one that falls has fallen for
+certain: the accuracy here is an upper bound of the accuracy under an attack of its own. Whether a text is right is settled as in an
+attack (a near tie is run alone), so the model that was attacked falls for every text that was found on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.choose import classes_of
+from robust_tickets.attack.conclude import about_model
+from robust_tickets.attack.failures import fatal, hopeless, said
+from robust_tickets.attack.game import IN_FLIGHT, Game
+from robust_tickets.attack.result import AttackResult
+from robust_tickets.attack.scheduler import Failed, drive
+from robust_tickets.attack.sets import Pair, TextSet, open_set
+from robust_tickets.attack.store import to_line
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.victim import Victim
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import write_chunks, write_json
+from robust_tickets.measure.metrics import FEW, paired_interval, wilson
+from robust_tickets.progress import track
+from robust_tickets.run import environment
+
+SCHEMA = 1
+REPLAY, ROWS = "replay.json", "rows.jsonl"
+DIGITS = 4  # decimals of percentages
+HOPELESS = 20  # texts that failed in a row: the cause is not in the texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Every set on every model: ``cells`` in the order of the models, of the sets within. Percentages from 0 to 100."""
+
+    sources: tuple[Mapping[str, Any], ...]
+    models: tuple[Mapping[str, Any], ...]
+    cells: tuple[Mapping[str, Any], ...]
+    label_map: Mapping[str, int | str]
+    seconds: float
+    env: Mapping[str, Any]
+    folder: Path | None = field(default=None, compare=False)
+
+    def cell(self, source: int = 0, model: int = 0) -> Mapping[str, Any]:
+        """The numbers of one set on one model."""
+        for cell in self.cells:
+            if (cell["source"], cell["model"]) == (source, model):
+                return cell
+        raise TicketsError(
+            f"there is no cell of set {source} on model {model}", hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("sources", "models", "cells", "label_map", "seconds", "env")
+        return {"schema": SCHEMA, **{name: getattr(self, name) for name in names}}
+
+
+def replay(
+    sources: Any,
+    models: Classifier | Iterable[Classifier],
+    *,
+    labels: Sequence[str] | None = None,
+    label_map: Mapping[str, int | str] | None = None,
+    folder: str | Path | None = None,
+    token_budget: int | None = None,
+) -> Replay:
+    """Put texts to models. ``sources``: an attack's result or folder, a file, a split, what ``open_set`` opened, or a list of these.
+
+    Labels are matched to each model's by name, or by ``label_map``; ``labels`` names those of a split or a file. ``models`` may load one
+    after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a line for every set, model and example, and
+    ``replay.json`` the numbers.
+    """
+    given = [sources] if isinstance(sources, AttackResult | Split | TextSet | str | Path) else list(sources)
+    sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
+    if not sets:
+        raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
+    start, place = time.monotonic(), None if folder is None else Path(folder)
+    told: list[dict[str, Any]] = []
+    cells: list[dict[str, Any]] = []
+
+    def lines() -> Iterator[bytes]:
+        for number, clf in enumerate([models] if isinstance(models, Classifier) else models):
+            told.append(about_model(clf))
+            victim = Victim(clf, token_budget)
+            for which, texts in enumerate(sets):
+                count = _Count()
+                for row in _judged(texts, clf, victim, _classes(texts, clf, label_map)):
+                    count.add(row)
+                    yield to_line({"source": which, "model": number, **row})
+                cells.append({"source": which, "model": number, **count.numbers(texts, clf)})
+
+    if place is None:
+        for _ in lines():
+            pass
+    else:
+        write_chunks(place / ROWS, lines())
+    if not told:
+        raise TicketsError("nothing to replay on: no model", hint="give at least one classifier")
+    result = Replay(
+        sources=tuple({"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets),
+        models=tuple(told),
+        cells=tuple(cells),
+        label_map=dict(label_map or {}),
+        seconds=round(time.monotonic() - start, 3),
+        env=dict(environment()),
+        folder=place,
+    )
+    if place is not None:
+        write_json(place / REPLAY, result.to_json())
+    return result
+
+
+def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str] | None) -> tuple[int, ...]:
+    if len(texts.columns) != len(clf.columns):
+        raise TicketsError(
+            f"{texts.name} has {len(texts.columns)} text column(s), the classifier {clf.identity!r} reads {len(clf.columns)}",
+            hint="replay on a classifier of the same kind of task",
+        )
+    return classes_of(texts.labels, clf.labels, label_map) or ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    columns: tuple[str, ...]
+
+
+def _judge(pair: Pair, target: int, names: tuple[str, ...], noise: float, in_flight: int) -> Steps:
+    """(right, predicted class) of the original and of the adversarial text; None where there is none."""
+    texts = [columns for columns in (pair.original, pair.adversarial) if columns is not None]
+    game = Game(original=Text.of(texts[0]), label=target, column_names=names, noise=noise, in_flight=in_flight, still=False)
+    answers = yield from game.ask([_Plain(columns) for columns in texts])
+    found: list[tuple[bool, int] | None] = []
+    for answer in answers:
+        won = yield from game.won(answer)
+        found.append((not won, answer.row.predicted))
+    if pair.original is None:
+        found.insert(0, None)
+    return found if len(found) == 2 else [*found, None]
+
+
+def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    """A row for every example, in the set's order; what waits for its turn is at most about as much as is under way."""
+    asked: dict[int, Pair] = {}
+    ready: dict[int, dict[str, Any]] = {}
+
+    def jobs() -> Iterator[tuple[int, Steps]]:
+        for number, pair in enumerate(texts.pairs()):
+            asked[number] = pair
+            yield number, _judge(pair, classes[pair.label], texts.columns, victim.noise, IN_FLIGHT // victim.live)
+
+    turn = wrong = 0
+    with track(f"replay {texts.name} on {clf.identity}", texts.size) as bar:
+        for number, found in drive(jobs(), {"victim": victim}, victim.live):
+            pair = asked.pop(number)
+            wrong = wrong + 1 if isinstance(found, Failed) else 0
+            if isinstance(found, Failed):
+                if end := fatal(found.problem):
+                    raise end
+                if wrong >= HOPELESS or wrong == texts.size:
+                    raise hopeless(found.problem, wrong)
+                ready[number] = {"id": pair.id, "label": pair.label, "error": said(found.problem)}
+            else:
+                ready[number] = {"id": pair.id, "label": pair.label, **_row(found, classes)}
+            bar.advance(1)
+            while turn in ready:
+                yield ready.pop(turn)
+                turn += 1
+
+
+def _row(found: Sequence[tuple[bool, int] | None], classes: tuple[int, ...]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, answer in zip(("original", "adversarial"), found, strict=True):
+        row[f"{name}_right"] = None if answer is None else answer[0]
+        row[f"{name}_predicted"] = classes.index(answer[1]) if answer is not None and answer[1] in classes else None
+    return row
+
+
+@dataclass
+class _Count:
+    """How often (original right, adversarial right); None where there is no such text."""
+
+    seen: Counter[tuple[bool | None, bool | None]] = field(default_factory=Counter)
+    labels: set[int] = field(default_factory=set)
+    errors: int = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if "error" in row:
+            self.errors += 1
+            return
+        self.labels.add(row["label"])
+        self.seen[row["original_right"], row["adversarial_right"]] += 1
+
+    def numbers(self, texts: TextSet, clf: Classifier) -> dict[str, Any]:
+        both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
+        pairs, before = sum(both.values()), both[True, True] + both[True, False]
+        known, after = ({b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1))
+        n, count = sum(known.values()), sum(after.values())
+        # every text that was turned in the place of its original
+        instead = both[True, True] + both[False, True] + self.seen[True, None]
+        shares = {
+            "clean": (known[True], n),
+            "originals": (before, pairs),
+            "adversarials": (after[True], count),
+            "transfer": (both[True, False], before),
+            "replayed": (instead, n if texts.kind == "attack" else 0),
+        }
+        values: dict[str, Any] = {name: round(100 * x / of, DIGITS) if of else None for name, (x, of) in shares.items()}
+        intervals = {name: [round(100 * end, DIGITS) for end in wilson(x, of)] for name, (x, of) in shares.items() if of}
+        values["drop"] = round(100 * (both[True, False] - both[False, True]) / pairs, DIGITS) if pairs else None
+        if pairs:
+            times = list(both.values())
+            first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
+            intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
+        counts = {"n": n or count, "texts": count, "turned": both[True, False], "mended": both[False, True], "errors": self.errors}
+        flags = self._flags(texts, clf, count, pairs)
+        return {**counts, **values, "intervals": intervals, "flags": [f[1] for f in flags], "flag_codes": [f[0] for f in flags]}
+
+    def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[tuple[str, str]]:
+        found = []
+        if count < FEW:
+            found.append(("few-examples", f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals"))
+        if len(self.labels) < 2:
+            found.append(("one-class", "one class: all texts have the same label, so a model that always says it looks robust"))
+        if texts.kind == "attack" and clf.model is not None and texts.about["model"]["digest"] == clf.digest:
+            found.append(("same-model", "same model: the texts were found on this very model"))
+        if not pairs and count:
+            found.append(
+                ("no-originals", "no originals: without the clean texts a mistake cannot be told from one the attack did not cause")
+            )
+        if self.errors:
+            found.append(("errors", f"errors: {self.errors} example(s) failed and are left out"))
+        return found

@@ -1,0 +1,111 @@
+"""The verb that puts given adversarial texts to models: ``replay``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.making import columns, is_folder
+from robust_tickets.errors import TicketsError
+
+Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
+
+
+def replay(
+    source: str,
+    *models: str,
+    out: Path,
+    also: Also = (),
+    task: str | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    original: str | None = None,
+    label_map: str | None = None,
+    token_budget: int | None = None,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Put adversarial texts to other models: attack once, replay on all.
+
+    Parameters
+    ----------
+    source
+        An attack's folder, whose successes are replayed; or a csv, tsv, jsonl or parquet file of adversarial texts and their labels; or
+        AdvGLUE's dev.json.
+    models
+        Folders or Hub ids of sequence classifiers, RUN:ARM of a run, or exported ONNX files.
+    out
+        The folder for replay.json and rows.jsonl.
+    also
+        Another source, any number of times: the table then has a row for every pair.
+    task
+        The registered task of a file: the names of its labels 0, 1, …; of AdvGLUE's file, which of its tasks.
+    text
+        A file's column of adversarial text; a pair as premise,hypothesis.
+    label
+        A file's label column.
+    original
+        A file's column of original text, if it has one.
+    label_map
+        Which class of the models each label is, where the names differ: bad=0,good=1.
+    token_budget
+        Padded tokens in one forward pass; changes speed and memory, not results.
+    """
+    from robust_tickets.attack.sets import open_set
+    from robust_tickets.attack.transfer import replay as put
+    from robust_tickets.cli.using import _open
+
+    if not models:
+        raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
+    is_folder(out)
+    reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
+    sets = [open_set(one, **reading) for one in (source, *also)]
+    found = put(sets, map(_open, models), label_map=_mapped(label_map), folder=out, token_budget=token_budget)
+    told = found.to_json()
+
+    def show(console: Any) -> None:
+        console.print(table(told, models))
+        print(f"result: {out / 'replay.json'}")
+
+    return Answer(data=told, show=show)
+
+
+def _mapped(given: str | None) -> dict[str, int | str] | None:
+    """``bad=0,good=1`` as a mapping."""
+    if given is None:
+        return None
+    found: dict[str, int | str] = {}
+    for part in given.split(","):
+        name, equals, value = part.rpartition("=")
+        if not equals or not name.strip() or not value.strip() or name.strip() in found:
+            raise TicketsError(f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1")
+        found[name.strip()] = int(value) if value.strip().isdecimal() else value.strip()
+    return found
+
+
+def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
+    """A row for every set and model: accuracy on originals, on the adversarial texts, and how many turned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from robust_tickets.report import numbers
+    from robust_tickets.report.markup import clean
+
+    heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")
+    grid = Table(*heads, title="accuracy in %, 95 % intervals below; transfer: turned, of those right before", title_justify="left")
+    flags: dict[str, None] = {}
+    for cell in told["cells"]:
+        where, model = told["sources"][cell["source"]], models[cell["model"]]
+        shown = []
+        for name in ("clean", "adversarials", "transfer"):
+            value, ends = cell[name], cell["intervals"].get(name)
+            shown.append("–" if value is None else numbers.percent(value) + (f"\n{numbers.span(ends)}" if ends else ""))
+        turned = "–" if cell["originals"] is None else f"{cell['turned']} of {cell['texts']}"
+        grid.add_row(*(Text(clean(one)) for one in (str(where["name"]), model, *shown, turned)))
+        flags.update(dict.fromkeys(f"{model}: {flag}" for flag in cell["flags"]))
+    if flags:
+        grid.caption, grid.caption_justify = Text(clean("flags: " + "; ".join(flags))), "left"
+    return grid

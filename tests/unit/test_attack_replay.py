@@ -1,0 +1,250 @@
+"""Replaying adversarial texts: counts by hand, labels by name, files of every layout, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calling import tickets
+from robust_tickets import replay
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.sets import open_set
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from tiny import tiny_classifier
+
+
+def by_word(*words: str, labels: tuple[str, ...] = ("neg", "pos"), positive: int = 1) -> Classifier:
+    """Positive where one of the words stands."""
+
+    def judge(texts: list[Any]) -> np.ndarray:
+        said = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        p = np.array([0.8 if set(text.split()) & set(words) else 0.2 for text in said])
+        return np.stack([1 - p, p] if positive else [p, 1 - p], axis=1)
+
+    return Classifier.wrap(judge, labels=labels)
+
+
+TEXTS = ["a good film", "good", "dull film", "a dull thing", "a good thing indeed"]
+LABELS = [1, 1, 0, 1, 1]
+
+
+def attacked(folder: Path | None = None) -> Any:
+    return PWWS()(by_word("good"), Split.of(TEXTS, LABELS), n=0, folder=folder, labels=["neg", "pos"])
+
+
+def test_counts_by_hand() -> None:
+    result = attacked()
+    found = {e.status: e for e in result.examples()}
+    assert result.outcomes == {"success": 3, "failed": 1, "skipped": 1, "error": 0}
+    turned = [e.perturbed[0] for e in result.examples() if e.status == "success" and e.perturbed]
+    assert found["skipped"].original == ("a dull thing",)
+    # one victim knows "good" only and falls for all; the other holds to "film" and "thing" too, so what is left of them saves two
+    told = replay(result, [by_word("good"), by_word("film", "thing")])
+    same, other = told.cell(0, 0), told.cell(0, 1)
+    assert (same["n"], same["texts"], same["turned"], same["mended"]) == (5, 3, 3, 0)
+    assert (same["clean"], same["originals"], same["adversarials"], same["transfer"], same["drop"]) == (80.0, 100.0, 0.0, 100.0, 100.0)
+    assert same["replayed"] == result.aua == 20.0
+    kept = sum("film" in text or "thing" in text for text in turned)
+    # right on "a good film" and the two things; wrong on "good" and on "dull film"
+    assert (other["clean"], other["originals"]) == (60.0, round(200 / 3, 4))
+    assert other["adversarials"] == round(100 * kept / 3, 4)
+    assert other["turned"] == 2 - kept
+    assert set(other["intervals"]) == {"clean", "originals", "adversarials", "transfer", "replayed", "drop"}
+    assert "few-examples" in other["flag_codes"]
+    with pytest.raises(TicketsError, match="no cell"):
+        told.cell(0, 2)
+
+
+def test_labels_are_matched_by_name_not_by_order() -> None:
+    result = attacked()
+    straight, turned = replay(result, [by_word("good"), by_word("good", labels=("pos", "neg"), positive=0)]).cells
+    assert {k: v for k, v in straight.items() if k != "model"} == {k: v for k, v in turned.items() if k != "model"}
+    strange = by_word("good", labels=("bad", "fine"))
+    with pytest.raises(TicketsError, match="classifier knows bad, fine"):
+        replay(result, strange)
+    assert replay(result, strange, label_map={"neg": "bad", "pos": 1}).cell()["transfer"] == 100.0
+    with pytest.raises(TicketsError, match="text column"):
+        replay(result, Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")))
+
+
+def test_the_attacked_model_falls_for_all_that_was_found_on_it(tmp_path: Path) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    texts = [f"the {a} {b} was {c}" for a in ("good", "bad", "fine") for b in ("film", "story") for c in ("great", "poor", "awful")]
+    labels = [clf.labels.index(label) for label in clf.predict(texts)[0]]
+    result = PWWS()(clf, Split.of(texts, labels), n=0, folder=tmp_path / "attack", token_budget=64)
+    assert result.suc is not None
+    for budget in (1, 4096):
+        cell = replay(tmp_path / "attack", clf, token_budget=budget).cell()
+        assert (cell["turned"], cell["texts"]) == (result.outcomes["success"],) * 2
+        assert (cell["replayed"], cell["clean"]) == (result.aua, result.clean)
+        assert "same-model" in cell["flag_codes"]
+
+
+def test_rows_and_numbers_are_written(tmp_path: Path) -> None:
+    attacked(tmp_path / "a")
+    models = (by_word(word) for word in ("good", "dull"))  # loaded one after another
+    told = replay([tmp_path / "a", tmp_path / "a"], models, folder=tmp_path / "out")
+    stored = json.loads((tmp_path / "out" / "replay.json").read_text())
+    assert stored == json.loads(json.dumps(told.to_json()))
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 * 2 * 5
+    assert [row["id"] for row in rows[:5]] == [f"test:{i}" for i in range(5)], "in the set's order"
+    assert rows[0] == {
+        "source": 0, "model": 0, "id": "test:0", "label": 1, "original_right": True, "original_predicted": 1,
+        "adversarial_right": False, "adversarial_predicted": 0,
+    }  # fmt: skip
+    assert rows[3]["adversarial_right"] is None, "a skipped example has no adversarial text"
+    for cell in told.cells:
+        mine = [r for r in rows if (r["source"], r["model"]) == (cell["source"], cell["model"])]
+        assert cell["turned"] == sum(r["original_right"] and r["adversarial_right"] is False for r in mine)
+        assert cell["clean"] == 100 * sum(r["original_right"] for r in mine) / 5
+    assert stored["sources"][0]["attack"] == "PWWS"
+    assert stored["sources"][0]["model"]["identity"].startswith("callable:")
+
+
+def test_a_failing_text_costs_one_row() -> None:
+    good = by_word("good")
+
+    def judge(texts: list[str]) -> Any:
+        if any(text == "dull film" for text in texts):
+            raise ValueError("no")
+        return np.exp(good.logits(texts))
+
+    told = replay(attacked(), Classifier.wrap(judge, labels=["neg", "pos"])).cell()
+    assert (told["errors"], told["n"], told["turned"]) == (1, 4, 3)
+    assert "errors" in told["flag_codes"]
+
+    def broken(texts: list[str]) -> Any:
+        raise ValueError("down")
+
+    with pytest.raises(TicketsError, match="in a row: ValueError: down"):
+        replay(attacked(), Classifier.wrap(broken, labels=["neg", "pos"]))
+
+
+ROWS = [("a fine film", "a good film", 1), ("fine", "good", 1), ("dull", "dull", 0)]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_static_files(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"adversarial.{ending}"
+    heads = ("sentence", "clean", "label")
+    if ending == "jsonl":
+        path.write_text("".join(json.dumps(dict(zip(heads, row, strict=True))) + "\n" for row in ROWS))
+    elif ending == "parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        parquet.write_table(pa.Table.from_pylist([dict(zip(heads, row, strict=True)) for row in ROWS]), path)
+    else:
+        mark = "," if ending == "csv" else "\t"
+        path.write_text("\n".join(mark.join(map(str, row)) for row in [heads, *ROWS]) + "\n")
+    clf = by_word("good", labels=("negative", "positive"))
+    alone = replay(open_set(path, task="sst2", text="sentence", label="label"), clf).cell()
+    assert (alone["texts"], alone["adversarials"], alone["clean"], alone["transfer"], alone["drop"]) == (3, 33.3333, None, None, None)
+    assert "no-originals" in alone["flag_codes"]
+    both = replay(open_set(path, task="sst2", text="sentence", label="label", original="clean"), clf).cell()
+    assert (both["adversarials"], both["originals"], both["turned"], both["drop"]) == (33.3333, 100.0, 2, 66.6667)
+    assert both["replayed"] is None
+    with pytest.raises(TicketsError, match="classifier knows"):  # class numbers are never taken for a model's classes by order
+        replay(open_set(path, text="sentence", label="label"), clf)
+    mapped = replay(open_set(path, text="sentence", label="label"), clf, label_map={"0": 0, "1": "positive"}).cell()
+    assert mapped["adversarials"] == 33.3333
+
+
+def test_a_row_without_an_original_is_still_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    rows = [{"text": f"fine {i}", "clean": f"good {i}" if i != 1 else None, "label": "pos" if i else "neg"} for i in range(150)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cell = replay(open_set(path, text="text", label="label", original="clean"), by_word("good")).cell()
+    assert (cell["texts"], cell["n"], cell["turned"], cell["mended"]) == (150, 149, 148, 1)
+
+
+def test_advglue_layout(tmp_path: Path) -> None:
+    path = tmp_path / "dev.json"
+    rows = [{"idx": i, "label": label, "sentence": text} for i, (text, _, label) in enumerate(ROWS)]
+    pairs = [{"idx": 0, "label": 1, "question1": "good", "question2": "fine", "original_question1": "x", "original_question2": "good"}]
+    path.write_text(json.dumps({"sst2": rows, "qqp": pairs, "odd": []}))
+    clf = by_word("good", labels=("positive", "negative"), positive=0)
+    told = replay(open_set(path, task="sst2"), clf)
+    assert told.cell()["adversarials"] == 33.3333
+    assert (told.sources[0]["name"], told.sources[0]["task"], told.sources[0]["kind"]) == ("dev.json:sst2", "sst2", "static")
+
+    def same(texts: list[tuple[str, str]]) -> np.ndarray:
+        return np.array([[0.1, 0.9] if "good" in pair[1] else [0.9, 0.1] for pair in texts])
+
+    two = Classifier.wrap(same, labels=["not_duplicate", "duplicate"], columns=("question1", "question2"))
+    assert replay(open_set(path, task="qqp"), two).cell()["turned"] == 1
+    for task, said in ((None, "several tasks"), ("sst", "no task 'sst'"), ("odd", "no registered task")):
+        with pytest.raises(TicketsError, match=said):
+            open_set(path, task=task)
+    for text in ("[]", "{}", '{"sst2": 3}'):
+        path.write_text(text)
+        with pytest.raises(TicketsError, match="layout"):
+            open_set(path)
+    for row in ({"label": 2, "sentence": "x"}, {"label": True, "sentence": "x"}, {"label": 1}, 7, {"label": 1, "sentence": None}):
+        path.write_text(json.dumps({"sst2": [row]}))
+        with pytest.raises(TicketsError, match="row 1 of sst2"):
+            open_set(path)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match=r"holds no result\.json"):
+        open_set(tmp_path)
+    with pytest.raises(TicketsError, match="no such file"):
+        open_set(tmp_path / "x.csv")
+    with pytest.raises(TicketsError, match="names of its labels"):
+        open_set(Split.of(["a"], [0]))
+    with pytest.raises(TicketsError, match="no set of texts"):
+        replay([], by_word("good"))
+    with pytest.raises(TicketsError, match="no model"):
+        replay(attacked(), [])
+
+
+def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    clf.save_pretrained(tmp_path / "model")
+    PWWS()(clf, Split.of(["a good film", "bad story"], [0, 1]), n=0, folder=tmp_path / "a")
+    (tmp_path / "set.csv").write_text("text,label\na fine film,x\npoor,y\n")
+    names = ",".join(f"{name}={i}" for i, name in enumerate(("x", "y")))
+    told = tickets(capsys, "replay", str(tmp_path / "a"), str(tmp_path / "model"), str(tmp_path / "model"), "--out", str(tmp_path / "out"))
+    assert (len(told["sources"]), len(told["models"]), len(told["cells"])) == (1, 2, 2)
+    assert (tmp_path / "out" / "rows.jsonl").is_file()
+    told = tickets(
+        capsys, "replay", str(tmp_path / "set.csv"), str(tmp_path / "model"), "--label-map", names, "--out", str(tmp_path / "static")
+    )  # fmt: skip
+    assert told["cells"][0]["texts"] == 2
+    assert told["label_map"] == {"x": 0, "y": 1}
+    for wrong, said in ((["--label-map", "x"], "LABEL=CLASS"), (["--label-map", "x=0,x=1"], "comes twice")):
+        answer = tickets(capsys, "replay", str(tmp_path / "set.csv"), str(tmp_path / "model"), *wrong, "--out", str(tmp_path / "w"), code=2)
+        assert said in answer["error"]["message"]
+    answer = tickets(capsys, "replay", str(tmp_path / "a"), "--out", str(tmp_path / "w"), code=2)
+    assert "which models" in answer["error"]["message"]
+
+
+def test_the_table_shows_every_cell(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from robust_tickets.cli.judging import table
+
+    told = replay([attacked(), attacked()], [by_word("good"), by_word("film")]).to_json()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(told, ["first", "[red]second"]))
+    shown = console.export_text()
+    assert shown.count("3 of 3") == 2
+    assert "[red]second" in shown
+    assert "few examples" in shown
+
+
+@pytest.mark.shared
+def test_advglue_of_the_shared_folder(shared: Path) -> None:
+    texts = open_set(shared / "data" / "advglue_dev" / "sst2.parquet", task="sst2")
+    cell = replay(texts, by_word("good", "great", "fun", labels=("negative", "positive"))).cell()
+    assert cell["texts"] == texts.size == 148
+    assert texts.labels == ("negative", "positive")
