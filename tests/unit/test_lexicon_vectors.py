@@ -9,6 +9,7 @@ import pytest
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import cache_folder
+from robust_tickets.lexicon import vector_files
 from robust_tickets.lexicon import vectors as module
 from robust_tickets.lexicon.vectors import Vectors
 from robust_tickets.seeds import numpy_generator
@@ -46,12 +47,12 @@ def test_neighbours_equal_the_slow_reference(dtype: type, n: int, monkeypatch: p
 
 
 @pytest.mark.parametrize(("rows", "scores"), [(1, 1), (7, 130), (1000, 10**6)])
-def test_table_equals_single_look_ups_bit_for_bit(rows: int, scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_equals_single_look_ups_bit_for_bit(rows: int, scores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     words, matrix = made_up()
     single = {word: Vectors(words, matrix).neighbours(word, 9) for word in words}
     monkeypatch.setattr(module, "ROWS", rows)
     monkeypatch.setattr(module, "SCORES", scores)
-    monkeypatch.setattr(module, "_read_table", lambda *_: None)
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
     assert Vectors(words, matrix).table([*words, "unknown"], 9) == single
 
 
@@ -151,7 +152,7 @@ def test_a_text_file_is_converted_line_by_line(tmp_path: Path) -> None:
     line = " ".join(["0.125"] * width)
     (tmp_path / "v.vec").write_text("".join(f"w{i} {line}\n" for i in range(rows)))
     tracemalloc.start()
-    found = module._convert(tmp_path / "v.vec")
+    found = vector_files.convert(tmp_path / "v.vec")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.load(found[1]).shape == (rows, width)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vectors
+from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_files
 
 NOTE = "resource.json"
 
@@ -95,13 +95,13 @@ def _always(path: Path) -> bool:
 KINDS: dict[str, Kind] = {
     "vectors": Kind(
         what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
-        files=vectors.vector_files,
+        files=vector_files.vector_files,
         get="unzip https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip into {cache} "
         f'(beside it, {NOTE} with {{{{"name": "counter-fitted", "substitute": false}}}}), or give any folder of words.txt and vectors.npy',
         is_substitute=_always,
         folders=_textattack_folders,
         owner="TextAttack's cache",
-        lacks=vectors.lacks,
+        lacks=vector_files.lacks,
     ),
     "tagger": Kind(
         what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
