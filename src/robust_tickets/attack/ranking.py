@@ -14,13 +14,22 @@ import numpy as np
 from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.game import Game, Scored
 from robust_tickets.attack.greedy import Candidate, Greedy
+from robust_tickets.attack.transforms.several import Several
 
 UNKNOWN = "[UNK]"
 
 
 def ranked(game: Game, kit: Greedy) -> list[int]:
     """The words an order is made of: those that may change, or all; a word that may not yields no candidates when its turn comes."""
-    return list(range(len(game.original))) if game.rules.ranks_all else list(kit.modifiable(game, game.original))
+    if game.rules.ranks_all:
+        return list(range(len(game.original)))
+    found = kit.modifiable(game, game.original)
+    if game.rules.gathers and isinstance(kit.transform, Several) and len(kit.transform.parts) > 1:
+        gathered: set[int] = set()
+        for _ in kit.transform.parts:
+            gathered.update(found)  # the same words, maybe in a larger table, which they then leave in another order
+        return list(gathered)
+    return list(found)
 
 
 @dataclass(frozen=True)

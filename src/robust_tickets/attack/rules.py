@@ -32,6 +32,7 @@ class Rules:
     # --- the search
     ranks_all: bool = False  # every word is ranked, at a query each, also those that may not change
     cuts_gradient: bool = True  # A2T takes the gradient of the text up to the last word it ranks, and ranks no more than fit the model
+    gathers: bool = False  # a recipe of several transformations gathers the words to rank in one more set, whose order decides ties
     doubles: bool = False  # a text that two transformations of a recipe make is asked about twice
     # --- resources and constraints
     stopwords: int = 179  # NLTK's English list: 179 words, or 198 since February 2025
@@ -40,7 +41,16 @@ class Rules:
 
 
 OWN = Rules()
-_10 = Rules(name="ta-0.3.10", keeps_endings=True, segments=True, searches=True, splits_blindly=True, cuts_gradient=False, clamped=False)
+_10 = Rules(
+    name="ta-0.3.10",
+    keeps_endings=True,
+    segments=True,
+    searches=True,
+    splits_blindly=True,
+    cuts_gradient=False,
+    gathers=True,
+    clamped=False,
+)
 _4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, doubles=True)
 PROFILES: Mapping[str, Rules] = {
     "ta-0.3.11": Rules(name="ta-0.3.11", segments=True, searches=True, stopwords=198, masked_words=8),
