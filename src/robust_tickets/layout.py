@@ -125,6 +125,12 @@ def encoder_of(model: Any) -> Any:
     return getattr(model, "base_model", model)
 
 
+def has_layout(model: Any) -> bool:
+    """Whether ``model`` (or a config) is of a family that can be pruned, and so of one this package knows from inside."""
+    stock = str(getattr(getattr(model, "config", model), "model_type", "")).removeprefix("ticket-")
+    return stock not in REFUSED and stock.replace("-", "_") in BACKBONES.names()
+
+
 def layout_of(model: Any) -> Layout:
     """The Layout of ``model``'s family (a model's, or a config's); refuses families that no file describes."""
     family = str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))

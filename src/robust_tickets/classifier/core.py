@@ -1,4 +1,4 @@
-"""Classifier: a transformers model, its tokenizer, its labels and its maximum length; or any callable that gives probabilities.
+"""Classifier: a transformers model or an ONNX graph, its tokenizer, labels and maximum length; or any callable that gives probabilities.
 
 Everything downstream (training, attacks, prediction) sees this one type. Texts go in as strings or as tuples of one or two strings;
 logits come out in float32, in the order of the texts, whatever the batches were.
@@ -10,34 +10,40 @@ import copy
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from robust_tickets.classifier.about import write_about
+from robust_tickets.classifier.calling import Caller, Calls
 from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.heads import checked_labels, rename_labels
+from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
-from robust_tickets.classifier.rows import encoded, padded
+from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.splice import Splicer
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.layout import layout_of
 
 if TYPE_CHECKING:
     import torch
+
+    from robust_tickets.classifier.graph import Graph
 
 MAX_LENGTH = 128  # tokens; GLUE in all three papers
 TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length
 
 
 class Classifier:
-    """``model`` and ``tokenizer`` are None where a callable is wrapped; ``identity`` says what it was loaded from."""
+    """``model`` is None where there is only a ``graph`` or a callable, ``tokenizer`` where a callable is wrapped.
+
+    ``identity`` says what it was loaded from.
+    """
 
     def __init__(
         self,
@@ -49,16 +55,19 @@ class Classifier:
         identity: str = "",
         columns: Sequence[str] = ("text",),
         function: Callable[..., Any] | None = None,
+        graph: Graph | None = None,
+        batch_size: int | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.function = model, tokenizer, function
+        self.model, self.tokenizer, self.function, self.graph = model, tokenizer, function, graph
         self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded; pieces stay remembered
-        self.labels = checked_labels(labels)
+        self.labels, self.batch_size = checked_labels(labels), batch_size
+        self.inputs: Inputs | None = graph.inputs if graph is not None else None
         self.max_length, self.identity, self.columns = int(max_length), identity, tuple(columns)
         if model is not None:
-            limit = model.config.max_position_embeddings - layout_of(model).reserved_positions
-            if not 2 < self.max_length <= limit:
+            limit = positions_of(model)
+            if self.max_length < 3 or (limit is not None and self.max_length > limit):
                 raise TicketsError(
-                    f"max_length must be between 3 and {limit}, the positions of this model; got {max_length}", hint="lower it"
+                    f"max_length must be between 3 and {limit or 'any'}, the positions of this model; got {max_length}", hint="lower it"
                 )
             if model.config.num_labels != len(self.labels):
                 raise TicketsError(
@@ -66,23 +75,43 @@ class Classifier:
                 )
             rename_labels(model.config, self.labels)
             model.eval()
+            self.inputs = inputs_of(model, tokenizer, self.max_length)
 
     @classmethod
-    def wrap(cls, function: Callable[..., Any], *, labels: Sequence[str], columns: Sequence[str] = ("text",)) -> Classifier:
-        """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels)."""
+    def wrap(
+        cls,
+        function: Callable[..., Any],
+        *,
+        labels: Sequence[str],
+        columns: Sequence[str] = ("text",),
+        batch_size: int | None = None,
+        retries: int = 0,
+        rate_limit: float | None = None,
+        timeout: float | None = None,
+        backoff: float = 0.5,
+    ) -> Classifier:
+        """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels).
+
+        For one that is slow, far away or paid for: ``batch_size`` texts in one call, ``retries`` of a call that raised (after ``backoff``
+        seconds, then twice as long each time), ``rate_limit`` calls a second, ``timeout`` seconds for an answer.
+        """
         if not callable(function):
             raise TicketsError(
                 f"wrap expects a callable, got {type(function).__name__}", hint="give a function from texts to probabilities"
             )
-        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-        return cls(model=None, tokenizer=None, labels=labels, function=function, identity=f"callable:{name}", columns=columns)
+        name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
+        asked = Caller(function, name, calls) if calls != Calls() else function
+        return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, *, dtype: str = "float32", device: str | None = None) -> Classifier:
-        """A saved classifier, head included."""
+    def from_pretrained(
+        cls, name: str | Path, *, max_length: int | None = None, dtype: str = "float32", device: str | None = None
+    ) -> Classifier:
+        """A saved classifier of any family that transformers has, head included."""
         from robust_tickets.classifier.load import load_classifier
 
-        return load_classifier(name, dtype=dtype, device=device)
+        return load_classifier(name, max_length=max_length, dtype=dtype, device=device)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """What transformers saves, readable by its auto classes, and ``tickets.json`` with the rest; that one is written last.
@@ -147,14 +176,19 @@ class Classifier:
     @property
     def token_types(self) -> bool:
         """Whether the model tells the two texts of a pair apart by token types."""
-        return self.model is not None and getattr(self.model.config, "type_vocab_size", 0) > 1
+        return self.inputs is not None and "token_type_ids" in self.inputs.names
+
+    @property
+    def cut_at(self) -> int | None:
+        """Tokens of a text that it reads; None for a callable, which cuts texts as it likes."""
+        return self.max_length if self.tokenizer is not None else None
 
     @property
     def digest(self) -> str:
         """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length. Reads every weight, about 1 s a GiB."""
         h = hashlib.sha256(canonical([list(self.labels), self.max_length, list(self.columns)]).encode())
         if self.model is None:
-            h.update(self.identity.encode())
+            h.update((self.graph.digest if self.graph is not None else self.identity).encode())
             return h.hexdigest()
         told = {k: v for k, v in self.model.config.to_dict().items() if k not in _NOT_IN_DIGEST}
         h.update(canonical(told).encode())
@@ -168,18 +202,26 @@ class Classifier:
     def encode(self, texts: Sequence[Text]) -> list[Encoded]:
         """Token ids, token types and size of each text, truncated to ``max_length``."""
         rows = [columns_of(text) for text in texts]
-        if self.model is None:
+        if self.tokenizer is None:
             return [Encoded(columns=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
         if self._splicer is None or self._splicer[0] is not self.tokenizer:
             self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
         return encoded(self.tokenizer, self._splicer[1], rows, self.max_length, self.token_types)
 
+    def batches(self, sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+        """Positions in batches of like size: of at most ``batch_size`` texts for a callable that names one, else within ``budget``."""
+        if self.batch_size is None:
+            yield from batches_by_size(sizes, budget)
+            return
+        order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+        yield from (order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size))
+
     def batch(self, rows: Sequence[Encoded]) -> dict[str, torch.Tensor]:
         """One padded batch, on the model's device."""
         import torch
 
-        arrays = padded(rows, self.tokenizer.pad_token_id, self.token_types)
-        return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
+        assert self.inputs is not None
+        return {name: torch.from_numpy(array).to(self.device) for name, array in self.inputs.arrays(rows).items()}
 
     def logits_of_encoded(self, rows: Sequence[Encoded]) -> torch.Tensor:
         """Logits of one batch, float32 on the CPU, with the model in eval mode."""
@@ -187,26 +229,31 @@ class Classifier:
 
         if not rows:
             return torch.zeros((0, len(self.labels)))
+        if self.graph is not None:
+            return torch.from_numpy(self.graph(rows))
         if self.model is None:
             return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], len(self.labels), self.identity))
+        assert self.inputs is not None
         training = self.model.training
         self.model.eval()
+        logits = torch.zeros((len(rows), len(self.labels)))  # made here, out of inference mode: callers may do arithmetic in place
         try:
             with torch.inference_mode():
-                logits = self.model(**self.batch(rows)).logits.float().cpu()
+                for where in self.inputs.together(rows):
+                    logits[where] = self.model(**self.batch([rows[i] for i in where])).logits.float().cpu()
         finally:
             self.model.train(training)
         if not torch.isfinite(logits).all():
             raise TicketsError(
                 f"the model {self.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
             )
-        return logits.clone()  # out of inference mode: callers may do arithmetic in place
+        return logits
 
     def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
         """Logits of every text, in its order: (texts, labels) float32. ``token_budget``: padded tokens in one forward pass."""
         rows = self.encode(texts)
         out = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
-        for where in batches_by_size([row.size for row in rows], token_budget or TOKEN_BUDGET):
+        for where in self.batches([row.size for row in rows], token_budget or TOKEN_BUDGET):
             out[where] = self.logits_of_encoded([rows[i] for i in where]).numpy()
         return out
 
@@ -219,7 +266,8 @@ class Classifier:
 
     def needs_model(self, what: str) -> Any:
         if self.model is None:
-            raise TicketsError(f"a wrapped callable cannot be {what}", hint="load a model with load_classifier")
+            kind = "an ONNX graph" if self.graph is not None else "a wrapped callable"
+            raise TicketsError(f"{kind} cannot be {what}", hint="load a model with load_classifier")
         return self.model
 
     def __repr__(self) -> str:

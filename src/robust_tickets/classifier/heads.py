@@ -16,6 +16,21 @@ def labels_of_config(config: Any) -> tuple[str, ...]:
     return tuple(str(config.id2label[i]) for i in range(config.num_labels))
 
 
+def check_head(config: Any, identity: str) -> None:
+    """Refuse a head that does not choose one class of several: its answers are no probabilities of classes."""
+    kind = getattr(config, "problem_type", None)
+    if config.num_labels == 1 or kind == "regression":
+        raise TicketsError(
+            f"{identity} has a regression head ({config.num_labels} output(s)): it gives a number, not a class",
+            hint="give a classifier; or wrap the model in a function that turns the number into probabilities of classes",
+        )
+    if kind == "multi_label_classification":
+        raise TicketsError(
+            f"{identity} is a multi-label classifier: any number of its {config.num_labels} labels may hold at once",
+            hint="wrap it in a function that gives one label's probability and its complement: tickets attack my_module:function",
+        )
+
+
 def rename_labels(config: Any, labels: Sequence[str]) -> None:
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
@@ -23,7 +38,7 @@ def rename_labels(config: Any, labels: Sequence[str]) -> None:
 
 def with_labels(model: Any, wanted: Sequence[str], *, has_head: bool, seed: int) -> tuple[Any, bool]:
     """``model`` with outputs in the order of ``wanted``, and whether its own head was kept."""
-    order = _order(labels_of_config(model.config), wanted) if has_head else None
+    order = fitting(model.config, wanted) if has_head else None
     if order is not None:
         if order != list(range(len(order))):
             _reorder(model, order)
@@ -47,8 +62,9 @@ def _shapes_of_head(model_class: Any, config: Any, prefixes: tuple[str, ...]) ->
         return {name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefixes)}
 
 
-def _order(have: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
+def fitting(config: Any, wanted: Sequence[str]) -> list[int] | None:
     """Which of the checkpoint's outputs each wanted label is; None where the names differ. Case is ignored where that is unambiguous."""
+    have = labels_of_config(config)
     for fold in (str, str.casefold):
         names = [fold(label) for label in have]
         if len(set(names)) == len(names) and sorted(names) == sorted(fold(label) for label in wanted):

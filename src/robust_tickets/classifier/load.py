@@ -9,7 +9,8 @@ from typing import Any
 from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.about import read_about
 from robust_tickets.classifier.core import MAX_LENGTH, Classifier
-from robust_tickets.classifier.heads import checked_labels, labels_of_config, with_labels
+from robust_tickets.classifier.heads import check_head, checked_labels, fitting, labels_of_config, with_labels
+from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
 from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
@@ -30,7 +31,9 @@ def load_classifier(
     """A classifier from a folder, an embedded name ("minilm") or a Hub id, for the labels of ``task`` (or ``labels``).
 
     A checkpoint's own head is kept where its label names are the wanted ones, in whatever order; else a new head is drawn from
-    ``seed``. Without wanted labels the checkpoint must bring a head. ``max_length`` defaults to what was saved with it, else 128.
+    ``seed``, which takes a family with a layout. Without wanted labels the checkpoint must bring a head, and may be of any family that
+    transformers has. ``max_length`` defaults to what was saved with it; where nothing was, to 128 for a task (all three papers train
+    with it), and else to what the tokenizer says, at most 512.
     """
     import torch
 
@@ -42,7 +45,11 @@ def load_classifier(
     config = checkpoint.read_config(found.folder)
     about = read_about(found.folder)
     wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
-    tokenizer = read_tokenizer(found.folder, config.vocab_size)
+    if wanted is None or fitting(config, wanted) is not None:
+        check_head(config, found.identity)
+    else:
+        layout_of(config)  # a new head is for training; a family that cannot be is refused before its weights are read
+    tokenizer = read_tokenizer(found.folder, getattr(config, "vocab_size", None))
     model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
     if wanted is None:
         if not has_head:
@@ -53,8 +60,10 @@ def load_classifier(
         say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
     if about.masked:
         put_back(model, found.folder)
-    limit = config.max_position_embeddings - layout_of(config).reserved_positions
-    length = max_length if max_length is not None else min(about.max_length or MAX_LENGTH, limit)
+    limit = positions_of(model)
+    ours = about.max_length or (MAX_LENGTH if task is not None or labels is not None else None)
+    default = min(ours, limit or ours) if ours else own_length(tokenizer, limit)
+    length = max_length if max_length is not None else default
     columns = task.columns if task is not None else about.columns
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)

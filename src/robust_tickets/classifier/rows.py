@@ -56,17 +56,23 @@ def _framed(parts: Sequence[bytes | None], frame: Frame, longest: int, token_typ
     return Encoded(data=data, kinds=kinds if token_types else b"", size=size)
 
 
-def padded(rows: Sequence[Encoded], pad: int, token_types: bool) -> dict[str, np.ndarray]:
-    """One batch of int64 arrays, filled up on the right."""
+def padded(
+    rows: Sequence[Encoded], pad: int, token_types: bool, *, left: bool = False, width: int | None = None, pad_type: int = 0
+) -> dict[str, np.ndarray]:
+    """One batch of int64 arrays, filled up on the right (or ``left``) to the longest row, or to ``width``."""
     sizes = np.array([row.size for row in rows])
-    ids = np.full((len(rows), int(sizes.max())), pad, dtype=np.int64)
-    for line, row in zip(ids, rows, strict=True):
-        line[: row.size] = np.frombuffer(row.data, dtype="<i4")
-    made = {"input_ids": ids, "attention_mask": (np.arange(ids.shape[1]) < sizes[:, None]).astype(np.int64)}
+    ids = np.full((len(rows), width or int(sizes.max())), pad, dtype=np.int64)
+    wide = ids.shape[1]
+    starts = wide - sizes if left else np.zeros_like(sizes)
+    for line, row, start in zip(ids, rows, starts, strict=True):
+        line[start : start + row.size] = np.frombuffer(row.data, dtype="<i4")
+    places = np.arange(wide)
+    mask = (places >= starts[:, None]) & (places < (starts + sizes)[:, None])
+    made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
     if token_types:
-        kinds = np.zeros_like(ids)
-        for line, row in zip(kinds, rows, strict=True):
-            if any(row.kinds):
-                line[: row.size] = np.frombuffer(row.kinds, dtype=np.uint8)
+        kinds = np.full_like(ids, pad_type)
+        for line, row, start in zip(kinds, rows, starts, strict=True):
+            if pad_type or any(row.kinds):
+                line[start : start + row.size] = np.frombuffer(row.kinds, dtype=np.uint8)
         made["token_type_ids"] = kinds
     return made

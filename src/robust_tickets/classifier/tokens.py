@@ -33,7 +33,7 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
         for path in folder.glob(pattern):
             readable(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         words = tokenizer.get_vocab()
     except Exception as problem:  # transformers raises many kinds
         lines = str(problem).strip().splitlines() or [type(problem).__name__]

@@ -1,4 +1,4 @@
-"""ONNX: written by torch's own exporter, checked against torch before anyone sees the file, and opened again as a Classifier.
+"""ONNX: written by torch's own exporter, and checked against torch before anyone sees the file; ``classifier.graph`` opens it again.
 
 The graph takes the model as it is (a compact model stays compact) with free batch and sequence axes. Beside ``model.onnx`` lie the
 tokenizer, ``labels.json`` (labels, maximum length, names of the inputs) and the stock family's ``config.json``, which is all that a
@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.tokens import VOCABULARIES
-from robust_tickets.config import digest
+from robust_tickets.classifier.graph import SCHEMA, needed, open_onnx, session_of
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import read_json, sha256_file, write_json
+from robust_tickets.files import write_json
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
 
-SCHEMA = 1
+__all__ = ["check", "open_onnx", "write"]
 OPSET = 18  # the oldest that torch's exporter writes without converting; ONNX Runtime reads it since 1.14
 TOLERANCE = 1e-4  # absolute, on logits; fp32 on both sides differs by about 1e-6
-INSTALL = 'pip install "robust-tickets[onnx]"'
-TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 INLINE = 1 << 30  # bytes of weights that go into model.onnx itself; protobuf ends at 2 GiB
 
 
@@ -38,7 +35,7 @@ def write(clf: Classifier, folder: Path, config: Any) -> None:
     """``model.onnx`` and what serving it needs into ``folder``; raises unless ONNX Runtime gives torch's logits."""
     import torch
 
-    _needed("onnx", "onnxscript", "onnxruntime")
+    needed("onnx", "onnxscript", "onnxruntime")
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if clf.token_types else [])]
     graph, traced = (_logits_only()(copy.deepcopy(clf.model).to("cpu", torch.float32), names).eval() for _ in range(2))
     size = sum(p.numel() * p.element_size() for p in graph.parameters())
@@ -77,7 +74,7 @@ def check(clf: Classifier, graph: Any, names: list[str], path: Path) -> float:
     """The largest difference of logits between torch and the written file, over batches and lengths the exporter never saw."""
     import torch
 
-    session = _session(path)
+    session = session_of(path)
     longest = clf.max_length
     worst = 0.0
     for rows, columns in ((1, 3), (1, longest), (2, 7), (3, 1), (5, max(2, longest // 2)), (8, min(19, longest))):
@@ -94,45 +91,6 @@ def check(clf: Classifier, graph: Any, names: list[str], path: Path) -> float:
             )
         worst = max(worst, gap)
     return worst
-
-
-def open_onnx(path: str | Path) -> Classifier:
-    """An exported ``model.onnx`` (or its folder) as a Classifier that can be attacked and asked, but not trained."""
-    from robust_tickets.classifier import Classifier
-
-    path = Path(path)
-    path = path / "model.onnx" if path.is_dir() else path
-    about_path = path.parent / "labels.json"
-    if not path.is_file() or not about_path.is_file():
-        raise TicketsError(f"{path} is not an exported ONNX model with labels.json beside it", hint="tickets export MODEL --format onnx")
-    about = read_json(about_path)
-    try:
-        if about["schema"] != SCHEMA:
-            raise TicketsError(f"{about_path} has schema {about['schema']!r}, this version reads {SCHEMA}", hint="update the package")
-        labels, longest, names, columns = tuple(about["labels"]), int(about["max_length"]), list(about["inputs"]), tuple(about["columns"])
-    except (KeyError, TypeError, ValueError):
-        raise TicketsError(f"{about_path} is damaged", hint="export the model again") from None
-    from robust_tickets.classifier.tokens import read_tokenizer
-
-    session, tokenizer = _session(path), read_tokenizer(path.parent)
-
-    def probabilities(texts: list[Any]) -> np.ndarray:
-        parts = [list(column) for column in zip(*texts, strict=True)] if isinstance(texts[0], tuple) else [texts]
-        told = tokenizer(*parts, truncation=True, max_length=longest, padding=True, return_tensors="np", return_token_type_ids=True)
-        logits = session.run(["logits"], {name: told[name].astype(np.int64) for name in names})[0].astype(np.float64)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-
-    clf = Classifier.wrap(probabilities, labels=labels, columns=columns)
-    clf.identity = f"onnx:{_identity(path)}"
-    return clf
-
-
-def _identity(path: Path) -> str:
-    """sha256 over every file that the answers depend on: the graph, its weights where they lie apart, the tokenizer, the labels."""
-    words = {file.name: file for pattern in (*VOCABULARIES, *TOKENIZER_SETTINGS) for file in path.parent.glob(pattern)}
-    files = words | {"graph": path, "weights": path.with_name(f"{path.name}.data"), "labels": path.parent / "labels.json"}
-    return digest({name: sha256_file(file) for name, file in files.items() if file.is_file()})
 
 
 def _logits_only() -> Any:
@@ -172,26 +130,6 @@ def _forget_where(model: Any) -> None:
         for value in (*graph.inputs, *graph.outputs, *(output for node in graph for output in node.outputs)):
             value.metadata_props.clear()
     model.metadata_props.clear()
-
-
-def _session(path: Path) -> Any:
-    _needed("onnxruntime")
-    import onnxruntime
-
-    try:
-        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as problem:  # onnxruntime's errors share no public base class
-        raise TicketsError(
-            f"ONNX Runtime cannot open {path}: {str(problem).splitlines()[0]}", hint="the file is damaged: export again"
-        ) from None
-
-
-def _needed(*packages: str) -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        raise TicketsError(f"ONNX needs the package(s) {', '.join(missing)}", hint=INSTALL)
 
 
 NOISY = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")

@@ -1,0 +1,132 @@
+"""Calls to a function that may be far away: in batches, spaced, tried again.
+
+A call that raises is repeated after 0.5, 1, 2, … seconds; when that is used up the exception goes to the caller, and with it the example
+whose text it was. Answers already had are kept for a while, so that looking for the culprit in a failed round asks nothing twice. One
+that has failed ``HOPELESS`` calls in a row, each tried again, is taken to be gone, and the run ends: it can be resumed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robust_tickets.checks import at_least_one, not_negative
+from robust_tickets.errors import FAILED, TicketsError
+
+HOPELESS = 10  # failed calls in a row, with all their retries
+KEPT = 4_000_000  # characters of texts whose answers are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """How a function is called."""
+
+    batch_size: int | None = None  # texts in one call; by default as many as make 512 words
+    retries: int = 0  # further tries of a call that raised
+    rate_limit: float | None = None  # calls a second
+    timeout: float | None = None  # seconds to wait for an answer
+    backoff: float = 0.5  # seconds before the first retry, then twice as long each time
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None:
+            at_least_one(self, "batch_size")
+        not_negative(self, "retries", "backoff")
+        for name in ("rate_limit", "timeout"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TicketsError(f"{name} must be above 0, got {value}", hint="leave it out for none")
+
+
+class Caller:
+    """``function`` called as ``calls`` says."""
+
+    def __init__(self, function: Callable[..., Any], name: str, calls: Calls) -> None:
+        self.function, self.name, self.calls = function, name, calls
+        self.free_at = 0.0  # when the next call may start
+        self.failed = 0  # calls in a row that failed for good
+        self.kept: dict[Any, Any] = {}
+        self.held = 0  # characters in kept
+
+    def __call__(self, texts: Sequence[Any]) -> Any:
+        import numpy as np
+
+        wanted = [text for text in dict.fromkeys(texts) if text not in self.kept]
+        size = self.calls.batch_size or len(wanted) or 1
+        rows: dict[Any, Any] = {text: self.kept[text] for text in texts if text in self.kept}
+        for start in range(0, len(wanted), size):
+            part = wanted[start : start + size]
+            answer = self._patiently(part)
+            answer = answer.detach().cpu() if hasattr(answer, "detach") else answer
+            if not hasattr(answer, "__len__") or len(answer) != len(part):
+                return answer  # not one row a text: the check that follows says so
+            rows |= dict(zip(part, answer, strict=True))
+            self._keep(part, answer)
+        return np.asarray([np.asarray(rows[text]) for text in texts])
+
+    def _patiently(self, part: list[Any]) -> Any:
+        for attempt in range(self.calls.retries + 1):
+            if attempt:
+                time.sleep(self.calls.backoff * 2 ** (attempt - 1))
+            self._wait()
+            try:
+                answer = self._within_time(part)
+            except TicketsError:
+                raise  # it knows better
+            except Exception as problem:
+                last = problem
+            else:
+                self.failed = 0
+                return answer
+        self.failed += 1
+        if self.calls.retries and self.failed >= HOPELESS:
+            raise TicketsError(
+                f"{self.name} failed {self.failed} calls in a row, {self.calls.retries + 1} times each: {type(last).__name__}: {last}",
+                hint="see that it answers, then give the same command again: what is done is kept",
+                exit_code=FAILED,
+            ) from last
+        raise last
+
+    def _wait(self) -> None:
+        if self.calls.rate_limit is None:
+            return
+        now = time.monotonic()
+        if self.free_at > now:
+            time.sleep(self.free_at - now)
+        self.free_at = max(now, self.free_at) + 1 / self.calls.rate_limit
+
+    def _within_time(self, part: list[Any]) -> Any:
+        if self.calls.timeout is None:
+            return self.function(part)
+        said: list[Any] = []
+
+        def call() -> None:
+            try:
+                said.append((True, self.function(part)))
+            except Exception as problem:
+                said.append((False, problem))
+
+        thread = threading.Thread(target=call, daemon=True)  # one that never returns must not hold the process back at its end
+        thread.start()
+        thread.join(self.calls.timeout)
+        if not said:
+            raise TimeoutError(f"no answer within {self.calls.timeout:g} s")
+        fine, answer = said[0]
+        if not fine:
+            raise answer
+        return answer
+
+    def _keep(self, part: Sequence[Any], answer: Any) -> None:
+        for text, row in zip(part, answer, strict=True):
+            self.kept[text] = row
+            self.held += _characters(text)
+        while self.held > KEPT:
+            oldest = next(iter(self.kept))
+            del self.kept[oldest]
+            self.held -= _characters(oldest)
+
+
+def _characters(text: Any) -> int:
+    return 64 + (len(text) if isinstance(text, str) else sum(map(len, text)))  # 64: what an empty text costs about
