@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
 def interval(value: Any) -> Interval | None:

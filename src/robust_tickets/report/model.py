@@ -21,6 +21,10 @@ class Example:
     queries: int | None
     predicted: Any  # label after the attack
     error: str
+    fell_at: int | None = None  # the query budget from which on it is broken
+    similarity: float | None = None
+    words: int | None = None
+    words_changed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,7 @@ class Attack:
     suc: float | None
     queries: float | None
     perturbed: float | None
+    similarity: float | None  # mean over the successes
     clean_full: float | None  # on the whole split
     forward_passes: int | None
     seconds: float | None
@@ -44,9 +49,10 @@ class Attack:
     errors: int
     intervals: Mapping[str, Interval]
     flags: tuple[str, ...]
+    codes: tuple[str, ...]  # a word for each flag; empty words where the file gives none
     ids: tuple[str, ...]
     examples: tuple[Example, ...]
-    about: Mapping[str, Any]  # the rest of result.json: constraints, resources, hashes
+    about: Mapping[str, Any]  # the rest of result.json: constraints, resources, hashes, how it was scored
 
 
 @dataclass(frozen=True, kw_only=True)

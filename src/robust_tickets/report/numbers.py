@@ -14,6 +14,10 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}{GLUE}%"
 
 
+def similarity(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
 def span(interval: Sequence[float] | None) -> str:
     return NONE if interval is None else f"{interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
 

@@ -17,25 +17,40 @@ from robust_tickets import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report.again import again
+from robust_tickets.report.figures.budget import budget_curves
 from robust_tickets.report.figures.glance import glance
 from robust_tickets.report.figures.heat import heat
 from robust_tickets.report.figures.layers import layers
+from robust_tickets.report.figures.queries import query_histogram
 from robust_tickets.report.figures.scatter import scatter
 from robust_tickets.report.figures.weights import weights
+from robust_tickets.report.flagged import conditions
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Run
 from robust_tickets.report.read import read_run
+from robust_tickets.report.read_lone import read_attacks
 from robust_tickets.report.table import arms_table, joint_table, legend, pairs_table, per_class_table
 from robust_tickets.report.texts import texts
 from robust_tickets.report.verdict import costs, verdicts, warnings
 
 
 def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
-    """Write the report of one or more run folders to ``path``; returns it."""
+    """Write the report of run folders and attack folders to ``path``; returns it. Attack folders share one part of the page."""
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
-        raise TicketsError("a report needs at least one run folder", hint="tickets report RUN [RUN …]")
-    return write_text(Path(path), page([read_run(folder, hashes=True) for folder in folders]))
+        raise TicketsError("a report needs at least one run or attack folder", hint="tickets report FOLDER [FOLDER …]")
+    return write_text(Path(path), page(read_folders(folders)))
+
+
+def read_folders(folders: Sequence[str | Path]) -> list[Run]:
+    """What is in run folders, in their order, and then in all attack folders together."""
+    lone = [Path(folder) for folder in folders if is_attack(folder)]
+    runs = [read_run(folder, hashes=True) for folder in folders if not is_attack(folder)]
+    return [*runs, read_attacks(lone, hashes=True)] if lone else runs
+
+
+def is_attack(folder: str | Path) -> bool:
+    return (Path(folder) / "result.json").is_file() and not (Path(folder) / "arms.json").is_file()
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -67,14 +82,17 @@ def page(runs: Sequence[Run]) -> str:
 def section(run: Run, key: str, level: str) -> Html:
     """One run, the verdict first."""
     below = {"h1": "h2", "h2": "h3"}[level]
-    parts: list[Html | None] = [_top(run, level), _warnings(run, below)]
+    parts: list[Html | None] = [_top(run, level), _warnings(run, below, key)]
     for k, attack in enumerate(run.attack_keys or (None,)):
         title = _named("The numbers", run, attack) if attack else "The numbers"
-        tables = [arms_table(run, attack), legend() if k == 0 else None, pairs_table(run, attack) if attack else None]
+        tables = [arms_table(run, attack, key), conditions(run, attack) if attack else None]
+        tables += [legend() if k == 0 else None, pairs_table(run, attack) if attack else None]
         parts.append(_part(f"{key}-table-{k}", below, title, tables))
     parts.append(per_class_table(run))
     for k, attack in enumerate(run.attack_keys):
         parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
+    parts.append(_part(f"{key}-budget", below, "Accuracy against query budget", budget_curves(run)))
+    parts.append(_part(f"{key}-queries", below, "How many queries it took", [query_histogram(run)]))
     parts.append(_part(f"{key}-origins", below, "Where the tickets come from", [_origins(run)]))
     kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i) or weights(arm, i)) is not None]
     told = _what_is_shown(run)
@@ -82,8 +100,7 @@ def section(run: Run, key: str, level: str) -> Html:
         _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
     )
     parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in _searches(run)]))
-    for k, attack in enumerate(run.attack_keys):
-        parts.append(_part(f"{key}-texts-{k}", below, _named("The attacked texts", run, attack), [texts(run, attack)]))
+    parts.append(_part(f"{key}-texts", below, "The attacked texts", [texts(run)]))
     parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
     return tag("section", join(parts), id=key, class_="run")
 
@@ -157,11 +174,13 @@ def _what_is_shown(run: Run) -> str:
     return " ".join([*told, "Layer 1 is nearest the words."])
 
 
-def _warnings(run: Run, level: str) -> Html | None:
+def _warnings(run: Run, level: str, key: str) -> Html | None:
+    """Numbered: the table's numbers point at them."""
     found = warnings(run)
     if not found:
         return None
-    return tag("aside", tag(level, "Read this before you believe it"), tag("ul", *[tag("li", words) for words in found]), role="note")
+    notes = [tag("li", words, id=f"{key}-note-{i}") for i, words in enumerate(found, start=1)]
+    return tag("aside", tag(level, "Read this before you believe it"), tag("ol", *notes), role="note")
 
 
 def _part(key: str, level: str, title: str, body: Sequence[Html | None]) -> Html | None:

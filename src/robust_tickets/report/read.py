@@ -13,11 +13,11 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.measure.metrics import STATUSES
-from robust_tickets.report.fields import inside, interval, listed, mapping, number, optional, percent_interval
+from robust_tickets.report.fields import inside, interval, mapping, number, optional, percent_interval
 from robust_tickets.report.figures.weights import weights_by_layer
-from robust_tickets.report.model import Arm, Attack, Distances, Evaluation, Example, Run, Shape
+from robust_tickets.report.model import Arm, Distances, Evaluation, Run, Shape
 from robust_tickets.report.plans import keyed
+from robust_tickets.report.read_attack import read_attack
 from robust_tickets.report.tables import tables_of
 from robust_tickets.run import RUN_FILES, STAGE_FILES, listing
 
@@ -26,7 +26,10 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     """Everything the report shows of one run; with ``hashes`` also those of its files, which have to be read whole for it."""
     folder = Path(folder)
     if not (folder / "arms.json").is_file():
-        raise TicketsError(f"{folder} is not a finished run: arms.json is missing", hint="give a folder that `tickets run` wrote")
+        raise TicketsError(
+            f"{folder} is neither a finished run nor an attack: arms.json is missing, and so is result.json",
+            hint="give a folder that `tickets run` or `tickets attack` wrote",
+        )
     notes: list[str] = []
     about = mapping(read_json(folder / "arms.json"))
     if about.get("schema", 1) != 1:
@@ -81,7 +84,7 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
         distances=_distances(search, notes) if search else None,
         evaluation=_evaluation(train, notes) if train else None,
         cost={k: float(v) for k, v in cost.items() if isinstance(v, int | float) and not isinstance(v, bool)},
-        attacks=tuple(a for a in (_attack(path, notes) for path in attacks if path) if a is not None),
+        attacks=tuple(a for a in (read_attack(path, notes) for path in attacks if path) if a is not None),
         tables=tables_of(search, train, notes),
         story=str(entry.get("story") or ""),
         branch=mapping(entry.get("branch")),
@@ -115,69 +118,6 @@ def _evaluation(folder: Path, notes: list[str]) -> Evaluation | None:
         interval=given or percent_interval(accuracy, n),
         per_class=tuple(mapping(row) for row in found.get("per_class") or ()),
     )
-
-
-def _attack(folder: Path, notes: list[str]) -> Attack | None:
-    found = optional(folder / "result.json", notes)
-    if not found:
-        return None
-    n = int(number(found.get("n")) or 0)
-    value = {key: number(found.get(key)) for key in ("clean", "aua", "suc", "queries", "perturbed", "clean_full", "seconds")}
-    given = mapping(found.get("intervals"))
-    intervals = {key: interval(given.get(key)) or percent_interval(value[key], n) for key in ("clean", "aua")}
-    intervals["suc"] = interval(given.get("suc"))
-    name = found.get("attack")
-    errors = found.get("errors")
-    passes, seed = number(found.get("forward_passes")), number(found.get("seed"))
-    key, task, ids = (mapping(optional(folder / "stage.json", []).get("key")), mapping(found.get("task")), found.get("ids") or ())
-    return Attack(
-        key="",  # given once all arms are read
-        plan={**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {},
-        split=str(task.get("split") or (str(ids[0]).rpartition(":")[0] if ids else "")),
-        name=str(name.get("name", "attack")) if isinstance(name, Mapping) else str(name or "attack"),
-        n=n,
-        **{key: value[key] for key in value},  # type: ignore[arg-type]
-        forward_passes=None if passes is None else int(passes),
-        seed=None if seed is None else int(seed),
-        errors=len(errors) if isinstance(errors, list | dict) else int(number(errors) or 0),
-        intervals={key: ends for key, ends in intervals.items() if ends is not None},
-        flags=tuple(_flag(flag) for flag in found.get("flags") or ()),
-        ids=tuple(map(str, ids)),
-        examples=tuple(_examples(folder / "examples.jsonl", notes)),
-        about={k: v for k, v in found.items() if k in ("compat", "constraints", "resources", "model", "task", "temperature", "env")},
-    )
-
-
-def _examples(path: Path, notes: list[str]) -> list[Example]:
-    if not path.is_file():
-        return []
-    found, bad = [], 0
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                row = json.loads(line)
-                texts = [None if row.get(k) is None else tuple(map(str, listed(row[k]))) for k in ("original", "perturbed")]
-                status = str(row["status"])
-                if status not in STATUSES:
-                    raise ValueError(status)
-                queries = number(row.get("queries"))
-                found.append(
-                    Example(
-                        id=str(row["id"]),
-                        label=row.get("label"),
-                        status=status,
-                        original=texts[0] or (),
-                        perturbed=texts[1],
-                        queries=None if queries is None else int(queries),
-                        predicted=row.get("predicted_after"),
-                        error=str(row.get("error") or ""),
-                    )
-                )
-            except (ValueError, KeyError, TypeError, AttributeError):
-                bad += 1
-    if bad:
-        notes.append(f"{path.parent.name}/{path.name}: {bad} lines could not be read and are left out")
-    return found
 
 
 def _shape(folder: Path, notes: list[str]) -> Shape | None:
@@ -234,9 +174,3 @@ def _where(value: Any, points: tuple[float, ...]) -> int | None:
     if isinstance(value, int) and 0 <= value < len(points):
         return value
     return min(range(len(points)), key=lambda i: abs(points[i] - epoch))
-
-
-def _flag(flag: Any) -> str:
-    if isinstance(flag, Mapping):
-        return ": ".join(str(flag[key]) for key in ("name", "flag", "message", "why", "detail") if flag.get(key))
-    return str(flag)

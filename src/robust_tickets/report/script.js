@@ -1,24 +1,61 @@
-// Filters for the attacked texts. Without this script the page shows everything.
+// Filters and pages for the attacked texts. Without this script the page shows everything.
 "use strict";
+const PAGE = 12;
 for (const form of document.querySelectorAll("form.filters")) {
-  const cases = [...form.parentElement.querySelectorAll(".case")];
-  const more = form.parentElement.querySelector("details.more");
-  const count = form.querySelector("output");
-  const apply = () => {
-    const { outcome, arm, words } = form.elements;
-    const wanted = words.value.trim().toLowerCase();
-    let shown = 0;
-    for (const card of cases) {
-      const rows = [...card.querySelectorAll("li")];
-      const fits = rows.some((row) => (!outcome.value || row.dataset.outcome === outcome.value) && (!arm.value || row.dataset.arm === arm.value));
-      card.hidden = !(fits && (!wanted || card.textContent.toLowerCase().includes(wanted)));
-      shown += card.hidden ? 0 : 1;
-    }
-    const filtering = outcome.value || arm.value || wanted;
-    if (more && filtering) more.open = true;
-    count.textContent = filtering ? `${shown} of ${cases.length}` : "";
+  const part = form.parentElement;
+  const turner = part.querySelector(".turner");
+  const [back, on] = turner.querySelectorAll("button");
+  const told = turner.querySelector("output");
+  const list = part.querySelector(".cases");
+  const cards = [...list.querySelectorAll(".case")].map((node) => ({
+    node,
+    attack: node.dataset.attack,
+    label: node.dataset.label,
+    differ: "differ" in node.dataset,
+    rows: [...node.querySelectorAll("li[data-arm]")].map((row) => [row.dataset.arm, row.dataset.outcome]),
+    words: null, // in lower case, once they are looked for
+  }));
+  list.replaceChildren(...cards.map((card) => card.node)); // pages take the fold's place
+  for (const card of cards) card.node.hidden = true;
+  let fitting = cards, shown = [], page = 0;
+
+  const wanted = (name) => form.elements[name]?.value ?? "";
+  const show = () => {
+    for (const card of shown) card.node.hidden = true;
+    shown = fitting.slice(page * PAGE, (page + 1) * PAGE);
+    for (const card of shown) card.node.hidden = false;
+    const first = page * PAGE + 1, all = cards.length;
+    const of = fitting.length === all ? `${all} texts` : `${fitting.length} that fit, of ${all} texts`;
+    told.textContent = fitting.length ? `${first} to ${first + shown.length - 1} of ${of}` : `none of ${all} texts fits`;
+    back.disabled = page === 0;
+    on.disabled = (page + 1) * PAGE >= fitting.length;
   };
-  form.addEventListener("input", apply);
+  const choose = () => {
+    const [attack, outcome, arm, label] = ["attack", "outcome", "arm", "label"].map(wanted);
+    const words = wanted("words").trim().toLowerCase(), differ = form.elements.differ?.checked;
+    const row = ([a, o]) => (!outcome || o === outcome) && (!arm || a === arm);
+    fitting = cards.filter(
+      (card) =>
+        (!attack || card.attack === attack) && (!label || card.label === label) && (!differ || card.differ) && card.rows.some(row) &&
+        (!words || (card.words ??= card.node.textContent.toLowerCase()).includes(words)),
+    );
+    page = 0;
+    show();
+  };
+  const turn = (by) => {
+    page += by;
+    show();
+    form.scrollIntoView({ block: "start" });
+  };
+  let waiting = 0;
+  form.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(choose, 80); // typing goes on meanwhile
+  });
+  form.addEventListener("reset", () => setTimeout(choose)); // the fields are reset after this event
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.hidden = false;
+  back.addEventListener("click", () => turn(-1));
+  on.addEventListener("click", () => turn(1));
+  form.hidden = turner.hidden = false;
+  show();
 }

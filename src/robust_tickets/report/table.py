@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from robust_tickets.report import numbers
 from robust_tickets.report.compare import Contest, contest
+from robust_tickets.report.flagged import cited
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.report.verdict import total_seconds
@@ -17,30 +18,43 @@ HEADS = (
     ("attack wins", "of the texts that were right before, the share that the attack turned"),
     ("queries", "how often the attack asked the model per text that was right before; the mean"),
     ("words changed", "mean share of a text's words that were changed where the attack won"),
+    ("similarity", "mean similarity of the sentence before and after where the attack won; only attacks that measure it have one"),
     ("parameters", "all of the model's, embeddings included"),
     ("FLOPs", "floating-point operations of one forward pass over one text"),
     ("time", "search and training together where the search was timed, else training"),
     ("p", "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms"),
 )
 
+# a measured value: how it is written, and how many decimals its interval has
+SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
+    "clean": (numbers.percent, 1),
+    "aua": (numbers.percent, 1),
+    "suc": (numbers.percent, 1),
+    "queries": (lambda value: numbers.count(value, 1), 1),
+    "perturbed": (numbers.percent, 1),
+    "similarity": (numbers.similarity, 3),
+}
 
-def arms_table(run: Run, attack: str | None) -> Html:
+
+def arms_table(run: Run, attack: str | None, anchor: str) -> Html:
     """One row per arm under one attack (None: no attack was made)."""
     title = run.attack_titles[attack] if attack else "no attack"
-    caption = f"{run.title}: {len(run.arms)} arms, {title}.{_counts(run, attack)} Under each percentage its 95{numbers.GLUE}% interval."
+    counts = f"{run.title}: {len(run.arms)} arm{'s' if len(run.arms) != 1 else ''}, {title}.{_counts(run, attack)}"
+    caption = f"{counts} Under a number its 95{numbers.GLUE}% interval; a raised number is that of a note above."
     tests = contest(run, attack)
-    return _table(caption, f"{run.title}: results, {title}", [(arm.title, _row(run, arm, attack, tests)) for arm in run.arms], "arm")
+    rows = [(arm.title, _row(run, arm, attack, tests, anchor)) for arm in run.arms]
+    return _table(caption, f"{run.title}: results, {title}", rows, "arm")
 
 
 def joint_table(runs: Sequence[Run]) -> Html:
     """All arms of all runs, under every attack."""
     rows = []
-    for run in runs:
+    for k, run in enumerate(runs):
         for attack in run.attack_keys or (None,):
             tests = contest(run, attack)
             for arm in run.arms:
                 where = f"{run.title} · {run.attack_titles[attack] if attack else 'no attack'}"
-                rows.append((join([arm.title, tag("small", where)], " "), _row(run, arm, attack, tests)))
+                rows.append((join([arm.title, tag("small", where)], " "), _row(run, arm, attack, tests, f"r{k + 1}")))
     caption = "All runs: one row per arm and attack. p compares with the baseline of the same run."
     return _table(caption, f"Results of all {len(runs)} runs", rows, "arm, run")
 
@@ -93,7 +107,8 @@ def _table(caption: str, label: str, rows: Sequence[tuple[object, list[Html]]], 
     return scroll(label, tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body)))
 
 
-def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
+def _row(run: Run, arm: Arm, attack: str | None, tests: Contest, anchor: str) -> list[Html]:
+    notes = cited(run, attack, arm, anchor)
     found = arm.attack(attack)
     across = arm.evaluation.interval if arm.evaluation else None
     base = run.base
@@ -102,11 +117,8 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
     cost = arm.cost
     return [
         _cell("clean", arm.clean, numbers.percent(arm.clean), numbers.brief(across)),
-        _measured("clean", found, "clean_attacked"),
-        _measured("aua", found),
-        _measured("suc", found),
-        _cell("queries", found.queries if found else None, numbers.count(found.queries if found else None, 1)),
-        _cell("perturbed", found.perturbed if found else None, numbers.percent(found.perturbed if found else None)),
+        _measured("clean", found, notes, "clean_attacked"),
+        *(_measured(key, found, notes) for key in SHOWN if key != "clean"),
         _cell("parameters", cost.get("parameters"), numbers.amount(cost.get("parameters"))),
         _cell("flops", cost.get("flops_per_example"), numbers.amount(cost.get("flops_per_example")), _ratio(arm)),
         _cell("seconds", total_seconds(arm), numbers.seconds(total_seconds(arm))),
@@ -114,10 +126,12 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest) -> list[Html]:
     ]
 
 
-def _measured(key: str, found: Attack | None, name: str = "") -> Html:
+def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: str = "") -> Html:
     value = getattr(found, key) if found else None
-    interval = found.intervals.get(key) if found else None
-    return _cell(name or key, value, numbers.percent(value), numbers.brief(interval) if value is not None else "")
+    interval = found.intervals.get(key) if found and value is not None else None
+    written, digits = SHOWN[key]
+    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval else ""
+    return _cell(name or key, value, written(value), below, notes.get(name or key) if value is not None else None)
 
 
 def _ratio(arm: Arm) -> str:
@@ -125,9 +139,9 @@ def _ratio(arm: Arm) -> str:
     return f"{dense / mine:.2f} × fewer" if mine and dense and dense != mine else ""
 
 
-def _cell(key: str, value: float | None, shown: str, below: str = "") -> Html:
+def _cell(key: str, value: float | None, shown: str, below: str = "", notes: Html | None = None) -> Html:
     number = tag("data", shown, value=repr(value)) if value is not None else tag("span", shown, class_="none")
-    return tag("td", number, tag("small", below) if below else None, class_="number", data_key=key)
+    return tag("td", number, notes, tag("small", below) if below else None, class_="number", data_key=key)
 
 
 def per_class_table(run: Run) -> Html | None:

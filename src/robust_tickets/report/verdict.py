@@ -173,10 +173,7 @@ def warnings(run: Run) -> list[str]:
     said: list[str] = []
     for key, title in run.attack_titles.items():
         results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
-        for flag in dict.fromkeys(flag for _, found in results for flag in found.flags):
-            owners = [arm.title for arm, found in results if flag in found.flags]
-            where = "" if len(owners) == len(results) else f" on {_listed(owners)}"
-            said.append(f"{title}{where}: {flag}.")
+        said += [flag_sentence(run, key, flag) for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)]
         said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
         for arm, found in results:
             if found.errors and not _says(found, "error"):
@@ -194,6 +191,14 @@ def warnings(run: Run) -> list[str]:
         said.append(f"{skipped} rows of the data could not be used and were skipped.")
     said += run.notes
     return list(dict.fromkeys(said))
+
+
+def flag_sentence(run: Run, key: str, flag: str) -> str:
+    """A flag of an attack, with the arms it is about where it is not about all."""
+    results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
+    owners = [arm.title for arm, found in results if flag in found.flags]
+    where = "" if len(owners) == len(results) else f" on {_listed(owners)}"
+    return f"{run.attack_titles[key]}{where}: {flag}."
 
 
 def _says(found: Attack, word: str) -> bool:

@@ -97,3 +97,20 @@ def two_lines(words: str, most: int) -> list[str]:
 
 def group(*parts: object, kind: str = "", title: str = "") -> Html:
     return tag("g", tag("title", title) if title else None, join(parts), class_=kind or None)
+
+
+def places(wanted: list[float], highest: float, lowest: float, apart: float) -> list[float]:
+    """Heights for labels: near their points, in their order, never on top of one another, none below ``lowest``."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    placed: list[float] = []
+    for i in order:
+        placed.append(max(wanted[i], placed[-1] + apart) if placed else max(wanted[i], highest))
+    for k in range(len(placed)):
+        placed[k] = min(placed[k], lowest - (len(placed) - 1 - k) * apart)
+    back = dict(zip(order, placed, strict=True))
+    return [back[i] for i in range(len(wanted))]
+
+
+def decades(low: int, high: int, every: bool) -> list[int]:
+    """Ticks of a logarithmic axis from 10^low to 10^high: the powers of ten, and 2 and 5 times them where there is room."""
+    return [step * 10**power for power in range(low, high + 1) for step in ((1, 2, 5) if every and power < high else (1,))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, shorten, svg
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, places, shorten, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Interval, Run
 
@@ -64,7 +64,7 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
     broad = kind == "broad"
     lowest = bottom - 4 if broad else bottom + BELOW + 10 + APART * len(points)
     wanted = [y(p.aua) if broad else bottom + BELOW + 12 for p in points]
-    for point, place in zip(points, _places(wanted, lowest), strict=True):
+    for point, place in zip(points, places(wanted, TOP + 8, lowest, APART), strict=True):
         px, py, start = x(point.clean), y(point.aua), right + 20.0 if broad else LEFT + 6.0
         drawn = [
             line(x(point.across[0]), py, x(point.across[1]), py, f"bar {colour(point.index)}"),
@@ -80,15 +80,3 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
 def _range(values: list[float]) -> dict[str, float]:
     low, high = around(values, max(2.0, 0.12 * (max(values) - min(values))))
     return {"low": low, "high": high}
-
-
-def _places(wanted: list[float], lowest: float) -> list[float]:
-    """Heights for the labels: near their points, in their order, never on top of one another, none below ``lowest``."""
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    placed: list[float] = []
-    for i in order:
-        placed.append(max(wanted[i], placed[-1] + APART) if placed else max(wanted[i], TOP + 8))
-    for k in range(len(placed)):
-        placed[k] = min(placed[k], lowest - (len(placed) - 1 - k) * APART)
-    back = dict(zip(order, placed, strict=True))
-    return [back[i] for i in range(len(wanted))]

@@ -1,0 +1,96 @@
+"""Which warning belongs to which number, and under which conditions the numbers were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from robust_tickets.report.fields import mapping, number
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.report.verdict import flag_sentence, warnings
+
+ALL = ("clean_attacked", "aua", "suc")
+CONCERNS: Mapping[str, tuple[str, ...]] = {  # code of a flag → the cells it is about
+    "few-examples": ALL,
+    "one-class": ALL,
+    "first-rows": ALL,
+    "seen-in-training": ALL,
+    "errors": ALL,
+    "query-budget": ("aua", "suc", "queries"),
+    "compat": ("aua", "suc", "queries"),
+    "substitute": ("aua", "suc", "perturbed", "similarity"),
+    "constraint-dropped": ("aua", "suc", "perturbed", "similarity"),
+}
+OTHERS = ("aua", "suc")  # of any other flag
+
+
+def cited(run: Run, attack: str | None, arm: Arm, anchor: str) -> dict[str, Html]:
+    """For each cell that a flag is about, links to the sentences that say so."""
+    found = arm.attack(attack)
+    if found is None or attack is None:
+        return {}
+    said = warnings(run)
+    links: dict[str, list[Html]] = {}
+    for flag, code in zip(found.flags, found.codes, strict=True):
+        place = said.index(flag_sentence(run, attack, flag)) + 1
+        for cell in CONCERNS.get(code, OTHERS):
+            links.setdefault(cell, []).append(tag("a", place, href=f"#{anchor}-note-{place}", aria_label=f"note {place}"))
+    return {cell: tag("sup", join(dict.fromkeys(marks), ",")) for cell, marks in links.items()}
+
+
+def conditions(run: Run, attack: str) -> Html | None:
+    """Rules, scoring, temperature, subset and budget of one attack, once where they are the same for every arm."""
+    told = {arm.title: said for arm in run.arms if (found := arm.attack(attack)) is not None and (said := _conditions(found))}
+    if not told:
+        return None
+    if len(set(told.values())) == 1:
+        return tag("p", next(iter(told.values())), class_="quiet")
+    return tag("ul", *[tag("li", tag("b", title), f": {said}") for title, said in told.items()], class_="said quiet")
+
+
+def _conditions(found: Attack) -> str:
+    about = found.about
+    parts = [_rules(about), _scoring(about), _temperature(about), _subset(about, found.seed), _budget(about)]
+    if not any(parts):
+        return ""
+    for kind, resource in mapping(about.get("resources")).items():
+        if mapping(resource).get("substitute"):
+            parts.append(f"substitute {kind}: {mapping(resource).get('name')}")
+    return "How it was attacked: " + "; ".join(filter(None, parts)) + "."
+
+
+def _scoring(about: Mapping[str, Any]) -> str:
+    return f"scored by {about['scoring']}" if about.get("scoring") else ""
+
+
+def _budget(about: Mapping[str, Any]) -> str:
+    if "query_budget" not in about:
+        return ""
+    return f"at most {about['query_budget']} queries a text" if about["query_budget"] else "no query budget"
+
+
+def _rules(about: Mapping[str, Any]) -> str:
+    if about.get("compat"):
+        return f"by the rules of {about['compat']}"
+    return f"by this package's own rules, written from {about['semantics']}" if about.get("semantics") else ""
+
+
+def _temperature(about: Mapping[str, Any]) -> str:
+    heat, fit = number(about.get("temperature")), mapping(about.get("calibration"))
+    if heat is None:
+        return ""
+    if fit.get("fitted"):
+        return f"temperature {heat:g}, calibrated on {fit.get('n')} rows of {fit.get('split')}"
+    return f"temperature {heat:g}" + (" (the victim as it is)" if heat == 1 else "")
+
+
+def _subset(about: Mapping[str, Any], seed: int | None) -> str:
+    drawn = f", seed {seed}" if seed is not None else ""
+    said = {
+        "balanced": f"texts drawn at random, balanced over the classes{drawn}",
+        "random": f"texts drawn at random{drawn}",
+        "first": "the first texts of the split",
+        "ids": "texts named one by one",
+    }
+    return said.get(str(about.get("subset")), "")
