@@ -100,7 +100,7 @@ def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: p
     seen = []
     monkeypatch.setattr(encoder.SentenceEncoder, "load", lambda path, device: seen.append(device) or SimpleNamespace(encode=None))
     monkeypatch.setattr(
-        TextFooler, "_found", lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")}
+        TextFooler, "found", lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")}
     )
     (tmp_path / "words.txt").write_text("good\n")
     np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.attack.rules import Rules, rules_of
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.lexicon.resolve import NONE as NONE  # as a resource: drops it and its constraint, under a name that says so
 
 if TYPE_CHECKING:
     from robust_tickets.attack.plan import Prepared
     from robust_tickets.attack.result import AttackResult
+    from robust_tickets.lexicon.resolve import Resource
 
-NONE = "none"  # drops a resource and its constraint, under a name that says so
 SCORINGS = ("probability", "log-odds")
 
 
@@ -24,6 +25,8 @@ class Attack:
     ``scoring`` is what a candidate is judged by: TextAttack's probability 1 - p(label) in float32, or the log-odds against the label in
     float64, which still tell candidates apart where an over-confident victim's probabilities are all 1.
     """
+
+    NEEDS: ClassVar[tuple[str, ...]] = ()  # kinds of resources (lexicon.kinds); a field of each kind's name says which one
 
     compat: str | None = None
     scoring: str = "probability"
@@ -37,9 +40,19 @@ class Attack:
     def rules(self) -> Rules:
         return rules_of(self.compat, type(self).__module__.rpartition(".")[2])
 
+    def needs(self) -> tuple[str, ...]:
+        """The kinds of resources it needs with these settings; ``tickets doctor`` reads ``NEEDS``, those of the plain attack."""
+        return self.NEEDS
+
+    def found(self) -> dict[str, Resource]:
+        """What it needs, found but not loaded; without what is set to "none". All that is missing is said at once."""
+        from robust_tickets.lexicon.resolve import resolve_all
+
+        return resolve_all({kind: getattr(self, kind) for kind in self.needs()})
+
     def resources(self) -> dict[str, dict[str, Any]]:
-        """What it needs, found but not loaded: what is said of each in the result; its digest is part of the attack's."""
-        return {}
+        """What is said of each resource in the result; its digest is part of the attack's."""
+        return {kind: resource.record() for kind, resource in self.found().items()}
 
     def prepare(self, device: str) -> Prepared:
         """The attack with its resources loaded, models among them on ``device``."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from robust_tickets.attack.base import NONE, Attack
 from robust_tickets.attack.constraints.changed import ShareModified
@@ -41,8 +41,7 @@ from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
 
-if TYPE_CHECKING:
-    from robust_tickets.lexicon.resolve import Resource
+ENCODER = ("sentence-transformers/stsb-distilbert-base", "stsb-distilbert-base")  # the paper's: a DistilBERT tuned on STS-B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +51,7 @@ class A2T(Attack):
     ``vectors`` are used without ``mlm``, the masked language model ``masked`` with it.
     """
 
+    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
     white_box: ClassVar[bool] = True
 
     mlm: bool = False
@@ -78,15 +78,14 @@ class A2T(Attack):
                 hint="TextAttack has 0.1, 0.8 and 0.9",
             )
 
+    def needs(self) -> tuple[str, ...]:
+        return ("masked", *self.NEEDS[1:]) if self.mlm else self.NEEDS
+
     def resources(self) -> dict[str, dict[str, Any]]:
-        return {kind: resource.record() for kind, resource in self._found().items()}
-
-    def _found(self) -> dict[str, Resource]:
-        from robust_tickets.lexicon.resolve import resolve
-
-        source = ("masked", self.masked) if self.mlm else ("vectors", self.vectors)
-        asked = (source, ("tagger", self.tagger), ("encoder", self.encoder))
-        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
+        said = super().resources()
+        if "encoder" in said:  # the other attacks' own, the Universal Sentence Encoder, is a substitute here
+            said["encoder"]["substitute"] = said["encoder"]["name"] not in ENCODER
+        return said
 
     def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon.encoder import SentenceEncoder
@@ -94,7 +93,7 @@ class A2T(Attack):
         from robust_tickets.lexicon.tagger import Tagger
         from robust_tickets.lexicon.vectors import Vectors
 
-        found = self._found()
+        found = self.found()
         return self.assemble(
             vectors=None if self.mlm else Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
             language=MaskedModel.load(found["masked"].path, device=device) if self.mlm else None,

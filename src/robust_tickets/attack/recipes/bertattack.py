@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from robust_tickets.attack.base import NONE, Attack
 from robust_tickets.attack.constraints.changed import ShareChanged
@@ -39,13 +39,12 @@ from robust_tickets.attack.transforms.masked import Suited
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
 
-if TYPE_CHECKING:
-    from robust_tickets.lexicon.resolve import Resource
-
 
 @dataclass(frozen=True, kw_only=True)
 class BertAttack(Attack):
     """The attack. ``masked`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
+
+    NEEDS: ClassVar[tuple[str, ...]] = ("masked", "encoder")
 
     masked: str | None = None  # the masked language model
     encoder: str | None = None
@@ -65,20 +64,11 @@ class BertAttack(Attack):
                 hint="TextAttack has 0.4 and 0.2",
             )
 
-    def resources(self) -> dict[str, dict[str, Any]]:
-        return {kind: resource.record() for kind, resource in self._found().items()}
-
-    def _found(self) -> dict[str, Resource]:
-        from robust_tickets.lexicon.resolve import resolve
-
-        asked = (("masked", self.masked), ("encoder", self.encoder))
-        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
-
     def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon.encoder import SentenceEncoder
         from robust_tickets.lexicon.masked import MaskedModel
 
-        found = self._found()
+        found = self.found()
         return self.assemble(
             language=MaskedModel.load(found["masked"].path, device=device),
             encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from robust_tickets.attack.base import NONE, Attack
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
@@ -32,13 +32,12 @@ from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
 
-if TYPE_CHECKING:
-    from robust_tickets.lexicon.resolve import Resource
-
 
 @dataclass(frozen=True, kw_only=True)
 class BertAttackPapers(Attack):
     """The attack. ``vectors``, ``tagger`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
+
+    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
     vectors: str | None = None
     tagger: str | None = None
@@ -55,21 +54,12 @@ class BertAttackPapers(Attack):
         if not -1 <= self.similarity <= 1:
             raise TicketsError(f"similarity is a cosine from -1 to 1, got {self.similarity}", hint="the papers' code has 0.2")
 
-    def resources(self) -> dict[str, dict[str, Any]]:
-        return {kind: resource.record() for kind, resource in self._found().items()}
-
-    def _found(self) -> dict[str, Resource]:
-        from robust_tickets.lexicon.resolve import resolve
-
-        asked = (("vectors", self.vectors), ("tagger", self.tagger), ("encoder", self.encoder))
-        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
-
     def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon.encoder import SentenceEncoder
         from robust_tickets.lexicon.tagger import Tagger
         from robust_tickets.lexicon.vectors import Vectors
 
-        found = self._found()
+        found = self.found()
         return self.assemble(
             vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
             tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,

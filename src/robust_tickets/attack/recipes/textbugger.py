@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.encoder import NOISE, Encoder
@@ -40,9 +40,6 @@ from robust_tickets.attack.transforms.several import Several
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
 
-if TYPE_CHECKING:
-    from robust_tickets.lexicon.resolve import Resource
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextBugger(Attack):
@@ -50,6 +47,8 @@ class TextBugger(Attack):
 
     ``vectors="none"`` drops the bug of near words, ``encoder="none"`` the constraint, each under a name that says so.
     """
+
+    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
 
     vectors: str | None = None
     encoder: str | None = None
@@ -62,20 +61,11 @@ class TextBugger(Attack):
         if not 0 <= self.similarity <= 1:
             raise TicketsError(f"similarity (angular) is from 0 to 1, got {self.similarity}", hint="TextAttack has 0.8")
 
-    def resources(self) -> dict[str, dict[str, Any]]:
-        return {kind: resource.record() for kind, resource in self._found().items()}
-
-    def _found(self) -> dict[str, Resource]:
-        from robust_tickets.lexicon.resolve import resolve
-
-        asked = (("vectors", self.vectors), ("encoder", self.encoder))
-        return {kind: resolve(kind, wanted) for kind, wanted in asked if wanted != NONE}
-
     def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon.encoder import SentenceEncoder
         from robust_tickets.lexicon.vectors import Vectors
 
-        found = self._found()
+        found = self.found()
         return self.assemble(
             vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest) if "vectors" in found else None,
             encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
