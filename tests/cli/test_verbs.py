@@ -11,7 +11,7 @@ import pytest
 
 from calling import tickets
 from fake_run import make_run
-from robust_tickets.cli import looking
+from robust_tickets.cli import doctor
 from robust_tickets.cli import main as cli
 from robust_tickets.cli.main import main
 
@@ -78,11 +78,11 @@ def test_a_run_that_is_not_there_or_not_finished_is_named(capsys: pytest.Capture
 
 
 def test_doctor_names_the_packages_that_an_extra_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "versions", lambda names=("torch",): {n: "1" for n in names if n != "nltk"})
+    monkeypatch.setattr(doctor, "versions", lambda names=("torch",): {n: "1" for n in names if n != "onnxscript"})
     with pytest.raises(SystemExit):
         main(["doctor"])
     out = capsys.readouterr().out
-    assert "sentence-transformers 1; missing: nltk  get: pip install" in out
+    assert 'onnx 1, onnxruntime 1; missing: onnxscript  get: pip install "robust-tickets[onnx]"' in out
     assert out.count("missing:") == 1
 
 
@@ -90,6 +90,11 @@ def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.Capture
     told = tickets(capsys, "doctor")
     assert "torch" in told["packages"]
     assert all(entry["found"] or entry["get"] for entry in told["resources"])
+    missing = {entry["kind"] for entry in told["resources"] if not entry["found"]}
+    for row in told["attacks"]:
+        assert row["ready"] is not bool(missing & set(row["needs"]))
+        assert all(kind in row["why"] for kind in row["missing"])
+    assert {row["attack"]: row["needs"] for row in told["attacks"]}["pwws"] == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]])

