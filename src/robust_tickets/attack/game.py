@@ -27,6 +27,7 @@ from robust_tickets.seeds import Dice
 
 IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
 ULP = 2.0**-23  # rounding of 1 - p in float32, generously
+ORDINARY = 16.0  # logits up to which the noise was measured; larger ones come from larger weights, whose rounding is larger alike
 STILL = 1e-6  # a score that moved by less has not moved: 8 times the rounding of float32
 
 
@@ -138,7 +139,10 @@ class Game:
         """How far apart two scores near ``score`` must be for the batched values to decide."""
         if self.noise == 0:
             return 0.0
-        return 2 * (self.noise if self.odds else self.noise * score * (1 - score) + ULP)
+        if self.odds:
+            largest = max(abs(score), abs(self.first.score) if self.first else 0.0)
+            return 2 * self.noise * max(1.0, largest / ORDINARY)
+        return 2 * (self.noise * score * (1 - score) + ULP)
 
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
@@ -174,6 +178,7 @@ class Game:
     def won(self, item: Scored) -> Steps:
         """Whether another class than the label has the highest probability."""
         below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
-        if top - below <= 2 * (self.noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
+        noise = self.noise * max(1.0, float(np.abs(item.row.logits).max()) / ORDINARY)
+        if top - below <= 2 * (noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
         return item.row.predicted != self.label
