@@ -19,8 +19,7 @@ import numpy as np
 from robust_tickets.attack.asking import Steps, steps
 from robust_tickets.attack.budget import fell_at
 from robust_tickets.attack.game import Game, Scored
-from robust_tickets.attack.literal import BETWEEN_COLUMNS, pieces
-from robust_tickets.attack.text import Text
+from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +47,7 @@ class Candidate:
 
     def count(self) -> int:
         """How many words the candidate has."""
-        return len(self.text) if self.base.astray else len(self.base) + len(pieces(self.new, self.base.rules)) - 1
+        return self.base.count(self.index, self.new)
 
     def placed(self) -> list[tuple[int, str]]:
         """The words the replacement puts into the text, and where; more than one where it holds several."""

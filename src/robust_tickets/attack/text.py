@@ -55,6 +55,13 @@ class Text:
             return self._search(index, new)[0]
         return self._cut(index, new, has_word)[0]
 
+    def count(self, index: int, new: str) -> int:
+        """How many words the text has with ``new`` for word ``index``."""
+        inner = literal.pieces(new, self.rules)
+        if self.astray or literal.strange(new, bool(inner), self.rules):
+            return len(literal.spans(self._search(index, new)[0], self.rules))
+        return len(self) + len(inner) - 1
+
     def placed(self, index: int, new: str) -> list[tuple[int, str]]:
         """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
         inner = literal.pieces(new, self.rules)

@@ -11,11 +11,12 @@ import numpy as np
 
 from robust_tickets.attack.asking import Fill, Steps
 from robust_tickets.attack.game import Game
+from robust_tickets.attack.literal import one_word
 from robust_tickets.attack.masked import NOISE, Filled
+from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 from robust_tickets.classifier.texts import clean
 from robust_tickets.lexicon.masked import CONTINUES
-from robust_tickets.lexicon.words import is_one_word
 
 
 @dataclass(slots=True)
@@ -55,19 +56,19 @@ class Suited:
             known.filled = yield Fill(text.joined, rows=places[-1] + 1)
         if not known.filled.exact and self._doubtful(known.filled.gaps[places]):
             known.filled = yield Fill(text.joined, rows=len(known.filled.ids), alone=True)
-        return self.words(known.filled.ids[places])
+        return self.words(known.filled.ids[places], game.rules)
 
     def _doubtful(self, gaps: np.ndarray) -> bool:
         """Of a single token only the choice matters, of several also the order."""
         return bool((gaps[:, -1:] if len(gaps) == 1 else gaps).min() <= 2 * NOISE)
 
-    def words(self, ids: np.ndarray) -> list[str]:
+    def words(self, ids: np.ndarray, rules: Rules = OWN) -> list[str]:
         """The words to try for the best ids at each piece of a word, (pieces, ids)."""
         tokens = [[self.language.tokens[i] for i in row] for row in ids]
         if len(tokens) == 1:
-            return [token for token in tokens[0] if CONTINUES not in token and is_one_word(token)]
+            return [token for token in tokens[0] if CONTINUES not in token and one_word(token, rules)]
         joined = ("".join(parts).replace(CONTINUES, "") for parts in product(*tokens))
-        return list(islice((word for word in joined if is_one_word(word)), self.count))
+        return list(islice((word for word in joined if one_word(word, rules)), self.count))
 
     def describe(self) -> str:
         return f"candidates: {self.count} words of a masked language model that reads the text unmasked, pieces of words joined"

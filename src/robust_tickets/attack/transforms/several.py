@@ -17,7 +17,7 @@ class Several:
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
         found: list[str] = []
         for part in self.parts:
-            found += yield from steps(part.replacements(game, text, index))
+            found += dict.fromkeys((yield from steps(part.replacements(game, text, index))))  # never twice by the same one
         return found if game.rules.doubles else list(dict.fromkeys(found))
 
     def describe(self) -> str:

@@ -1,0 +1,212 @@
+"""Texts under the profiles of TextAttack's versions: golden answers of its own AttackedText, and what differs, one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_tickets.attack.constraints.frozen import KeepColumn
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.ranking import ranked
+from robust_tickets.attack.rules import OWN, PROFILES, Rules
+from robust_tickets.attack.text import Text, marks
+from robust_tickets.attack.transforms.several import Several
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon import segments, stopwords
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSIONS = ("0.3.0", "0.3.4", "0.3.10", "0.3.11")
+
+
+def rules_of(version: str) -> Rules:
+    return PROFILES[f"ta-{version}"]
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> Any:
+    place = ROOT / "scripts" / "textattack_parity" / "fuzz_text.py"
+    spec = importlib.util.spec_from_file_location("fuzz_text", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def golden(version: str) -> Any:
+    return json.loads((ROOT / "tests" / "golden" / "textattack" / f"text-{version}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_golden_texts(version: str, fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = golden(version)
+    assert answers["version"] == version
+    assert len(answers["cases"]) == 36
+    monkeypatch.setattr(segments, "cut", answers["cuts"].__getitem__)
+    assert [problem for case in answers["cases"] if (problem := fuzz.compare(case, rules_of(version)))] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong"),
+    [
+        ("0.3.0", {"stuck": False}),
+        ("0.3.4", {"stuck": True}),
+        ("0.3.4", {"segments": True}),
+        ("0.3.10", {"segments": False}),
+        ("0.3.10", {"keeps_endings": False}),
+        ("0.3.10", {"splits_blindly": False}),
+        ("0.3.11", {"splits_blindly": True}),
+        ("0.3.11", {"searches": False}),
+    ],
+)
+def test_golden_texts_tell_the_versions_apart(version: str, wrong: dict[str, Any], fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rule about texts shows in the golden file: with it turned round, some text comes out differently."""
+    answers = golden(version)
+    monkeypatch.setattr(segments, "cut", lambda text: answers["cuts"].get(text, list(text)))
+    rules = dataclasses.replace(rules_of(version), **wrong)
+
+    def differs(case: Any) -> bool:
+        try:
+            return fuzz.compare(case, rules) is not None
+        except TicketsError:
+            return True
+
+    assert any(differs(case) for case in answers["cases"])
+
+
+def test_words_with_endings() -> None:
+    said = "'fine' film- (well-made*) _x_ @a"
+    assert Text.of(said).words == ("fine", "film", "well-made", "x", "a")
+    assert Text.of(said, rules_of("0.3.10")).words == ("fine'", "film-", "well-made*", "x_", "a")
+
+
+def test_a_word_found_inside_the_mark_breaks_the_columns() -> None:
+    pair = ("A man sleeps.", "I am awake")
+    for version in ("0.3.0", "0.3.4", "0.3.10"):
+        text = Text.of(pair, rules_of(version))
+        broken = text.replace(3, "You")
+        assert broken.columns == text.swapped(3, "You") == ("A man sleeps.<SPLYouT>I am awake",)
+        assert broken.words == ("A", "man", "sleeps", "SPLYouT", "I", "am", "awake")
+        assert broken.modified == {3}
+        assert text.swapped(4, "was") == ("A man sleeps.", "I was awake")
+        assert marks(text, broken) == [{"column": 0, "old": text.joined, "new": broken.joined, "start": 0, "end": len(broken.joined)}]
+    for rules in (OWN, rules_of("0.3.11")):
+        assert Text.of(pair, rules).swapped(3, "You") == ("A man sleeps.", "You am awake")
+
+
+def test_a_broken_pair_has_no_premise_to_keep() -> None:
+    keep = KeepColumn(("premise", "hypothesis"), "premise")
+    text = Text.of(("A man sleeps.", "I am awake"), rules_of("0.3.4"))
+    game = Game(original=text, label=0, column_names=("premise", "hypothesis"), noise=0.0, rules=text.rules)
+    assert keep.allowed(game, text) == {3, 4, 5}
+    assert keep.allowed(game, text.replace(3, "You")) == set(range(7))
+
+
+def test_a_window_that_starts_inside_an_earlier_word() -> None:
+    said = "banana an apple"
+    assert Text.of(said).window(1, 1) == Text.of(said, rules_of("0.3.4")).window(1, 1) == "an"
+    assert Text.of(said, rules_of("0.3.0")).window(1, 2) == "ban"  # to the end of the "an" inside banana
+
+
+def test_windows_are_searched_in_lower_case() -> None:
+    said = "İstanbul is far"  # its lower case is one character longer
+    assert Text.of(said).window(1, 1) == "is"
+    assert Text.of(said, rules_of("0.3.11")).window(1, 1) == "s "
+
+
+def test_a_replacement_without_a_word_may_stick_to_the_word_before() -> None:
+    assert Text.of("a b c", rules_of("0.3.10")).replace(1, "-").words == ("a-", "c")
+    assert Text.of("a b c").replace(1, "-").words == ("a", "c")
+
+
+def test_own_rules_keep_a_run_of_chinese_as_one_word() -> None:
+    assert Text.of("我来到北京 today").words == ("我来到北京", "today")
+
+
+def test_chinese_without_jieba_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    segments._tokenizer.cache_clear()
+    with pytest.raises(TicketsError, match="jieba, which is not installed"):
+        Text.of("我来到北京 today", rules_of("0.3.10"))
+    assert Text.of("我来到北京 today", rules_of("0.3.4")).words == ("我来到北京", "today")
+    assert Text.of("only English", rules_of("0.3.10")).words == ("only", "English")
+
+
+def test_texts_that_textattack_cannot_change_are_an_error() -> None:
+    with pytest.raises(TicketsError, match="itself fails on this text"):
+        Text.of("say <SPLIT> now", rules_of("0.3.11")).swapped(0, "tell")
+    assert Text.of("say <SPLIT> now", rules_of("0.3.10")).swapped(0, "tell") == ("tell ",)  # what follows the mark is lost
+    assert Text.of("say <SPLIT> now").swapped(0, "tell") == ("tell <SPLIT> now",)
+
+
+PIECES = st.sampled_from(["a", "an", "Film", "don't", "x-y", "-", "'", "*", ".", ", ", " ", " ", "\n", "é", "😀", "×", "I", "[UNK]"])
+SAID = st.lists(PIECES, max_size=12).map("".join)
+EDITS = st.lists(st.tuples(st.integers(0, 20), SAID), max_size=3)
+
+
+@settings(max_examples=300)
+@given(st.lists(SAID, min_size=1, max_size=3).map(tuple), st.sampled_from(VERSIONS), EDITS)
+def test_the_short_way_is_the_long_way(columns: tuple[str, ...], version: str, edits: list[tuple[int, str]]) -> None:
+    """Span arithmetic, where a profile takes it, gives what searching gives."""
+    text = Text.of(columns, rules_of(version))
+    long = dataclasses.replace(text, astray=True)
+    for place, new in edits:
+        if not len(text) or new == text.words[place % len(text)]:
+            break
+        index = place % len(text)
+        try:
+            searched = long.replace(index, new)
+        except TicketsError:
+            break
+        assert text.swapped(index, new) == searched.columns
+        assert text.placed(index, new) == long.placed(index, new)
+        assert text.count(index, new) == len(searched)
+        text = text.replace(index, new)
+        assert (text.columns, text.words, text.spans) == (searched.columns, searched.words, searched.spans)
+        assert text.modified == searched.modified
+        long = dataclasses.replace(text, astray=True)
+
+
+def test_old_versions_rank_every_word() -> None:
+    class Even:
+        def allowed(self, game: Game, text: Text) -> set[int]:
+            return set(range(0, len(text), 2))
+
+    kit = Greedy(ranking=None, transform=None, frozen=(Even(),))
+    for rules, expected in ((OWN, [0, 2, 4]), (rules_of("0.3.10"), [0, 2, 4]), (rules_of("0.3.4"), [0, 1, 2, 3, 4])):
+        game = Game(original=Text.of("a b c d e", rules), label=0, column_names=("text",), noise=0.0, rules=rules)
+        assert ranked(game, kit) == expected
+
+
+def test_old_versions_ask_twice_about_a_text_that_two_transformations_make() -> None:
+    class Gives:
+        def __init__(self, *words: str) -> None:
+            self.words = words
+
+        def replacements(self, game: Game, text: Text, index: int) -> list[str]:
+            return list(self.words)
+
+    several = Several((Gives("x", "y", "x"), Gives("y", "z")))
+    for rules, expected in ((OWN, ["x", "y", "z"]), (rules_of("0.3.10"), ["x", "y", "z"]), (rules_of("0.3.4"), ["x", "y", "y", "z"])):
+        game = Game(original=Text.of("a", rules), label=0, column_names=("text",), noise=0.0, rules=rules)
+        steps = several.replacements(game, game.original, 0)
+        with pytest.raises(StopIteration) as end:
+            next(steps)
+        assert end.value.value == expected
+
+
+def test_stop_word_lists() -> None:
+    assert (len(stopwords.nltk(179)), len(stopwords.nltk(198))) == (179, 198)
+    assert stopwords.nltk(179) < stopwords.nltk(198)
+    assert {version: rules_of(version).stopwords for version in VERSIONS} == {"0.3.0": 179, "0.3.4": 179, "0.3.10": 179, "0.3.11": 198}
+    assert np.all([rules.name == name for name, rules in PROFILES.items()])
