@@ -1,0 +1,90 @@
+"""The quick count of edits is Levenshtein's, and the constraint's short cuts never change its verdict."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust_tickets.attack.constraints.edits import STRIDE, EditDistance, distance
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.text import Text
+from robust_tickets.errors import TicketsError
+
+
+def table(a: str, b: str) -> int:
+    """The textbook's table, one row at a time."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+short = st.text(alphabet="ab c", max_size=14)
+
+
+@given(short, short, st.integers(0, 16))
+@settings(max_examples=600, deadline=None)
+def test_equals_the_table(a: str, b: str, most: int) -> None:
+    whole = table(a, b)
+    assert distance(a, b, most) == (whole if whole <= most else None)
+
+
+@given(
+    st.text(alphabet="ab", min_size=60, max_size=200),
+    st.lists(st.tuples(st.integers(0, 220), st.sampled_from(["", "b", "ab"])), max_size=6),
+)
+@settings(max_examples=80, deadline=None)
+def test_equals_the_table_on_texts_longer_than_a_stride(a: str, changes: list[tuple[int, str]]) -> None:
+    b = a
+    for place, new in changes:
+        b = b[:place] + new + b[place + 1 :]
+    assert distance(a, b, 30) == table(a, b)
+
+
+def test_ends_and_strides() -> None:
+    for size in (0, 1, STRIDE - 1, STRIDE, STRIDE + 1, 2 * STRIDE):
+        text = "x" * size
+        assert distance(text, text, 0) == 0
+        assert distance(text, text + "y", 0) is None
+        assert distance(text + "y", text, 1) == 1
+        assert distance("y" + text, text + "z", 9) == min(2, size + 1)
+    assert distance("", "abc", 3) == 3
+    assert distance("ab", "ba", 5) == 2  # a swap is two edits
+
+
+@given(st.lists(st.sampled_from(["abc", "bca", "a-b", "cab", "b"]), min_size=1, max_size=6), st.data())
+@settings(max_examples=150, deadline=None)
+def test_the_constraint_measures_from_the_original(words: list[str], data: st.DataObject) -> None:
+    original = current = Text.of((" ".join(words), "b cab"))
+    game = Game(original=original, label=0, column_names=("a", "b"), noise=0.0)
+    most = data.draw(st.integers(0, 6))
+    for _ in range(4):
+        index = data.draw(st.integers(0, len(current) - 1))
+        news = data.draw(st.lists(st.sampled_from(["ab", "bac", "a bc", "abcab", "c", "abc", "", "--"]), min_size=1, max_size=4))
+        candidates = [Candidate(current, index, new) for new in news]
+        kept = EditDistance(most).keep(game, candidates, current)
+        assert kept == [c for c in candidates if table(original.joined, "\n".join(c.columns)) <= most]
+        if kept and len(kept[0].text):
+            current = kept[0].text
+
+
+def test_the_whole_text_is_compared_only_near_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from robust_tickets.attack.constraints import edits
+
+    sizes: list[int] = []
+    monkeypatch.setattr(edits, "distance", lambda a, b, most: sizes.append(len(a)) or distance(a, b, most))
+    text = Text.of("word " * 500)
+    game = Game(original=text, label=0, column_names=("text",), noise=0.0)
+    candidates = [Candidate(text, 7, new) for new in ("wrod", "wor", "wird", "woird")]
+    assert EditDistance(30).keep(game, candidates, text) == candidates
+    assert sizes == [len(text.joined), 4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("most", [-1, 2.5, True, "30"])
+def test_nonsense_is_refused(most: object) -> None:
+    with pytest.raises(TicketsError, match="whole number"):
+        EditDistance(most)  # type: ignore[arg-type]
