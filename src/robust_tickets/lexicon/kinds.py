@@ -136,7 +136,8 @@ KINDS: dict[str, Kind] = {
     "masked": Kind(
         what="masked language model (the papers' is bert-base-uncased)",
         files=encoder.model_files,
-        get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', or give the folder or Hub id of a masked language model",
+        get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
+        "or give the folder or Hub id of a masked language model",
         is_substitute=_always,
         hub="google-bert/bert-base-uncased",
         published=("google-bert/bert-base-uncased", "bert-base-uncased"),
