@@ -50,21 +50,25 @@ def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_
 def classes_of(
     task: Sequence[str] | None, model: tuple[str, ...], label_map: Mapping[str, int | str] | None = None
 ) -> tuple[int, ...] | None:
-    """Which of the classifier's classes each of the task's labels is: by ``label_map`` where it says so, else by name."""
+    """Which of the classifier's classes each of the task's labels is: by ``label_map`` where it says so, else by name, never by order.
+
+    Case and spaces are ignored where that is unambiguous; the labels 0, 1, … are class numbers of a classifier whose classes nobody named.
+    """
+    from robust_tickets.data.labels import match, pasted
+
     if task is None:
         return None
-    given = {name: model[c] if isinstance(c, int) and 0 <= c < len(model) else c for name, c in (label_map or {}).items()}
-    unknown = [name for name in given if name not in task] + [str(c) for c in given.values() if c not in model]
+    unknown = [name for name in label_map or {} if name not in task]
     if unknown:
         raise TicketsError(
             f"the label map names {unknown[0]!r}; the data has {', '.join(task)}, the classifier {', '.join(model)}",
             hint="NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, by number or by name",
         )
-    task = [str(given.get(label, label)) for label in task]
-    missing = [label for label in task if label not in model]
+    found = match(tuple(task), model, "the data", label_map=label_map, by_id=False).ids
+    missing = [label for label in task if label not in found]
     if missing:
         raise TicketsError(
             f"the data has the label {missing[0]!r}, the classifier knows {', '.join(model)}",
-            hint="say which is which: --label-map bad=0,good=1; labels are matched by name, never by order",
+            hint=f"labels are matched by name, never by order; if these are the pairs: {pasted(tuple(task), model)}",
         )
-    return tuple(model.index(label) for label in task)
+    return tuple(found[label] for label in task)

@@ -123,11 +123,7 @@ def replay(
 
 
 def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str] | None) -> tuple[int, ...]:
-    if len(texts.columns) != len(clf.columns):
-        raise TicketsError(
-            f"{texts.name} has {len(texts.columns)} text column(s), the classifier {clf.identity!r} reads {len(clf.columns)}",
-            hint="replay on a classifier of the same kind of task",
-        )
+    clf.check_columns(texts.columns, texts.name)
     return classes_of(texts.labels, clf.labels, label_map) or ()
 
 

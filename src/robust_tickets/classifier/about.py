@@ -17,7 +17,7 @@ SCHEMA = 1
 @dataclass(frozen=True, kw_only=True)
 class About:
     max_length: int | None = None
-    columns: tuple[str, ...] = ("text",)
+    columns: tuple[str, ...] | None = None  # None where nobody says what the model reads
     masked: bool = False  # whether the masks of an unstructured ticket lie beside it
 
 

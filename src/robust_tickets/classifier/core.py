@@ -19,7 +19,7 @@ import numpy as np
 from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.calling import Caller, Calls
 from robust_tickets.classifier.checkpoint import silence
-from robust_tickets.classifier.heads import checked_labels, rename_labels
+from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.rows import encoded
@@ -53,7 +53,7 @@ class Classifier:
         labels: Sequence[str],
         max_length: int = MAX_LENGTH,
         identity: str = "",
-        columns: Sequence[str] = ("text",),
+        columns: Sequence[str] | None = None,
         function: Callable[..., Any] | None = None,
         graph: Graph | None = None,
         batch_size: int | None = None,
@@ -62,7 +62,8 @@ class Classifier:
         self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded; pieces stay remembered
         self.labels, self.batch_size = checked_labels(labels), batch_size
         self.inputs: Inputs | None = graph.inputs if graph is not None else None
-        self.max_length, self.identity, self.columns = int(max_length), identity, tuple(columns)
+        self.max_length, self.identity = int(max_length), identity
+        self.columns, self.columns_known = tuple(columns or ("text",)), columns is not None
         if model is not None:
             limit = positions_of(model)
             if self.max_length < 3 or (limit is not None and self.max_length > limit):
@@ -83,7 +84,7 @@ class Classifier:
         function: Callable[..., Any],
         *,
         labels: Sequence[str],
-        columns: Sequence[str] = ("text",),
+        columns: Sequence[str] | None = None,
         batch_size: int | None = None,
         retries: int = 0,
         rate_limit: float | None = None,
@@ -177,6 +178,28 @@ class Classifier:
     def token_types(self) -> bool:
         """Whether the model tells the two texts of a pair apart by token types."""
         return self.inputs is not None and "token_type_ids" in self.inputs.names
+
+    def named(self, labels: Sequence[str]) -> Classifier:
+        """The same classifier with names for classes that nobody named (LABEL_0, LABEL_1, …), in the order of its outputs."""
+        names = checked_labels(labels)
+        if not unnamed(self.labels) or len(names) != len(self.labels):
+            raise TicketsError(
+                f"{self.identity} calls its classes {', '.join(self.labels)}; got the names {', '.join(names)}",
+                hint="names are for LABEL_0, LABEL_1, …, one each; what the data calls them is said by --label-map",
+            )
+        self.labels = names
+        if self.model is not None:
+            rename_labels(self.model.config, names)
+        return self
+
+    def check_columns(self, columns: Sequence[str], name: str) -> None:
+        """Refuse texts of another number of columns than it is known to read."""
+        if self.columns_known and len(columns) != len(self.columns):
+            raise TicketsError(
+                f"{name} has {len(columns)} text column(s) ({', '.join(columns)}), the classifier {self.identity!r} reads "
+                f"{len(self.columns)} ({', '.join(self.columns)})",
+                hint="name the text column(s): --text sentence, or --text premise,hypothesis for a pair",
+            )
 
     @property
     def cut_at(self) -> int | None:

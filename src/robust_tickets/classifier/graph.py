@@ -105,7 +105,7 @@ def open_onnx(
     longest = min(int(longest), graph.width or int(longest))
     _look(graph, reader, path, labels, longest)
     graph.digest = digest({"files": _digests(path), "words": digest_of(reader)})
-    read = tuple(columns or about.get("columns") or ("text",))
+    read = about.get("columns") or columns
     name = f"onnx:{path}"
     return Classifier(model=None, tokenizer=reader, labels=labels, max_length=longest, identity=name, columns=read, graph=graph)
 

@@ -86,6 +86,11 @@ def _reorder(model: Any, order: list[int]) -> None:
             parameter.copy_(parameter[order].clone())
 
 
+def unnamed(labels: Sequence[str]) -> bool:
+    """Whether these are what transformers writes where nobody named the classes."""
+    return all(label == f"LABEL_{i}" for i, label in enumerate(labels))
+
+
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     labels = tuple(str(label) for label in labels)
     if len(labels) < 2 or len(set(labels)) != len(labels):

@@ -56,14 +56,14 @@ def replay(
     """
     from robust_tickets.attack.sets import open_set
     from robust_tickets.attack.transfer import replay as put
-    from robust_tickets.cli.using import _open
+    from robust_tickets.cli.opening import Opening, mapped
 
     if not models:
         raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
     is_folder(out)
     reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
     sets = [open_set(one, **reading) for one in (source, *also)]
-    found = put(sets, map(_open, models), label_map=_mapped(label_map), folder=out, token_budget=token_budget)
+    found = put(sets, map(Opening().open, models), label_map=mapped(label_map), folder=out, token_budget=token_budget)
     told = found.to_json()
 
     def show(console: Any) -> None:
@@ -71,19 +71,6 @@ def replay(
         print(f"result: {out / 'replay.json'}")
 
     return Answer(data=told, show=show)
-
-
-def _mapped(given: str | None) -> dict[str, int | str] | None:
-    """``bad=0,good=1`` as a mapping."""
-    if given is None:
-        return None
-    found: dict[str, int | str] = {}
-    for part in given.split(","):
-        name, equals, value = part.rpartition("=")
-        if not equals or not name.strip() or not value.strip() or name.strip() in found:
-            raise TicketsError(f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1")
-        found[name.strip()] = int(value) if value.strip().isdecimal() else value.strip()
-    return found
 
 
 def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.cli.making import columns, is_folder
+from robust_tickets.cli.opening import Opening, mapped, model_path, number_or_word
 from robust_tickets.errors import TicketsError
 
 
@@ -18,12 +19,20 @@ def attack(
     task: str | None = None,
     attack: str = "pwws",
     n: int = 200,
+    subset: Literal["balanced", "random", "first"] = "balanced",
     seed: int = 0,
     text: str | None = None,
     label: str | None = None,
+    label_map: str | None = None,
     split: str | None = None,
-    token_budget: int | None = None,
     query_budget: int | None = None,
+    compat: str | None = None,
+    scoring: Literal["probability", "log-odds"] | None = None,
+    temperature: str = "1",
+    calibration: str | None = None,
+    seen: str | None = None,
+    token_budget: int | None = None,
+    opening: Opening = Opening(),  # noqa: B008
     strict: Strict = False,
     set: Settings = (),
     common: Common = Common(),  # noqa: B008
@@ -33,7 +42,8 @@ def attack(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier (`tickets ls backbones`), RUN:ARM of a run, or an exported ONNX file or folder.
+        A folder or a Hub id of any transformers sequence classifier, RUN:ARM of a run, an ONNX file or folder, or package.module:function
+        for a Python function from a list of texts to probabilities.
     out
         The folder for result.json and examples.jsonl.
     data
@@ -43,19 +53,33 @@ def attack(
     attack
         `tickets ls attacks`.
     n
-        How many examples, class-balanced; 0 for all.
+        How many examples; 0 for all.
+    subset
+        Which: balanced over the classes, random, or the first as the papers' code takes them.
     seed
-        Which examples.
+        Which balanced or random examples.
     text
         The text column; a pair as premise,hypothesis.
     label
         The label column.
+    label_map
+        Which class of the model each label of the data is, where the names differ: bad=0,good=1.
     split
         Another split than the one the task attacks.
-    token_budget
-        Padded tokens in one forward pass; changes speed and memory, not results.
     query_budget
         At most so many queries an example.
+    compat
+        A version of TextAttack to agree with, example by example.
+    scoring
+        What a candidate is judged by: TextAttack's probability, or log-odds, which an over-confident model cannot hide.
+    temperature
+        What the logits are divided by: a number, or calibrated.
+    calibration
+        A file of labelled texts to fit the temperature on; by default the rows that are not attacked.
+    seen
+        A file of what the model was trained on: the result says how many attacked texts are in it.
+    token_budget
+        Padded tokens in one forward pass; changes speed and memory, not results.
     """
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
@@ -65,16 +89,34 @@ def attack(
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     is_folder(out)
-    configured = build_component("attacks", {"name": attack, **tree_of(set)}, attack)
-    victim = _open(model)
-    options: dict[str, Any] = {"labels": victim.labels} | ({"data": data} if task else {})
-    if not task and Path(str(data)).is_file():
-        options["splits"] = {"test": "all"}
-    loaded = announce(load_task(task or str(data), text=columns(text), label=label, strict=strict, **options))
-    rows = loaded.split(split) if split else loaded.test
+    named = {"compat": compat, "scoring": scoring}
+    settings = {"name": attack, **{k: v for k, v in named.items() if v is not None}, **tree_of(set)}
+    configured = build_component("attacks", settings, attack)
+    heat, mapping = number_or_word(temperature), mapped(label_map)
+    victim = opening.open(model, columns(text))
+
+    def read(source: str, **options: Any) -> Any:
+        if Path(source).is_file():
+            options["splits"] = {"test": "all"}
+        reading: dict[str, Any] = {"labels": victim.labels, "label_map": mapping, "by_id": False, "strict": strict}
+        return announce(load_task(source, text=columns(text), label=label, **reading, **options))
+
+    loaded = read(task, data=data) if task else read(str(data))
+    victim.check_columns(loaded.columns, loaded.name)
     result = configured(
-        victim, rows, n=n, seed=seed, labels=loaded.labels, folder=out, token_budget=token_budget, query_budget=query_budget
-    )  # fmt: skip
+        victim,
+        loaded.split(split) if split else loaded.test,
+        n=n,
+        subset=subset,
+        seed=seed,
+        labels=loaded.labels,
+        temperature=heat,
+        calibration=read(calibration).test if calibration else None,
+        seen=read(seen).test if seen else None,
+        folder=out,
+        token_budget=token_budget,
+        query_budget=query_budget,
+    )
     told = result.to_json()
 
     def show(console: Any) -> None:
@@ -92,6 +134,7 @@ def predict(
     data: Path,
     out: Path,
     text: str | None = None,
+    opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Label a file of texts: one row out for every row in.
@@ -99,7 +142,7 @@ def predict(
     Parameters
     ----------
     model
-        A folder or a Hub id of a sequence classifier (`tickets ls backbones`), RUN:ARM of a run, or an exported ONNX file or folder.
+        A folder or a Hub id of any transformers sequence classifier, RUN:ARM of a run, an ONNX file or folder, or package.module:function.
     data
         A csv, tsv, jsonl or parquet file.
     out
@@ -109,7 +152,7 @@ def predict(
     """
     from robust_tickets.ship.predict import predict_file
 
-    told = predict_file(_open(model), data, out, text=columns(text))
+    told = predict_file(opening.open(model, columns(text)), data, out, text=columns(text))
 
     def show(console: Any) -> None:
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
@@ -164,32 +207,6 @@ def export(
     from robust_tickets.ship.evidence import evidence_of
     from robust_tickets.ship.export import export as write
 
-    path = _model(model)
+    path = model_path(model)
     folder = write(Classifier.from_pretrained(path if path.exists() else model), out, format=format, evidence=evidence_of(path))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))
-
-
-def _open(model: str) -> Any:
-    """A classifier from a folder, a Hub id or an exported ONNX file."""
-    from robust_tickets.classifier import Classifier
-    from robust_tickets.ship.onnx import open_onnx
-
-    path = _model(model)
-    if path.suffix == ".onnx" or (path / "model.onnx").is_file():
-        return open_onnx(path)
-    return Classifier.from_pretrained(path if path.exists() else model)
-
-
-def _model(model: str) -> Path:
-    """A run folder stands for its model, ``RUN:ARM`` for that of one arm."""
-    from robust_tickets.walk.runner import model_folder
-
-    run, _, arm = model.rpartition(":")
-    if run and not Path(model).exists() and (Path(run) / "arms.json").is_file():
-        return model_folder(Path(run), arm)
-    if run and len(run) > 1 and not Path(model).exists():  # C: is no run; no Hub id has a colon
-        what = "is not finished" if (Path(run) / "config.json").is_file() else "is no run folder"
-        raise TicketsError(
-            f"{model}: {run} {what}", hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it"
-        )
-    return model_folder(Path(model)) if (Path(model) / "arms.json").is_file() else Path(model)

@@ -1,7 +1,8 @@
 """Label values to ids: the order of classes never depends on the order of rows.
 
 Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in numeric order. Anything else is a name, in sorted order.
-``labels=`` fixes the order: it lists the names themselves, or gives names to the ids 0..C-1.
+``labels=`` fixes the order: it lists the names themselves, or gives names to the ids 0..C-1. Where they are the classes of a model that
+is only asked about these rows (``by_id=False``), ids mean them only if nobody named them (LABEL_0, LABEL_1, …) or a label map says so.
 
 Equal numbers are one class however they are written: 1, 1.0 and 01 are the class ``1``. JSON's true and false are the classes ``true``
 and ``false``, never 1 and 0. Names that differ in case only stay two classes, with a warning; the words NA, nan, None and null are
@@ -16,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from robust_tickets.classifier.heads import unnamed
 from robust_tickets.errors import TicketsError
 
-UNNAMED = re.compile(r"LABEL_\d+")
 NUMBER = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}|\.\d{1,40})([eE][+-]?\d{1,3})?", re.ASCII)
 EMPTY_WORDS = frozenset(["na", "n/a", "<na>", "nan", "none", "null"])  # how other tools write a missing value
 SHOWN = 8  # names in a message
@@ -70,11 +71,22 @@ def order(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(distinct)
 
 
-def match(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str] = ()) -> Match:
-    """Which of ``names`` each of ``values`` is: by name (case matters only where it must), else as an id 0..C-1.
+def match(
+    values: Sequence[str],
+    names: Sequence[str],
+    where: str,
+    declared: Sequence[str] = (),
+    *,
+    label_map: Mapping[str, int | str] | None = None,
+    by_id: bool = True,
+) -> Match:
+    """Which of ``names`` each of ``values`` is: as ``label_map`` says, by name (case matters only where it must), else as an id 0..C-1.
 
-    ``declared`` is what the source itself calls its classes in id order; ids then mean these, whatever the order of ``names``.
+    ``declared`` is what the source itself calls its classes in id order; ids then mean these, whatever the order of ``names``. With
+    ``by_id=False`` ids stand only for classes that nobody named.
     """
+    if label_map:
+        return _mapped(values, names, where, declared, label_map)
     by_name = _by_name(values, names)
     if by_name or not values:
         other = [v for v, i in by_name.items() if v != canonical(names[i])]
@@ -84,18 +96,56 @@ def match(values: Sequence[str], names: Sequence[str], where: str, declared: Seq
         inner, across = match(values, declared, where), _across(declared, names, where)
         note = "" if _by_name(declared, names) else f"classes matched by position: {few(declared)} are {few(names)}"
         return Match(ids={v: across[i] for v, i in inner.ids.items()}, note=note)
-    by_id = {v: int(v) for v in values if v.isdecimal() and v.isascii() and len(v) < 10 and int(v) < len(names)}
-    if by_id and "0" not in by_id and str(len(names)) in values:
+    numbers = {v: int(v) for v in values if v.isdecimal() and v.isascii() and len(v) < 10 and int(v) < len(names)}
+    if not by_id and not (numbers and unnamed(names)):
+        raise TicketsError(
+            f"{where} has the labels {few(order(values))}, the classifier knows {few(names)}",
+            hint=f"labels are matched by name, never by order; if these are the pairs: {pasted(order(values), names)}",
+        )
+    if numbers and "0" not in numbers and str(len(names)) in values:
         raise TicketsError(
             f"{where}: the labels are {few(order(values))}, which is neither the names {few(names)} nor their ids 0 to {len(names) - 1}",
             hint="ids count from 0: subtract one from every label, or write the names",
         )
-    if not by_id:
+    if not numbers:
         raise TicketsError(
             f"{where}: no label is one of {few(names)}; it has {few(order(values))}",
             hint=f"expected these names, or the ids 0 to {len(names) - 1}; check the label column, or give labels= in the order of the ids",
         )
-    return Match(ids=by_id, note=f"the ids {few(order(by_id))} read as {few([names[by_id[v]] for v in order(by_id)])}", guessed=True)
+    return Match(
+        ids=numbers, note=f"the ids {few(order(numbers))} read as {few([names[numbers[v]] for v in order(numbers)])}", guessed=True
+    )
+
+
+def pasted(values: Sequence[str], names: Sequence[str]) -> str:
+    """A flag to paste, with the two sides in their orders; a class whose name would not fit into it goes by its number."""
+    pairs = (f"{value}={i if set(',= ') & set(name) else name}" for i, (value, name) in enumerate(zip(values, names, strict=False)))
+    return f"--label-map {','.join(pairs)}"
+
+
+def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str], label_map: Mapping[str, int | str]) -> Match:
+    """By the map, then by name; ids of a source that names its classes are read as these names first."""
+    classes = {}
+    for key, wanted in label_map.items():
+        at = wanted if isinstance(wanted, int) else _by_name([wanted], names).get(wanted, -1)
+        if not 0 <= at < len(names):
+            raise TicketsError(
+                f"the label map sends {key!r} to {wanted!r}; the classifier's classes are {few(names)}",
+                hint=f"NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, by name or by number from 0 to {len(names) - 1}",
+            )
+        classes[key] = at
+    keys = list(classes)
+    found = {v: classes[keys[i]] for v, i in _by_name(values, keys).items()}
+    if not found and declared:
+        inner, across = match(values, declared, where).ids, _mapped(declared, names, where, (), label_map).ids
+        return Match(ids={v: across[declared[i]] for v, i in inner.items() if declared[i] in across})
+    found |= _by_name([v for v in values if v not in found], names)
+    if not found and values:
+        raise TicketsError(
+            f"{where}: the label map names {few(keys)}, the labels there are {few(order(values))}, the model's {few(names)}",
+            hint=pasted(order(values), names),
+        )
+    return Match(ids=found)
 
 
 def check(names: Sequence[str], where: str) -> None:
@@ -145,13 +195,12 @@ def _by_name(values: Sequence[str], names: Sequence[str]) -> dict[str, int]:
 def _across(declared: Sequence[str], names: Sequence[str], where: str) -> list[int]:
     """The id among ``names`` of each declared class."""
     known = _by_name(declared, names)
-    nameless = all(UNNAMED.fullmatch(name) for name in names)  # what transformers writes where nobody named the classes
-    if nameless and len(declared) == len(names):
+    if unnamed(names) and len(declared) == len(names):
         return list(range(len(names)))
     if len(known) < len(declared):
         raise TicketsError(
             f"{where} has the classes {few(declared)}, but the labels to match are {few(names)}",
-            hint="use data of the same task, or rename one side's classes",
+            hint=f"use data of the same task, or say which is which: {pasted(declared, names)}",
         )
     return [known[name] for name in declared]
 

@@ -38,6 +38,8 @@ def load_task(
     validation: str | Path | None = None,
     data: str | Path | None = None,
     labels: Sequence[str] | None = None,
+    label_map: Mapping[str, int | str] | None = None,
+    by_id: bool = True,
     strict: bool = False,
     seed: int = 0,
     max_rows: int | None = None,
@@ -48,8 +50,9 @@ def load_task(
 
     ``source`` is a registered name, a Hub id (``owner/name`` or ``owner/name:config``), a csv, tsv, jsonl or parquet file, or a folder
     of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files; ``data`` gives a
-    registered task local files; ``labels`` fixes the classes' order; ``max_rows`` trains on a seeded subset, ``max_test_rows`` selects,
-    evaluates and attacks on such; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``;
+    registered task local files; ``labels`` fixes the classes' order, ``label_map`` says which of them a label of the data is, and with
+    ``by_id=False`` the numbers 0, 1, … do not stand for them in their order; ``max_rows`` trains on a seeded subset, ``max_test_rows``
+    selects, evaluates and attacks on such; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``;
     ``{"test": "all"}`` takes a lone file whole, to attack only.
     """
     for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
@@ -63,7 +66,9 @@ def load_task(
             if name in found.splits:
                 found.notes.append(f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}")
             found.splits[name] = [open_rows(Path(extra).expanduser())]
-    return _Loading(found, text, label, tuple(labels) if labels else None, strict, seed, max_rows, max_test_rows, dict(splits or {})).task()
+    return _Loading(
+        found, text, label, tuple(labels) if labels else None, label_map, by_id, strict, seed, max_rows, max_test_rows, dict(splits or {})
+    ).task()
 
 
 @dataclass
@@ -72,6 +77,8 @@ class _Loading:
     text: str | Sequence[str] | None
     label: str | None
     labels: tuple[str, ...] | None
+    label_map: Mapping[str, int | str] | None
+    by_id: bool
     strict: bool
     seed: int
     max_rows: int | None
@@ -207,7 +214,7 @@ class _Loading:
         missing = self.source.spec.missing if self.source.spec else None
         left_out = 0
         values = list(dict.fromkeys(v for _, done in files for v in done.values if v != missing))
-        matched = match(values, names, files[0][0].name, declared)
+        matched = match(values, names, files[0][0].name, declared, label_map=self.label_map, by_id=self.by_id)
         if matched.note and names != declared:  # read as ids though the names were only found in train: a guess that must be seen
             (self.warnings if matched.guessed and not self.labels else self.notes).append(f"{name}: {matched.note}")
         known = matched.ids

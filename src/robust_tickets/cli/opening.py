@@ -1,0 +1,162 @@
+"""From a name on the command line to a classifier: a folder, a Hub id, a run, an ONNX file or a Python function.
+
+``module:function`` imports the module of that name, from the working directory or from what is installed, and thereby runs it: it is the
+user's own code, named by the user. Nothing that comes with a model is ever run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from robust_tickets.errors import TicketsError
+
+FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a classifier is opened, where its files do not say it."""
+
+    labels: Annotated[
+        str | None,
+        Parameter(help="The classes in the order of the outputs: bad,good; of an ONNX file, a function, or a model with LABEL_0."),
+    ] = None
+    tokenizer: Annotated[str | None, Parameter(help="The tokenizer's folder, for an ONNX file.")] = None
+    max_length: Annotated[
+        int | None, Parameter(help="Tokens at which texts are cut; by default what the model's files say, at most 512.")
+    ] = None
+    device: Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, …; a GPU if there is one.")] = None
+    batch_size: Annotated[int | None, Parameter(help="Texts in one call of a function.")] = None
+    retries: Annotated[int, Parameter(help="How often a function's failed call is tried again, after 0.5, 1, 2, … seconds.")] = 0
+    rate_limit: Annotated[float | None, Parameter(help="Calls of a function in a second, at most.")] = None
+    timeout: Annotated[float | None, Parameter(help="Seconds to wait for a function's answer.")] = None
+
+    def open(self, model: str, columns: Any = None) -> Any:
+        """The classifier; ``columns`` are the text columns that the user named."""
+        names = (columns,) if isinstance(columns, str) else columns
+        if is_function(model):
+            return self._function(model, names)
+        self._refuse(
+            "a Python function", batch_size=self.batch_size, retries=self.retries or None, rate_limit=self.rate_limit, timeout=self.timeout
+        )
+        path = model_path(model)
+        if path.suffix == ".onnx" or (path / "model.onnx").is_file():
+            return self._graph(path, names)
+        self._refuse("an ONNX file", tokenizer=self.tokenizer)
+        return self._folder(path if path.exists() else model)
+
+    def _folder(self, name: Path | str) -> Any:
+        from robust_tickets.classifier import Classifier
+
+        clf = Classifier.from_pretrained(name, max_length=self.max_length, device=_device(self.device))
+        labels = split(self.labels)
+        return clf if labels is None else clf.named(labels)
+
+    def _graph(self, path: Path, columns: Any) -> Any:
+        from robust_tickets.classifier.graph import open_onnx
+
+        if self.device not in (None, "cpu"):
+            raise TicketsError(f"--device {self.device}: an ONNX file runs on the CPU", hint="leave it out")
+        return open_onnx(path, tokenizer=self.tokenizer, labels=split(self.labels), max_length=self.max_length, columns=columns)
+
+    def _function(self, name: str, columns: Any) -> Any:
+        from robust_tickets.classifier import Classifier
+
+        self._refuse("a model with a tokenizer", tokenizer=self.tokenizer, max_length=self.max_length, device=self.device)
+        labels = split(self.labels)
+        if labels is None:
+            raise TicketsError(f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns")
+        calls: dict[str, Any] = {k: getattr(self, k) for k in ("batch_size", "retries", "rate_limit", "timeout")}
+        return Classifier.wrap(imported(name), labels=labels, columns=columns, **calls)
+
+    def _refuse(self, what: str, **given: Any) -> None:
+        for flag, value in given.items():
+            if value is not None:
+                raise TicketsError(f"--{flag.replace('_', '-')} is for {what}", hint="leave it out")
+
+
+def split(names: str | None) -> tuple[str, ...] | None:
+    """``bad,good`` as names."""
+    return None if names is None else tuple(part.strip() for part in names.split(","))
+
+
+def mapped(given: str | None) -> dict[str, int | str] | None:
+    """``bad=0,good=1`` as a mapping."""
+    if given is None:
+        return None
+    found: dict[str, int | str] = {}
+    for part in given.split(","):
+        name, equals, value = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not name or not value or name in found:
+            raise TicketsError(f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1")
+        found[name] = int(value) if value.isdecimal() else value
+    return found
+
+
+def number_or_word(given: str) -> float | str:
+    try:
+        return float(given)
+    except ValueError:
+        return given
+
+
+def is_function(model: str) -> bool:
+    """Whether ``model`` is package.module:function and no run of that name lies here."""
+    run = Path(model.partition(":")[0])
+    return FUNCTION.fullmatch(model) is not None and not Path(model).exists() and not run.is_dir()
+
+
+def imported(name: str) -> Any:
+    """What ``package.module:function`` names."""
+    module, _, path = name.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as problem:  # a module may raise anything while it is imported
+        raise TicketsError(
+            f"{module} could not be imported: {type(problem).__name__}: {problem}",
+            hint=f"see that `python -c 'import {module}'` works here ({here}); a run's arm is RUN:ARM, and RUN must be a folder",
+        ) from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise TicketsError(f"{module} has no {path}", hint="package.module:function")
+        found = getattr(found, part)
+    return found
+
+
+def model_path(model: str) -> Path:
+    """A run folder stands for its model, ``RUN:ARM`` for that of one arm."""
+    from robust_tickets.walk.runner import model_folder
+
+    run, _, arm = model.rpartition(":")
+    if run and not Path(model).exists() and (Path(run) / "arms.json").is_file():
+        return model_folder(Path(run), arm)
+    if run and len(run) > 1 and not Path(model).exists():  # C: is no run; no Hub id has a colon
+        what = "is not finished" if (Path(run) / "config.json").is_file() else "is no run folder"
+        raise TicketsError(
+            f"{model}: {run} {what}", hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it"
+        )
+    return model_folder(Path(model)) if (Path(model) / "arms.json").is_file() else Path(model)
+
+
+def _device(name: str | None) -> str | None:
+    import torch
+
+    if name is None:
+        return None
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as problem:
+        raise TicketsError(f"--device {name}: {str(problem).splitlines()[0]}", hint="cpu, cuda, cuda:0, mps") from None
+    return name
