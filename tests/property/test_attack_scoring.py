@@ -84,7 +84,7 @@ def test_a_temperature_changes_no_prediction(made: list[str], temperature: float
 
 
 MADE = [
-    f"the {a} {b} was {c} a {d}"
+    f"the {a} {b} was {c} a good plot"
     for a in ("good", "bad", "awful")
     for b in ("film", "story")
     for c in ("great", "poor")
@@ -108,7 +108,7 @@ def sentences(clf: Classifier) -> Split:
     return Split.of(MADE, [clf.labels.index(label) for label in clf.predict(MADE)[0]])
 
 
-@pytest.mark.parametrize("budget", [8, 512])
+@pytest.mark.parametrize("budget", [32, 512])
 def test_a_saturated_victim_is_attacked_through_its_log_odds_as_the_plain_one_is(budget: int) -> None:
     plain, sharp = sharpened(8.0), sharpened(2.0**14)
     split = sentences(plain)
@@ -133,5 +133,5 @@ def test_pwws_under_log_odds_turns_what_a_saturated_probability_hides() -> None:
     assert hidden.aua is not None
     assert seen.aua is not None
     assert seen.aua < hidden.aua
-    again = Plain(weighs=True, scoring="log-odds")(sharp, split, n=0, token_budget=8)
+    again = Plain(weighs=True, scoring="log-odds")(sharp, split, n=0, token_budget=32)
     assert ends(again) == ends(seen), "the order does not depend on the batches"

@@ -1,0 +1,115 @@
+"""Every flag: when it is raised, and that it has a code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.flags import flags_of
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+
+CALM: dict[str, Any] = {
+    "n": 200, "attacked": 180, "errors": 0, "classes": 2, "confidence": 0.9, "blind": 0, "stuck": 0, "seen": None, "subset": "balanced",
+    "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
+    "query_budget": None,
+}  # fmt: skip
+FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
+
+
+def codes(**changes: Any) -> list[str]:
+    return [flag.code for flag in flags_of(**{**CALM, **changes})]
+
+
+def test_a_calm_attack_has_no_flags() -> None:
+    assert codes() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"n": 99}, "few-examples"),
+        ({"classes": 1}, "one-class"),
+        ({"subset": "first"}, "first-rows"),
+        ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
+        ({"foreign": True}, "not-english"),
+        ({"errors": 2}, "errors"),
+        ({"confidence": 0.995}, "over-confident"),
+        ({"blind": 19}, "saturated"),
+        ({"stuck": 19}, "no-candidates"),
+        ({"scoring": "log-odds"}, "log-odds"),
+        ({"temperature": 2.0}, "temperature"),
+        ({"temperature": 2.0, "calibration": FITTED}, "temperature"),
+        ({"calibration": {**FITTED, "fitted": False, "why": "x"}}, "not-calibrated"),
+        ({"compat": "ta-0.3.4"}, "compat"),
+        ({"query_budget": 50}, "query-budget"),
+        ({"resources": {"vectors": {"name": "mine", "substitute": True}}}, "substitute"),
+        ({"dropped": ["part of speech"]}, "constraint-dropped"),
+    ],
+)
+def test_each_is_raised_alone(changes: dict[str, Any], code: str) -> None:
+    assert codes(**changes) == [code]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n": 100},
+        {"subset": "random"},
+        {"seen": {"split": "train", "count": 0}},
+        {"confidence": None},
+        {"blind": 18},
+        {"stuck": 18},
+        {"calibration": FITTED},
+        {"resources": {"vectors": {"name": "counter-fitted", "substitute": False}}},
+    ],
+)
+def test_what_raises_none(changes: dict[str, Any]) -> None:
+    assert codes(**changes) == []
+
+
+def test_log_odds_cure_over_confidence_and_a_budget_explains_missing_candidates() -> None:
+    assert codes(confidence=1.0, scoring="log-odds") == ["log-odds"]
+    assert codes(stuck=180, query_budget=1) == ["query-budget"]
+
+
+def by_word(texts: list[str]) -> np.ndarray:
+    p = np.array([0.8 if "good" in text.split() else 0.2 for text in texts])
+    return np.stack([1 - p, p], axis=1)
+
+
+CLF = Classifier.wrap(by_word, labels=["neg", "pos"])
+
+
+def test_texts_seen_in_training_are_counted() -> None:
+    split = Split.of(["a good film", "a dull film", "good", "dull"], [1, 0, 1, 0])
+    trained = Split.of(["A good  film", "other", "dull", "dull"], [0, 0, 0, 1], name="train")
+    result = PWWS()(CLF, split, n=0, seen=trained)
+    assert result.seen == {"split": "train", "rows": 4, "digest": trained.digest, "count": 2}
+    assert any("2 of the attacked texts" in flag for flag in result.flags)
+    assert PWWS()(CLF, split, n=0).seen is None
+    assert PWWS()(CLF, split, ids=[2], seen=trained).seen["count"] == 0  # type: ignore[index]
+
+
+def test_codes_stand_beside_the_flags_and_the_choice_is_said() -> None:
+    split = Split.of(["a good film", "a dull film", "good", "dull"], [1, 0, 1, 0])
+    result = PWWS()(CLF, split, n=2, subset="first", query_budget=3)
+    assert result.subset == "first"
+    assert result.flag_codes == ("few-examples", "first-rows", "query-budget")
+    assert len(result.flags) == len(result.flag_codes)
+    assert PWWS()(CLF, split, ids=[0, 1]).subset == "ids"
+
+
+def test_a_text_of_stop_words_has_no_candidates_and_a_certain_victim_is_blind() -> None:
+    certain = Classifier.wrap(lambda texts: np.tile([0.0, 1.0], (len(texts), 1)), labels=["neg", "pos"])
+    split = Split.of(["the and of", "a good film", "this is it"], [1, 1, 1])
+    result = PWWS()(certain, split, n=0)
+    told = [(e.candidates, e.blind) for e in result.examples()]
+    assert [candidates == 0 for candidates, _ in told] == [True, False, True]
+    assert [blind for _, blind in told] == [None, True, None], "nothing to rank in the first and the last"
+    assert {"no-candidates", "saturated", "over-confident", "one-class"} <= set(result.flag_codes)
+    plain = PWWS()(CLF, Split.of(["a good film"], [1]), n=0)
+    assert [e.blind for e in plain.examples()] == [False]
