@@ -76,7 +76,12 @@ def test_the_whole_text_is_compared_only_near_the_limit(monkeypatch: pytest.Monk
     from robust_tickets.attack.constraints import edits
 
     sizes: list[int] = []
-    monkeypatch.setattr(edits, "distance", lambda a, b, most: sizes.append(len(a)) or distance(a, b, most))
+
+    def counted(a: str, b: str, most: int) -> int | None:
+        sizes.append(len(a))
+        return distance(a, b, most)
+
+    monkeypatch.setattr(edits, "distance", counted)
     text = Text.of("word " * 500)
     game = Game(original=text, label=0, column_names=("text",), noise=0.0)
     candidates = [Candidate(text, 7, new) for new in ("wrod", "wor", "wird", "woird")]

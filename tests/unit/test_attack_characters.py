@@ -1,0 +1,104 @@
+"""Random edits of characters: which places and letters are drawn, in which order, and from words of any length."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.asking import steps
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.rules import PROFILES
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
+from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
+from robust_tickets.attack.transforms.several import Several
+from robust_tickets.lexicon import words
+from robust_tickets.lexicon.homoglyphs import LOOKALIKE
+from robust_tickets.seeds import Dice
+
+
+def play(word: str, seed: int = 0) -> tuple[Game, Text]:
+    text = Text.of(word)
+    return Game(original=text, label=0, column_names=("text",), noise=0.0, seed=seed), text
+
+
+def all_of(part: Any, word: str) -> set[str]:
+    """Everything many seeds make of a word."""
+    found: set[str] = set()
+    for seed in range(200):
+        found |= set(part.replacements(*play(word, seed), 0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("part", "made"),
+    [
+        (Insertion(" ", inner=True), {"a": [], "ab": [], "abc": ["a bc"], "abcd": ["a bcd", "ab cd"]}),
+        (Insertion("X"), {"a": [], "ab": ["Xab", "aXb"], "abc": ["Xabc", "aXbc", "abXc"]}),
+        (Deletion(inner=True), {"a": [], "ab": [], "abc": ["ac"], "abcd": ["acd", "abd"]}),
+        (Deletion(), {"a": [], "ab": ["a", "b"], "abc": ["ab", "bc", "ac"]}),
+        (NeighbourSwap(inner=True), {"a": [], "ab": [], "abc": [], "abcd": ["acbd"], "abcde": ["acbde", "abdce"]}),
+        (NeighbourSwap(), {"a": [], "ab": ["ba"], "abc": ["bac", "acb"]}),
+        (Substitution("X"), {"a": [], "ab": ["Xb", "aX"], "abc": ["Xbc", "aXc", "abX"]}),
+    ],
+    ids=lambda value: value.describe() if hasattr(value, "describe") else "",
+)
+def test_every_place_and_no_other(part: Any, made: dict[str, list[str]]) -> None:
+    for word, wanted in made.items():
+        assert all_of(part, word) == set(wanted), word
+
+
+def test_the_same_draws_as_the_global_streams() -> None:
+    for seed in (0, 7, 2**32 - 1, 2**40 + 7):
+        dice = Dice(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed % 2**32)
+        for end in (2, 3, 9, 9, 40):
+            assert (dice.place(1, end), dice.letter("abcXYZ")) == (np.random.randint(1, end), random.choice("abcXYZ"))
+
+
+def test_a_word_too_short_draws_nothing() -> None:
+    game, text = play("a ab abc longer")
+    for index in (0, 1, 2):
+        assert not NeighbourSwap(inner=True).replacements(game, text, index)
+    assert game.dice.place(0, 10**6) == Dice(0).place(0, 10**6)
+
+
+def test_new_draws_at_every_visit_and_other_ones_for_another_example() -> None:
+    game, text = play("wonderfulness")
+    visits = [Deletion().replacements(game, text, 0)[0] for _ in range(12)]
+    assert len(set(visits)) > 1
+    game, text = play("wonderfulness", seed=1)
+    assert [Deletion().replacements(game, text, 0)[0] for _ in range(12)] != visits
+
+
+def test_homoglyphs() -> None:
+    assert len(LOOKALIKE) == 38
+    assert set(LOOKALIKE) == set("abcdefghijklmnopqrstuvwxyz0123456789-'")
+    assert "".join(sorted(LOOKALIKE.values())) == "".join(sorted(words.HOMOGLYPHS))  # what a word may hold
+    part = Homoglyphs(LOOKALIKE)
+    assert part.replacements(*play("oO-k"), 0) == ["оO-k", "oO˗k", "oO-𝒌"]
+    assert part.replacements(*play("É"), 0) == []
+    for word in ("well-made", "don't", "x1"):
+        assert all(words.is_one_word(new) for new in part.replacements(*play(word), 0))
+
+
+def test_several_in_turn_and_none_twice() -> None:
+    class Fixed:
+        def __init__(self, *made: str) -> None:
+            self.made = made
+
+        def replacements(self, game: Game, text: Text, index: int) -> tuple[str, ...]:
+            return self.made
+
+    both = Several((Fixed("b", "a"), Fixed("c", "b")))
+    for doubles, wanted in ((False, ["b", "a", "c"]), (True, ["b", "a", "c", "b"])):
+        game, text = play("word")
+        if doubles:
+            game.rules = PROFILES["ta-0.3.4"]
+        with pytest.raises(StopIteration) as end:
+            next(steps(both.replacements(game, text, 0)))
+        assert end.value.value == wanted
