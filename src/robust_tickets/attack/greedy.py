@@ -45,6 +45,11 @@ class Candidate:
     def text(self) -> Text:
         return self.base.replace(self.index, self.new)
 
+    @property
+    def local(self) -> bool:
+        """Whether the texts differ in this one word only."""
+        return self.base.local(self.new)
+
     def count(self) -> int:
         """How many words the candidate has."""
         return self.base.count(self.index, self.new)

@@ -68,12 +68,13 @@ def astray(columns: Sequence[str], found: Sequence[Span], rules: Rules) -> bool:
     return False
 
 
-def strange(new: str, has_word: bool, rules: Rules) -> bool:
+def strange(new: str, rules: Rules) -> bool:
     """Whether what is put in may move the words around it."""
     if not rules.searches:
         return False
-    glues = rules.keeps_endings and not has_word and new != ""  # "a b" with "-" for b is "a-"
-    return glues or "SPLIT" in new or (rules.segments and segments.chinese(new))
+    if "SPLIT" in new or (rules.segments and segments.chinese(new)):
+        return True
+    return rules.keeps_endings and new != "" and not pieces(new, rules)  # "a b" with "-" for b is "a-"
 
 
 def swap(

@@ -48,24 +48,27 @@ class Text:
         """How many words each column has, read alone."""
         return [len(literal.pieces(column, self.rules)) for column in self.columns]
 
+    def local(self, new: str) -> bool:
+        """Whether putting in ``new`` for a word changes that word and nothing else, as it always does by our own rules."""
+        return not self.astray and not literal.strange(new, self.rules)
+
     def swapped(self, index: int, new: str) -> tuple[str, ...]:
         """The columns with word ``index`` replaced by ``new``."""
-        has_word = bool(literal.pieces(new, self.rules))
-        if self.astray or literal.strange(new, has_word, self.rules):
+        if not self.local(new):
             return self._search(index, new)[0]
-        return self._cut(index, new, has_word)[0]
+        return self._cut(index, new, bool(literal.pieces(new, self.rules)))[0]
 
     def count(self, index: int, new: str) -> int:
         """How many words the text has with ``new`` for word ``index``."""
         inner = literal.pieces(new, self.rules)
-        if self.astray or literal.strange(new, bool(inner), self.rules):
+        if not self.local(new):
             return len(literal.spans(self._search(index, new)[0], self.rules))
         return len(self) + len(inner) - 1
 
     def placed(self, index: int, new: str) -> list[tuple[int, str]]:
         """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
         inner = literal.pieces(new, self.rules)
-        if self.astray or literal.strange(new, bool(inner), self.rules):
+        if not self.local(new):
             columns, _, newly = self._search(index, new)
             words = Text.of(columns, self.rules).words
             return [(i, words[i]) for i in newly if i < len(words)]
@@ -79,7 +82,7 @@ class Text:
         """
         inner = literal.pieces(new, self.rules)
         sources = self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :]
-        if self.astray or literal.strange(new, bool(inner), self.rules):
+        if not self.local(new):
             columns, modified, _ = self._search(index, new)
             found = Text.of(columns, self.rules)
             known = (*sources, *(self.sources[-1:] * len(found)))[: len(found)]  # the text may have come apart: a best guess then

@@ -35,7 +35,7 @@ class EditDistance:
 
     def _passes(self, game: Game, candidate: Candidate, before: int) -> bool:
         room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
-        if room >= 0 and distance(candidate.base.words[candidate.index], candidate.new, room) is not None:
+        if room >= 0 and candidate.local and distance(candidate.base.words[candidate.index], candidate.new, room) is not None:
             return True
         return distance(game.original.joined, candidate.key, self.most) is not None
 
