@@ -32,6 +32,8 @@ def attack(
     calibration: str | None = None,
     seen: str | None = None,
     token_budget: int | None = None,
+    csv: Path | None = None,
+    parquet: Path | None = None,
     opening: Opening = Opening(),  # noqa: B008
     strict: Strict = False,
     set: Settings = (),
@@ -80,7 +82,12 @@ def attack(
         A file of what the model was trained on: the result says how many attacked texts are in it.
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
+    csv
+        Write the examples as a table too: a .csv or .tsv file.
+    parquet
+        The same as a .parquet file.
     """
+    from robust_tickets.attack.tables import checked
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
     from robust_tickets.walk.recipe import tree_of
@@ -89,6 +96,7 @@ def attack(
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     is_folder(out)
+    tables = [checked(path, *endings) for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",))) if path is not None]
     named = {"compat": compat, "scoring": scoring}
     settings = {"name": attack, **{k: v for k, v in named.items() if v is not None}, **tree_of(set)}
     configured = build_component("attacks", settings, attack)
@@ -117,13 +125,13 @@ def attack(
         token_budget=token_budget,
         query_budget=query_budget,
     )
-    told = result.to_json()
+    told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
 
     def show(console: Any) -> None:
         from robust_tickets.report.terminal import attack_table
 
         console.print(attack_table(told))
-        print(f"result: {out / 'result.json'}")
+        print(f"result: {out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
     return Answer(data=told, show=show)
 
@@ -165,21 +173,21 @@ def predict(
 
 
 def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
-    """Write the page of one or more runs.
+    """Write the page of one or more runs or attacks.
 
     Parameters
     ----------
     runs
-        Run folders (`tickets ls runs`).
+        Run folders (`tickets ls runs`), and folders that `tickets attack` wrote; those share one comparison.
     out
-        The HTML file; by default report.html in the first run's folder.
+        The HTML file; by default report.html in the folder.
     """
     from robust_tickets.report.page import write_report
 
     if not runs:
-        raise TicketsError("report: no run folder given", hint="`tickets ls runs` lists them")
+        raise TicketsError("report: no run or attack folder given", hint="`tickets ls runs` lists them")
     if out is None and len(runs) > 1:
-        raise TicketsError("report: where should the page of several runs go?", hint="--out report.html")
+        raise TicketsError("report: where should the page of several folders go?", hint="--out report.html")
     page = out or runs[0] / "report.html"
     write_report(page, list(runs))
     return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))

@@ -126,7 +126,8 @@ def _top(run: Run, level: str) -> Html:
     if not found:
         parts.append(tag("p", "No attack was made, so nothing can be said about robustness.", class_="verdict"))
     for verdict in found:
-        parts.append(tag("p", verdict.headline, class_="verdict sure" if verdict.sure else "verdict"))
+        kind = " ".join(["verdict", *(["sure"] if verdict.sure else []), *(["lesser"] if len(found) > 1 else [])])
+        parts.append(tag("p", verdict.headline, class_=kind))
         parts.append(glance(run, verdict.attack))
         parts.append(tag("ul", *[tag("li", words) for words in verdict.sentences], class_="said"))
     said = costs(run)

@@ -16,6 +16,7 @@ from robust_tickets.report.read_attack import read_attack
 from robust_tickets.run import listing
 
 SCHEMAS = (1, 2)
+Victim = tuple[str, str, int]  # identity, digest, and a count of those that share both
 FILES = ("result.json", "examples.jsonl")
 
 
@@ -23,10 +24,14 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     """One run of all the folders; the first one's victim is what the others are compared with."""
     notes: list[str] = []
     found = [(folder, _read(folder, notes)) for folder in folders]
-    by_victim: dict[tuple[str, str], list[tuple[Path, Attack]]] = {}
+    by_victim: dict[Victim, list[tuple[Path, Attack]]] = {}
     for folder, attack in found:
         model = mapping(attack.about.get("model"))
-        by_victim.setdefault((str(model.get("identity", "?")), str(model.get("digest", ""))), []).append((folder, attack))
+        victim = (str(model.get("identity", "?")), str(model.get("digest", "")), 0)
+        # attacked in the same way twice: two functions of one name, say
+        while any(other.plan == attack.plan for _, other in by_victim.get(victim, ())):
+            victim = (*victim[:2], victim[2] + 1)
+        by_victim.setdefault(victim, []).append((folder, attack))
     titles = _titles(by_victim)
     arms, attack_titles = keyed([_arm(titles[victim], [attack for _, attack in rows]) for victim, rows in by_victim.items()])
     first = found[0][1]
@@ -82,10 +87,10 @@ def _arm(title: str, attacks: Sequence[Attack]) -> Arm:
     return Arm(name=title, title=title, shape=None, distances=None, evaluation=None, cost={}, attacks=tuple(attacks))
 
 
-def _titles(victims: Mapping[tuple[str, str], Sequence[tuple[Path, Attack]]]) -> dict[tuple[str, str], str]:
+def _titles(victims: Mapping[Victim, Sequence[tuple[Path, Attack]]]) -> dict[Victim, str]:
     """The victim's own name, with the attack's folder or a number behind it where two are called the same."""
     short = {victim: victim[0].rstrip("/").rpartition("/")[2] or victim[0] for victim in victims}
-    titles: dict[tuple[str, str], str] = {}
+    titles: dict[Victim, str] = {}
     for victim, name in short.items():
         same = [other for other in short.values() if other == name]
         title = name if len(same) == 1 else f"{name} ({victims[victim][0][0].resolve().name})"

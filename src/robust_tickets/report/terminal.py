@@ -196,9 +196,9 @@ def attack_table(result: Mapping[str, Any]) -> Table:
     from rich.text import Text
 
     cells = [_both(numbers.percent(result[name]), result["intervals"].get(name)) for name in ("clean", "aua", "suc")]
-    table = _table(
-        ("clean", "under\nattack", "attack\nwins", "queries"), [(str(result["attack"]), [*cells, numbers.count(result["queries"], 1)])]
-    )
+    rest = [numbers.count(result["queries"], 1), numbers.percent(result["perturbed"]), numbers.similarity(result.get("similarity"))]
+    heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
+    table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
     table.columns[0].header = "attack"
     table.title, table.title_justify = Text(clean(f"{result['n']} examples, seed {result['seed']}")), "left"
     flags = "; ".join(str(flag) for flag in result["flags"])
