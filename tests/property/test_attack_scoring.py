@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import Literal, toy_victim
+from robust_tickets.attack.asking import Row
 from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import NoRepeat
+from robust_tickets.attack.game import Scored
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore, WeightedSaliency
@@ -59,6 +61,31 @@ def test_with_two_classes_both_scorings_find_the_same(made: list[str], salt: int
     assert ends(Plain()(clf, split, n=0)) == ends(Plain(scoring="log-odds")(clf, split, n=0))
 
 
+@given(
+    st.integers(2, 5).flatmap(lambda classes: st.tuples(*[st.lists(st.floats(-6, 6, width=32), min_size=classes, max_size=classes)] * 2))
+)
+@settings(max_examples=200, deadline=None)
+def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(rows: tuple[list[float], list[float]]) -> None:
+    scores = []
+    for odds in (False, True):
+        made = []
+        for row in rows:
+            logits = torch.tensor(row)
+            answer = Row(torch.softmax(logits, dim=0).numpy(), logits.numpy(), int(logits.argmax()))
+            made.append(Scored(_Nothing(), answer, 0, odds).score)
+        scores.append(made)
+    (a, b), (x, y) = scores
+    if abs(a - b) > 1e-6:
+        assert (a < b) == (x < y)
+    for p, value in zip((a, b), (x, y), strict=True):  # what it is: log of (1 - p) / p
+        assert value == pytest.approx(np.log(p / (1 - p)), abs=0.05)
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    columns: tuple[str, ...] = ()
+
+
 def nearly_even(made: list[Any]) -> np.ndarray:
     """Class 1 leads by a hair: a float32 softmax at a high temperature cannot tell."""
     lead = np.array([1e-6 if "good" in text else -1e-6 for text in made])
@@ -83,13 +110,7 @@ def test_a_temperature_changes_no_prediction(made: list[str], temperature: float
     assert warm.temperature == temperature
 
 
-MADE = [
-    f"the {a} {b} was {c} a good plot"
-    for a in ("good", "bad", "awful")
-    for b in ("film", "story")
-    for c in ("great", "poor")
-    for d in ("plot", "good")
-]
+MADE = [f"the {a} {b} was {c} a good plot" for a in ("good", "bad", "awful") for b in ("film", "story") for c in ("great", "poor")]
 
 
 @cache
