@@ -57,7 +57,6 @@ class Slope:
 
     text: Any  # attack.text.Text
     words: Sequence[int]
-    label: int
     odds: bool = False  # the slope of the log-odds instead, which does not vanish where the victim is sure
     cut: bool = True  # see ``attack.gradient``
     alone: bool = False

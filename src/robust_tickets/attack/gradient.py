@@ -1,11 +1,12 @@
 """The gradient's service: how steep the victim's loss is at each word of a text, for texts of many examples at once.
 
 A word's slope is the L1 norm of the mean of the gradients at its tokens, taken with respect to the output of the word-embedding layer,
-of the cross-entropy of the label. One backward pass answers for all words of a text; it is no query, as in TextAttack.
+of the cross-entropy of the predicted class. One backward pass answers for all words of a text; it is no query, as in TextAttack.
 
 Tokens are matched to words as TextAttack matches them: along the text, a token belongs to a word if what is left of the word begins with
 it. A word none of whose tokens is found so (accents that the tokenizer strips, or what lies behind the cut) has slope 0. Since 0.3.11
-TextAttack cuts a single text behind the last word asked for, and asks for so many words at most as the model has positions (``cut``).
+TextAttack cuts a single text behind the last word asked for, and asks for so many words at most as the model has positions (``cut``). The
+class is the one predicted for the text so cut, which may be another than the whole text's.
 TextAttack leaves dropout on in this pass, so that its ranking is drawn anew each time; here the model is in eval mode.
 """
 
@@ -21,8 +22,6 @@ from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Encoded, batches_by_size
 
-# How much a batch may move a slope, as a share of the steepest of its text; measured maxima are about a tenth of these.
-NOISE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-2, "bfloat16": 2e-1}
 PASSES = 4  # a backward pass keeps what a forward pass drops: batches are smaller by this
 MOST_WORDS = 1024
 MARKS = ("##", "Ġ", "__")  # what tokenizers put before or into tokens
@@ -30,7 +29,7 @@ MARKS = ("##", "Ġ", "__")  # what tokenizers put before or into tokens
 
 class Gradient:
     def __init__(self, victim: Victim) -> None:
-        self.clf, self.temperature = victim.clf, victim.temperature
+        self.clf, self.temperature, self.noise = victim.clf, victim.temperature, victim.noise
         self.token_budget = max(1, victim.token_budget // PASSES)
         model, tokenizer = victim.clf.model, victim.clf.tokenizer
         positions = getattr(model.config, "max_position_embeddings", None)
@@ -70,16 +69,22 @@ class Gradient:
         try:
             with torch.enable_grad():
                 logits = model(**self.clf.batch(rows)).logits.float() / self.temperature
-                labels = torch.tensor([question.label for question in questions], device=logits.device)
+                labels = logits.argmax(dim=1)
                 loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
                 others = logits.masked_fill(torch.nn.functional.one_hot(labels, logits.shape[1]).bool(), -torch.inf)
                 odds = torch.logsumexp(others, dim=1) - logits.gather(1, labels[:, None])[:, 0]
                 wanted = torch.tensor([question.odds for question in questions], device=logits.device)
                 (gradient,) = torch.autograd.grad(torch.where(wanted, odds, loss).sum(), embedded[0])
+                first, second = logits.detach().topk(2, dim=1).values.unbind(dim=1)
+                near = (first - second <= 2 * self.noise).tolist()
         finally:
             handle.remove()
             model.train(training)
-        return [each[: row.size].float().cpu().numpy() for each, row in zip(gradient, rows, strict=True)]
+        found = [each[: row.size].float().cpu().numpy() for each, row in zip(gradient, rows, strict=True)]
+        return [
+            self._slopes([row], [question])[0] if close and len(rows) > 1 else each  # the batch may have chosen the class
+            for each, row, question, close in zip(found, rows, questions, near, strict=True)
+        ]
 
 
 def _cut(question: Slope, most: int) -> tuple[Text, list[int]]:

@@ -27,7 +27,7 @@ class Steepest:
         if not words:
             return np.array([], dtype=np.int64)
         cut = game.rules.cuts_gradient
-        question = Slope(game.original, words, game.label, odds=game.odds, cut=cut)
+        question = Slope(game.original, words, odds=game.odds, cut=cut)
         slopes: np.ndarray = yield question
         game.passes += 1
         if self._doubtful(game, slopes):

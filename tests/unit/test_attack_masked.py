@@ -1,0 +1,174 @@
+"""The masked language model: its service answers for texts as if they were alone, and a checkpoint without what it needs is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robust_tickets.attack.asking import Fill
+from robust_tickets.attack.game import Game
+from robust_tickets.attack.masked import NOISE, Masked
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.transforms.masked import Blank, Suited
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon.masked import MaskedModel
+from tiny import save_encoder, tiny_model, tiny_tokenizer
+
+TEXTS = ["a good film", "the plot was very bad, not good!", "zebra", "", "a story is a story " * 20]
+
+
+def tiny_language(family: str = "bert", seed: int = 0) -> MaskedModel:
+    model = tiny_model(family, "AutoModelForMaskedLM", seed=seed)
+    return MaskedModel(model, tiny_tokenizer(model.config))
+
+
+@pytest.fixture(scope="module")
+def language() -> MaskedModel:
+    return tiny_language()
+
+
+def test_a_batch_answers_as_each_text_alone_would(language: MaskedModel) -> None:
+    together = Masked(language, 7, token_budget=200).answer([Fill(text) for text in [*TEXTS, TEXTS[0]]])
+    for text, filled in zip([*TEXTS, TEXTS[0]], together, strict=True):
+        ids = language.encode(text)
+        with torch.inference_mode():
+            logits = language.model(input_ids=torch.tensor([ids])).logits[0]
+        scores, best = logits.sort(dim=-1, descending=True)
+        assert len(filled.ids) == len(ids) <= 64
+        assert np.array_equal(filled.ids, best[:, :7].numpy())
+        assert np.abs(filled.gaps - (scores[:, :7] - scores[:, 1:8]).numpy()).max() < NOISE
+    assert together[0] is together[-1]  # asked twice in a round, run once
+
+
+def test_one_token_is_answered_for_among_some_words(language: MaskedModel) -> None:
+    among = language.whole_words
+    masked = f"a good {language.mask}"
+    (filled,) = Masked(language, 5, among).answer([Fill(masked, at=3)])
+    logits = language.logits([language.encode(masked)], 5)[0, 3].numpy()
+    assert filled.ids.tolist() == [among[np.argsort(-logits[among])[:5]].tolist()]
+    everything = Masked(language, 10**6, among)
+    (filled,) = everything.answer([Fill(masked, at=3)])
+    assert sorted(filled.ids[0]) == sorted(among)
+    assert filled.gaps[0, -1] == np.inf  # nothing is left out, so nothing is in doubt
+
+
+def test_padding_is_answered_for_where_it_is_asked_for(language: MaskedModel) -> None:
+    """TextAttack pads to 512 and may look behind the text's end; what stands there does not depend on how much padding there is."""
+    short, longer = (Masked(language, 4).answer([Fill("good film", rows=rows)])[0] for rows in (7, 20))
+    assert (len(short.ids), len(longer.ids)) == (7, 20)
+    assert np.array_equal(short.ids, longer.ids[:7])
+    assert np.array_equal(short.ids[:4], Masked(language, 4).answer([Fill("good film")])[0].ids)
+
+
+def test_a_batch_too_large_is_halved(language: MaskedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = language.logits
+    sizes: list[int] = []
+
+    def small(rows: list[list[int]], width: int) -> Any:
+        sizes.append(len(rows))
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return plain(rows, width)
+
+    wanted = Masked(language, 3).answer([Fill(text) for text in TEXTS[:3]])
+    monkeypatch.setattr(language, "logits", small)
+    found = Masked(language, 3).answer([Fill(text) for text in TEXTS[:3]])
+    assert max(sizes) > 1
+    for a, b in zip(wanted, found, strict=True):
+        assert np.array_equal(a.ids, b.ids)
+
+    def never(rows: list[list[int]], width: int) -> Any:
+        raise MemoryError("too little")
+
+    monkeypatch.setattr(language, "logits", never)
+    with pytest.raises(TicketsError, match="not enough memory"):
+        Masked(language, 3).answer([Fill("good")])
+
+
+def ask(steps: Any, service: Masked, asked: list[Fill] | None = None) -> list[str]:
+    """What a part of the kit finds, its questions answered by ``service``."""
+    try:
+        question = next(steps)
+        while True:
+            if asked is not None:
+                asked.append(question)
+            question = steps.send(service.answer([question])[0])
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def game_of(text: Text) -> Game:
+    return Game(original=text, label=0, column_names=("text",), noise=0.0)
+
+
+def test_one_answer_serves_all_words_of_a_text(language: MaskedModel) -> None:
+    text = Text.of(("a good film", "was not bad"))
+    game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
+    for index in range(len(text)):
+        ask(Suited(language, 6).replacements(game, text, index), service, asked)
+    assert [question.text for question in asked if not question.alone] == ["a good film\nwas not bad"]
+    ask(Suited(language, 6).replacements(game, text.replace(1, "bad"), 2), service, asked)
+    assert asked[-1].text == "a bad film\nwas not bad"
+
+
+def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Text.of("a good film")
+    asked: list[Fill] = []
+    service = Masked(language, 6)
+    plain = service.answer
+
+    def near(questions: list[Fill]) -> Any:
+        found = plain(questions)
+        for filled, question in zip(found, questions, strict=True):
+            filled.exact = question.alone
+            filled.gaps[2] = [1, 1, NOISE, 1, 1, 1]  # of the token "good", beside its first and last
+            filled.gaps[3, -1] = NOISE
+        return found
+
+    monkeypatch.setattr(service, "answer", near)
+    ask(Suited(language, 6).replacements(game_of(text), text, 1), service, asked)
+    assert [question.alone for question in asked] == [False]  # one token: which of the six comes first does not matter
+    ask(Suited(language, 6).replacements(game_of(text), text, 2), service, asked)
+    assert [question.alone for question in asked] == [False, False, True]
+
+
+def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) -> None:
+    text = Text.of("a good film " * 40)
+    game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
+    found = [bool(ask(Suited(language, 6).replacements(game, text, index), service, asked)) for index in (61, 60, 100, 62, 63)]
+    # 64 tokens: [CLS], 62 words, [SEP]
+    assert found == [True, True, False, False, False]
+    assert game.filled.beyond == 62
+    assert [ask(Blank(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [True, False]
+
+
+def test_a_text_that_no_tokenizer_takes(language: MaskedModel) -> None:
+    text = Text.of("good \ud800 film")
+    for part in (Suited(language, 6), Blank(language, 6)):
+        assert ask(part.replacements(game_of(text), text, 1), Masked(language, 6))
+
+
+@pytest.mark.parametrize("family", ["electra", "distilbert"])
+def test_other_families_load(tmp_path: Path, family: str) -> None:
+    model = tiny_model(family, "AutoModelForMaskedLM")
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer(model.config).save_pretrained(tmp_path)
+    language = MaskedModel.load(tmp_path)
+    with torch.inference_mode():
+        assert torch.allclose(language.logits([[2, 5, 3]], 3), model(torch.tensor([[2, 5, 3]])).logits, atol=1e-5)
+
+
+def test_what_is_no_masked_language_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="no masked language model"):
+        MaskedModel.load(tmp_path)
+    with pytest.raises(TicketsError, match="no pretrained head"):
+        MaskedModel.load(save_encoder(tmp_path / "bare"))
+    model = tiny_model("bert", "AutoModelForMaskedLM")
+    tokenizer = tiny_tokenizer(model.config)
+    tokenizer.convert_ids_to_tokens = lambda ids: ["Ġword"] * len(ids)
+    with pytest.raises(TicketsError, match="WordPiece|pieces"):
+        MaskedModel(model, tokenizer)
