@@ -178,8 +178,11 @@ def test_what_the_tagger_is_asked() -> None:
         return ["NOUN"] * len(said)
 
     check = SameSpeech(tags)
-    assert check._passes(("a", "b"), 0, "c")
+    known: dict[int, str] = {}
+    assert check._passes(("a", "b"), known, 0, "c")
     assert calls == [["a", "b"], ["c", "b"]]
+    assert check._passes(("a", "b"), known, 0, "d")
+    assert calls[2:] == [["d", "b"]]  # the original word's tag is asked for once
     calls.clear()
-    assert check._passes(tuple("abcdefghijkl"), 6, "x")
+    assert check._passes(tuple("abcdefghijkl"), {}, 6, "x")
     assert calls == [list("cdefghij"), list("cdefxhij")]  # four words before, three after

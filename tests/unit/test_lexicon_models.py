@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,14 +29,12 @@ def tiny_tagger(root: Path) -> Path:
 
 
 def test_tags_of_a_tiny_tagger(tmp_path: Path) -> None:
-    pytest.importorskip("nltk")
     tagger = Tagger.load(tiny_tagger(tmp_path))
     assert tagger.tags(["the", "odd", "walking", "film"]) == ["DET", "X", "VERB", "NOUN"]
     assert tagger.tags([]) == []
 
 
 def test_contexts_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("nltk")
     tagger = Tagger.load(tiny_tagger(tmp_path))
     first = tagger.tags(["the", "film"])
     monkeypatch.setattr(tagger, "_model", None)
@@ -49,7 +45,6 @@ def test_contexts_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_damaged_taggers_say_so(tmp_path: Path) -> None:
-    pytest.importorskip("nltk")
     with pytest.raises(TicketsError, match="no averaged_perceptron_tagger_eng"):
         Tagger.load(tmp_path)
     root = tiny_tagger(tmp_path / "a")
@@ -60,20 +55,6 @@ def test_damaged_taggers_say_so(tmp_path: Path) -> None:
     (root / "taggers" / MODEL / f"{MODEL}.weights.json").write_text("[]")
     with pytest.raises(TicketsError, match="not the JSON form"):
         Tagger.load(root)
-
-
-def test_without_nltk_the_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any) -> Any:
-        if name.startswith("nltk"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(TicketsError, match="nltk") as caught:
-        Tagger.load(tmp_path)
-    assert caught.value.hint == 'pip install "robust-tickets[textfooler]"'
 
 
 @pytest.mark.shared

@@ -114,7 +114,7 @@ KINDS: dict[str, Kind] = {
         owner="NLTK's folders",
         prefixes={"spacy": Said(what="a spaCy pipeline", find=spacy_tagger.pipeline_folder, files=spacy_tagger.pipeline_files)},
         name=lambda path: spacy_tagger.name_of(path) if spacy_tagger.pipeline_files(path) else tagger.MODEL,
-        needs=lambda path: [("spacy", spacy_tagger.GET) if spacy_tagger.pipeline_files(path) else ("nltk", tagger.GET)],
+        needs=lambda path: [("spacy", spacy_tagger.GET)] if spacy_tagger.pipeline_files(path) else [],
     ),
     "encoder": Kind(
         what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",

@@ -1,16 +1,17 @@
 """Universal part-of-speech tags by NLTK's averaged perceptron, read from a given nltk_data folder: no pickle, no download.
 
-NLTK supplies the algorithm (3.9 or later), the folder its three JSON files and the map from Penn Treebank tags to universal ones.
-They are read here, because NLTK refuses folders outside its own search path.
+The folder holds the tagger's three JSON files and the map from Penn Treebank tags to universal ones. The algorithm is in
+``lexicon.perceptron``; the package nltk is needed for its downloader only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.lexicon.perceptron import Perceptron
 from robust_tickets.lexicon.remembering import Remembering
 from robust_tickets.lexicon.spacy_tagger import SpacyTagger, pipeline_files
 
@@ -33,7 +34,7 @@ def tagger_files(path: Path) -> list[Path] | None:
 class Tagger(Remembering):
     """``tags(words)`` gives one universal tag a word, in context."""
 
-    def __init__(self, model: Any, universal: dict[str, str]) -> None:
+    def __init__(self, model: Perceptron, universal: dict[str, str]) -> None:
         super().__init__()
         self._model, self._universal = model, universal
 
@@ -42,24 +43,20 @@ class Tagger(Remembering):
         """The tagger of an nltk_data folder, or that of a spaCy pipeline where ``path`` holds one."""
         if pipeline_files(Path(path)):
             return SpacyTagger.load(path)
-        try:
-            from nltk.tag.perceptron import PerceptronTagger
-        except ImportError:
-            raise TicketsError("part-of-speech tags need the package nltk, which is not installed", hint=GET) from None
         files = tagger_files(Path(path))
         if files is None:
             raise TicketsError(f"no {MODEL} with {MAP.name} in {path}", hint="give an nltk_data folder that holds both")
         weights, tagdict, classes = (read_json(file) for file in files[:3])
         if not isinstance(weights, dict) or not isinstance(tagdict, dict) or not isinstance(classes, list):
             raise TicketsError(f"{files[0].parent} is not the JSON form of the tagger", hint="get it again")
-        model = PerceptronTagger(load=False)
-        model.model.weights, model.tagdict = weights, tagdict
-        model.classes = model.model.classes = set(classes)
         lines = files[3].read_text(encoding="utf-8").splitlines()
         pairs = [line.split() for line in lines if line.strip()]
         if any(len(pair) != 2 for pair in pairs):
             raise TicketsError(f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one")
-        return cls(model, {pair[0]: pair[1] for pair in pairs})
+        return cls(Perceptron(weights, tagdict, classes), {pair[0]: pair[1] for pair in pairs})
 
     def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(self._universal.get(tag, "X") for _, tag in self._model.tag(list(words)))
+        return tuple(self._universal.get(tag, "X") for tag in self._model.tag(words))
+
+    def at(self, words: Sequence[str], place: int) -> str:
+        return self._universal.get(self._model.tag(words, place)[place], "X")  # words after it are not tagged

@@ -20,22 +20,28 @@ class SameSpeech:
     A word's tag is the one at its *first* occurrence in the context, as TextAttack has it.
     """
 
-    tags: Callable[[list[str]], Sequence[str]]  # remembers what it was asked
+    tags: Callable[[list[str]], Sequence[str]]  # a tagger (lexicon.tagger), or anything that is called like one
     swap: bool = True
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
-        return [candidate for candidate in candidates if all(self._passes(game.original.words, *pair) for pair in candidate.placed())]
+        words = game.original.words
+        known: dict[int, str] = {}  # the original words' tags: all candidates of a place share one
+        return [candidate for candidate in candidates if all(self._passes(words, known, *pair) for pair in candidate.placed())]
 
-    def _passes(self, original: tuple[str, ...], index: int, word: str) -> bool:
+    def _passes(self, original: tuple[str, ...], known: dict[int, str], index: int, word: str) -> bool:
         if index >= len(original):
             return False
-        before, after = original[max(0, index - BEFORE) : index], original[index + 1 : index + 1 + AFTER]
-        old, new = self._tag(before, original[index], after), self._tag(before, word, after)
+        if index not in known:
+            known[index] = self._tag(original, index, original[index])
+        old, new = known[index], self._tag(original, index, word)
         return old == new or (self.swap and {old, new} == SWAPPABLE)
 
-    def _tag(self, before: tuple[str, ...], word: str, after: tuple[str, ...]) -> str:
-        context = [*before, word, *after]
-        return self.tags(context)[context.index(word)]
+    def _tag(self, original: tuple[str, ...], index: int, word: str) -> str:
+        context = [*original[max(0, index - BEFORE) : index], word, *original[index + 1 : index + 1 + AFTER]]
+        place = context.index(word)
+        at = getattr(self.tags, "at", None)
+        tag: str = self.tags(context)[place] if at is None else at(context, place)
+        return tag
 
     def describe(self) -> str:
         return "part of speech: as in the original text" + (", or noun for verb and verb for noun" if self.swap else "")

@@ -97,7 +97,7 @@ class A2T(Attack):
         return self.assemble(
             vectors=None if self.mlm else Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
             language=MaskedModel.load(found["masked"].path, device=device) if self.mlm else None,
-            tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,
+            tags=Tagger.load(found["tagger"].path) if "tagger" in found else None,
             encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
         )
 

@@ -75,7 +75,7 @@ class TextFooler(Attack):
         found = self.found()
         return self.assemble(
             vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
-            tags=Tagger.load(found["tagger"].path).tags if "tagger" in found else None,
+            tags=Tagger.load(found["tagger"].path) if "tagger" in found else None,
             encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
         )
 
