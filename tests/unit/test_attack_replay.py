@@ -70,6 +70,8 @@ def test_labels_are_matched_by_name_not_by_order() -> None:
     with pytest.raises(TicketsError, match="classifier knows bad, fine"):
         replay(result, strange)
     assert replay(result, strange, label_map={"neg": "bad", "pos": 1}).cell()["transfer"] == 100.0
+    with pytest.raises(TicketsError, match="the label map names 'meh'; the texts have neg, pos"):
+        replay(result, strange, label_map={"neg": "bad", "pos": 1, "meh": 0})
     with pytest.raises(TicketsError, match="text column"):
         replay(result, Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")))
 

@@ -29,7 +29,7 @@ from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
 from robust_tickets.measure.metrics import FEW, paired_interval, wilson
 from robust_tickets.progress import track
@@ -86,6 +86,12 @@ def replay(
     sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
     if not sets:
         raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
+    known = [name for one in sets for name in one.labels]
+    for name in label_map or {}:
+        if name not in known:
+            raise TicketsError(
+                f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}", hint=did_you_mean(name, known)
+            )
     start, place = time.monotonic(), None if folder is None else Path(folder)
     told: list[dict[str, Any]] = []
     cells: list[dict[str, Any]] = []
@@ -124,7 +130,8 @@ def replay(
 
 def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str] | None) -> tuple[int, ...]:
     clf.check_columns(texts.columns, texts.name)
-    return classes_of(texts.labels, clf.labels, label_map) or ()
+    mine = {name: to for name, to in (label_map or {}).items() if name in texts.labels}  # sets may name their labels differently
+    return classes_of(texts.labels, clf.labels, mine) or ()
 
 
 @dataclass(frozen=True, slots=True)

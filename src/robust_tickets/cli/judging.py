@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.cli.making import columns, is_folder
+from robust_tickets.cli.opening import Opening, mapped
 from robust_tickets.errors import TicketsError
 
 Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
@@ -26,6 +27,7 @@ def replay(
     original: str | None = None,
     label_map: str | None = None,
     token_budget: int | None = None,
+    opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Put adversarial texts to other models: attack once, replay on all.
@@ -36,7 +38,7 @@ def replay(
         An attack's folder, whose successes are replayed; or a csv, tsv, jsonl or parquet file of adversarial texts and their labels; or
         AdvGLUE's dev.json.
     models
-        Folders or Hub ids of sequence classifiers, RUN:ARM of a run, or exported ONNX files.
+        As `tickets attack` takes them: folders, Hub ids, RUN:ARM of a run, ONNX files, functions; opened one after another.
     out
         The folder for replay.json and rows.jsonl.
     also
@@ -56,14 +58,14 @@ def replay(
     """
     from robust_tickets.attack.sets import open_set
     from robust_tickets.attack.transfer import replay as put
-    from robust_tickets.cli.opening import Opening, mapped
 
     if not models:
         raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
     is_folder(out)
     reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
     sets = [open_set(one, **reading) for one in (source, *also)]
-    found = put(sets, map(Opening().open, models), label_map=mapped(label_map), folder=out, token_budget=token_budget)
+    opened = (opening.open(model, columns(text)) for model in models)
+    found = put(sets, opened, label_map=mapped(label_map), folder=out, token_budget=token_budget)
     told = found.to_json()
 
     def show(console: Any) -> None:
