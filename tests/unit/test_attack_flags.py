@@ -15,7 +15,7 @@ from robust_tickets.data.task import Split
 CALM: dict[str, Any] = {
     "n": 200, "attacked": 180, "errors": 0, "classes": 2, "confidence": 0.9, "blind": 0, "stuck": 0, "seen": None, "subset": "balanced",
     "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
-    "query_budget": None,
+    "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -37,6 +37,7 @@ def test_a_calm_attack_has_no_flags() -> None:
         ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
         ({"foreign": True}, "not-english"),
         ({"errors": 2}, "errors"),
+        ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
         ({"confidence": 0.995}, "over-confident"),
         ({"blind": 19}, "saturated"),
         ({"stuck": 19}, "no-candidates"),

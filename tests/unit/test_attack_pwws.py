@@ -125,7 +125,7 @@ def test_result_file(tmp_path: Path) -> None:
     keys = (
         "schema attack compat constraints resources model task ids n seed clean aua suc queries forward_passes temperature "
         "intervals flags flag_codes errors clean_full perturbed seconds env digest semantics query_budget subset scoring "
-        "calibration seen similarity outcomes words spread curve"
+        "calibration seen precision unconfirmed similarity outcomes words spread curve"
     )
     result = PWWS()(CLF, Split.of(["a good film", "dull"], [1, 1]), n=0, folder=tmp_path / "a", clean_full=81.5)
     stored = json.loads((tmp_path / "a" / "result.json").read_text())

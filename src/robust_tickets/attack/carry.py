@@ -42,7 +42,7 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     began = time.monotonic()
     announced = wrong = finished = 0
     with track(plan.prepared.title, total, done) as bar:
-        for number, outcome in drive(jobs(), services, live):
+        for number, outcome in drive(jobs(), services, live, victim.groups):
             finished += 1
             wrong = wrong + 1 if isinstance(outcome, Failed) else 0
             if isinstance(outcome, Failed):

@@ -8,6 +8,7 @@ from typing import Any
 
 from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.plan import Plan
+from robust_tickets.attack.precision import unconfirmed
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk
 from robust_tickets.attack.tally import Tally
@@ -24,6 +25,7 @@ def conclude(
 ) -> AttackResult:
     tally = Tally.of(json.loads(line) for line in store.lines())
     clf, split = plan.clf, plan.split
+    doubted = None if plan.precision is None else unconfirmed(clf, store.lines(), plan.target)
     flags = flags_of(
         n=tally.n,
         attacked=tally.attacked,
@@ -42,6 +44,8 @@ def conclude(
         dropped=plan.prepared.dropped,
         foreign=foreign,
         query_budget=plan.query_budget,
+        precision=plan.precision,
+        unconfirmed=doubted,
     )
     result = AttackResult(
         attack=plan.prepared.title,
@@ -60,6 +64,8 @@ def conclude(
         temperature=plan.temperature,
         calibration=plan.calibration,
         seen=plan.seen,
+        precision=plan.precision,
+        unconfirmed=doubted,
         flags=tuple(flag.text for flag in flags),
         flag_codes=tuple(flag.code for flag in flags),
         clean_full=clean_full,

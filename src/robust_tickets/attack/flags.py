@@ -39,12 +39,15 @@ def flags_of(
     dropped: Sequence[str],
     foreign: bool,
     query_budget: int | None,
+    precision: str | None,
+    unconfirmed: int | None,
 ) -> list[Flag]:
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself."""
     return [
         *_examples(n, classes, subset, seen, foreign, errors),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
+        *_bits(precision, unconfirmed, n),
         *_means(resources, dropped),
     ]
 
@@ -108,6 +111,14 @@ def _settings(
         yield Flag("compat", f"compat: the rules of {compat}, not this package's own")
     if query_budget is not None:
         yield Flag("query-budget", f"query budget: at most {query_budget} queries an example; a larger budget may turn more")
+
+
+def _bits(precision: str | None, unconfirmed: int | None, n: int) -> Iterator[Flag]:
+    if precision is not None:
+        yield Flag(
+            "precision",
+            f"precision: a copy of the victim in {precision} was attacked; put to the victim itself, {unconfirmed} of {n} outcomes differ",
+        )
 
 
 def _means(resources: Mapping[str, Mapping[str, Any]], dropped: Sequence[str]) -> Iterator[Flag]:

@@ -59,6 +59,7 @@ class Plan:
     calibration: Mapping[str, Any] | None  # how the temperature was fitted, if it was
     subset: str
     seen: Mapping[str, Any] | None  # how many of the texts the victim was trained on, if that is known
+    precision: str | None  # of the copy that is attacked; none for the victim itself
     digest: str
 
     def target(self, label: int) -> int:

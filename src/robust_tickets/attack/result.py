@@ -78,6 +78,8 @@ class AttackResult:
     temperature: float  # logits were divided by it
     calibration: Mapping[str, Any] | None  # what it was fitted on and how well it fits; none where it was given
     seen: Mapping[str, Any] | None  # how many attacked texts the victim was trained on; none where its training texts are not known
+    precision: str | None  # of the copy that was attacked; none where it was the victim itself
+    unconfirmed: int | None  # outcomes of the copy that the victim does not confirm, see attack.precision
     intervals: Mapping[str, tuple[float, float]]
     flags: tuple[str, ...]
     flag_codes: tuple[str, ...]  # of each flag, a word for programs

@@ -8,8 +8,10 @@ halves until the culprit is found. Only what the service itself blames on the ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from robust_tickets.attack.asking import Steps
@@ -29,26 +31,41 @@ class Failed:
     problem: Exception
 
 
-def drive(jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int) -> Iterator[tuple[int, Any]]:
-    """Run the jobs; yields (number, result) as they finish, in no particular order; a job that raised gives a ``Failed``."""
+def drive(jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int, groups: int = 1) -> Iterator[tuple[int, Any]]:
+    """Run the jobs; yields (number, result) as they finish, in no particular order; a job that raised gives a ``Failed``.
+
+    With two groups, the services answer one half in a thread of their own while the other half takes its steps here.
+    """
     source = iter(jobs)
-    waiting: list[tuple[int, Steps, Any]] = []  # number, generator, its open question
-    while True:
-        while len(waiting) < live:
-            job = next(source, None)
-            if job is None:
-                break
-            done = _step(*job, None, waiting)
-            if done is not None:
-                yield done
-        if not waiting:
-            return
-        asked, waiting = waiting, []
-        answers = _answers(services, [question for _, _, question in asked])
-        for (number, game, _), answer in zip(asked, answers, strict=True):
-            done = _step(number, game, answer, waiting)
-            if done is not None:
-                yield done
+    pool = ThreadPoolExecutor(1) if groups > 1 else None
+    asked: list[list[tuple[int, Steps, Any]]] = [[] for _ in range(groups)]  # number, generator, its open question
+    answers: list[Callable[[], list[Any]]] = [list] * groups
+    try:
+        while True:
+            for group in range(groups):
+                told, waiting = answers[group](), list[tuple[int, Steps, Any]]()
+                for (number, game, _), answer in zip(asked[group], told, strict=True):
+                    done = _step(number, game, answer, waiting)
+                    if done is not None:
+                        yield done
+                while len(waiting) < -(-live // groups):
+                    job = next(source, None)
+                    if job is None:
+                        break
+                    done = _step(*job, None, waiting)
+                    if done is not None:
+                        yield done
+                asked[group] = waiting
+                questions = [question for _, _, question in waiting]
+                if pool is None or not questions:
+                    answers[group] = partial(_answers, services, questions)
+                else:
+                    answers[group] = pool.submit(_answers, services, questions).result
+            if not any(asked):
+                return
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
 
 def _step(number: int, game: Steps, answer: Any, waiting: list[tuple[int, Steps, Any]]) -> tuple[int, Any] | None:

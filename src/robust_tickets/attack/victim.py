@@ -1,7 +1,8 @@
 """The victim's service: questions of many examples in, rows of probabilities out.
 
 Texts are taken by length, tokenised a portion at a time, looked up by token ids (per example: what it has seen; across examples: what
-this round already ran) and run in batches of at most ``token_budget`` padded tokens. Softmax is taken in float32 on the CPU.
+this round already ran) and run in batches of at most ``token_budget`` padded tokens; on a GPU, in fixed shapes (see ``shapes``) unless a
+budget was asked for. Softmax is taken in float32 on the CPU.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row
 from robust_tickets.attack.failures import LESS, out_of_memory, said
+from robust_tickets.attack.shapes import Shapes
 from robust_tickets.classifier import Classifier, Encoded
 from robust_tickets.errors import FAILED, TicketsError
 
 # How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes small batches, a GPU must be fed
-CHARACTERS = 400_000  # tokenised at a time; about 100,000 tokens, enough for three full batches of a GPU
-LIVE = {"cpu": 8, "gpu": 256}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
+CHARACTERS = 2_000_000  # tokenised at a time; about half a million tokens, a second of a GPU's work and some 20 MB
+LIVE = {"cpu": 8, "gpu": 1024}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
 Answer = tuple[np.ndarray, np.ndarray, int]  # probabilities, logits and predicted class of one input
 
@@ -34,7 +36,11 @@ class Victim:
         where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
-        self.noise = _noise(clf) * max(1.0, 1 / temperature)  # a temperature below 1 makes the logits' rounding larger too
+        self.shapes = Shapes.of(clf) if token_budget is None else None
+        self.groups = 2 if where == "gpu" else 1  # while one half's texts are on the GPU, the other half's words are looked up
+        self.noise = (
+            0.0 if self.shapes else _noise(clf) * max(1.0, 1 / temperature)
+        )  # a temperature below 1 makes the logits' rounding larger too
 
     def answer(self, questions: Sequence[Ask]) -> list[list[Row]]:
         asking: dict[tuple[str, ...], list[Ask]] = {}
@@ -64,7 +70,9 @@ class Victim:
 
         keys = list(wanted)
         found: dict[bytes, Answer] = {}
-        for where in self.clf.batches([wanted[key][0].size for key in keys], budget):
+        sizes = [wanted[key][0].size for key in keys]
+        batches = [list(range(len(keys)))] if self.shapes is not None and keys else self.clf.batches(sizes, budget)
+        for where in batches:
             logits = self._logits([wanted[keys[i]][0] for i in where])
             probabilities = torch.softmax(logits, dim=-1)
             predicted = probabilities.numpy().argmax(axis=1)
@@ -80,6 +88,8 @@ class Victim:
         """Logits of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
         import torch
 
+        if self.shapes is not None:
+            return self.shapes.logits(rows)
         try:
             return self.clf.logits_of_encoded(rows)
         except (MemoryError, RuntimeError) as problem:

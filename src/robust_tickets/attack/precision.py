@@ -1,0 +1,60 @@
+"""A faster attack on a copy of the victim in fewer bits, and how many of its outcomes the victim itself confirms.
+
+The search runs on the copy; afterwards the clean text and the final text of every example are put to the victim in its own precision.
+What it says otherwise is counted as ``unconfirmed``: a success that is none, a failure that is a success, a skipped text that is not.
+An example may have fallen at another text or query in full precision; only a second attack can tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from robust_tickets.checks import one_of
+from robust_tickets.classifier import Classifier
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS
+
+PRECISIONS = ("bfloat16", "float16")
+AT_A_TIME = 512  # examples
+
+
+def lowered(clf: Classifier, precision: str | None) -> Classifier:
+    """``clf`` itself, or a copy that computes in ``precision``."""
+    if precision is None:
+        return clf
+    one_of("the precision of an attack", precision, PRECISIONS)
+    if clf.model is None:
+        raise TicketsError(
+            f"{clf.identity} is no model at hand: its precision cannot be lowered", hint="leave precision out, or load the model itself"
+        )
+    import torch
+
+    twin = clf.copy()
+    twin.model.to(getattr(torch, precision))
+    return twin
+
+
+def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
+    """How many outcomes ``clf`` does not confirm; ``target`` gives its class for a label of the task."""
+    count = 0
+    for some in _portions(line for line in map(json.loads, lines) if line["status"] != ERROR):
+        texts = [tuple(text) for line in some for text in (line["original"], line["perturbed"] or line["original"])]
+        said = clf.logits(texts).argmax(axis=1).reshape(-1, 2)
+        for line, (before, after) in zip(some, said, strict=True):
+            label = target(line["label"])
+            status = SKIPPED if before != label else SUCCESS if after != label else FAILED
+            count += status != line["status"]
+    return count
+
+
+def _portions(lines: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    some: list[dict[str, Any]] = []
+    for line in lines:
+        some.append(line)
+        if len(some) == AT_A_TIME:
+            yield some
+            some = []
+    if some:
+        yield some

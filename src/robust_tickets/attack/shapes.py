@@ -1,0 +1,144 @@
+"""Forward passes of a few fixed shapes on a GPU: each captured once as a graph, each giving a text the same bits in any company.
+
+A GPU's matrix kernels are chosen by the shape of a batch, so a text's logits move (by about 1e-6) when its batch has another size. Here
+the shape depends on the text alone: its length rounded up, and as many rows as make ``TOKENS`` tokens, empty places filled up. Within one
+shape the arithmetic of a row is the same wherever it stands and whoever stands beside it; that is tried out on the very model, and where
+it does not hold, or the model cannot be captured, there are no shapes and near-ties are settled one by one (see ``game``). So an attack
+needs no second opinion, a forward pass costs one launch instead of hundreds, and nothing waits for the GPU until a round is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.classifier import Classifier, Encoded
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.seeds import numpy_generator
+
+TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
+STEPS = ((64, 8), (128, 16), (1 << 20, 32))  # lengths are rounded up to a multiple of the second, up to the first
+TRIALS = 4  # companies a probe is put into
+
+
+class Shapes:
+    """``logits(rows)`` in the order of the rows, float32 on the CPU."""
+
+    def __init__(self, clf: Classifier) -> None:
+        self.clf = clf
+        self._graphs: dict[int, Any] = {}
+        self._pool: Any = None
+
+    @classmethod
+    def of(cls, clf: Classifier) -> Shapes | None:
+        """Shapes for ``clf``, if it lies on a GPU, pads its texts and proves to treat every row of a shape alike."""
+        if clf.model is None or clf.device.type != "cuda" or clf.inputs is None or clf.inputs.side not in ("right", "left"):
+            return None
+        made = cls(clf)
+        try:
+            return made if made.alike() else None
+        except RuntimeError:  # what capturing says of a model that waits for the GPU, or of too little memory
+            return None
+
+    def length(self, size: int) -> int:
+        """The length a text of ``size`` tokens is filled up to."""
+        step = next(step for most, step in STEPS if size <= most)
+        return min(self.clf.max_length, -(-size // step) * step)
+
+    def logits(self, rows: Sequence[Encoded]) -> Any:
+        import torch
+
+        groups: dict[int, list[int]] = {}
+        for place, row in enumerate(rows):
+            groups.setdefault(self.length(row.size), []).append(place)
+        places: list[int] = []
+        found: list[Any] = []
+        with torch.inference_mode(), _evaluating(self.clf.model):
+            for length, where in sorted(groups.items()):
+                found += self._passes(length, [rows[i] for i in where])
+                places += where
+            told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))  # the one wait of the round
+        if not torch.isfinite(told).all():
+            raise TicketsError(
+                f"the model {self.clf.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
+            )
+        out = torch.empty_like(told)
+        out[torch.tensor(places, dtype=torch.long)] = told
+        return out.clone()
+
+    def _passes(self, length: int, rows: list[Encoded]) -> Iterator[Any]:
+        """Logits on the device, a tensor for every pass of the shape."""
+        import torch
+
+        graph, fed, told = self._graph(length)
+        height = len(told)
+        filled = [*rows, *rows[:1] * (-len(rows) % height)]
+        assert self.clf.inputs is not None
+        arrays = self.clf.inputs.arrays(filled, width=length)
+        sent = {name: torch.from_numpy(array).pin_memory().to(self.clf.device, non_blocking=True) for name, array in arrays.items()}
+        for start in range(0, len(filled), height):
+            for name, place in fed.items():
+                place.copy_(sent[name][start : start + height])
+            graph.replay()
+            yield told[: len(rows) - start].clone()
+
+    def _graph(self, length: int) -> tuple[Any, dict[str, Any], Any]:
+        import torch
+
+        if length not in self._graphs:
+            device, height = self.clf.device, max(1, TOKENS // length)
+            assert self.clf.inputs is not None
+            fed = {name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names}
+            if "token_type_ids" in fed:
+                fed["token_type_ids"].zero_()
+            side = torch.cuda.Stream(device)
+            side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):  # libraries set themselves up in the first calls, which must not be captured
+                for _ in range(2):
+                    self.clf.model(**fed)
+            torch.cuda.current_stream(device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                told = self.clf.model(**fed).logits.float()
+            self._graphs[length] = graph, fed, told
+        return self._graphs[length]
+
+    def alike(self) -> bool:
+        """Whether a probe gets the same bits at every place and in every company of its shape, at three lengths."""
+        import torch
+
+        limit = self.clf.max_length
+        for size in sorted({min(limit, 13), min(limit, 40), max(3, limit - 3)}):
+            dice = numpy_generator(0, "shapes", size)
+            height = max(1, TOKENS // self.length(size))
+            probe = self._noise(dice, size)
+            seen = []
+            for trial in range(TRIALS):
+                company = [
+                    self._noise(dice, int(dice.integers(max(1, self.length(size) - 7), self.length(size) + 1))) for _ in range(height)
+                ]
+                company = [row for row in company if self.length(row.size) == self.length(size)] or [probe]
+                place = int(dice.integers(0, min(height, len(company)))) if trial else 0
+                company[place] = probe
+                seen.append(self.logits(company[:height])[place])
+            if not all(torch.equal(seen[0], other) for other in seen):
+                return False
+        return True
+
+    def _noise(self, dice: np.random.Generator, size: int) -> Encoded:
+        ids = dice.integers(0, self.clf.model.config.vocab_size, size).astype("<i4")
+        return Encoded(data=ids.tobytes(), kinds=bytes(size) if self.clf.token_types else b"", size=size)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

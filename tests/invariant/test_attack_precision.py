@@ -1,0 +1,64 @@
+"""An attack in fewer bits says what it is, and what the victim itself does not confirm; two groups give what one gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attacking import stable_files, toy_victim
+from robust_tickets.attack import precision, victim
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from tiny import tiny_classifier
+
+TEXTS = ["a good film", "bad bad plot , really", "the story is happy and old", "poor", "very awful great film"] * 3
+
+
+def split_for(clf: object) -> Split:
+    labels = clf.logits(TEXTS).argmax(axis=1).tolist()  # type: ignore[attr-defined]
+    return Split.of(TEXTS, labels)
+
+
+def test_a_copy_in_fewer_bits_is_attacked_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    split = split_for(clf)
+    plain = PWWS()(clf, split, n=0)
+    assert (plain.precision, plain.unconfirmed) == (None, None)
+    assert "precision" not in plain.flag_codes
+    fast = PWWS()(clf, split, n=0, precision="bfloat16")
+    assert str(clf.model.dtype) == "torch.float32"  # the victim stays what it is
+    assert fast.model == plain.model
+    assert fast.precision == "bfloat16"
+    assert fast.digest != plain.digest
+    assert "precision" in fast.flag_codes
+    # what is counted: a victim that says the opposite of its copy confirms nothing
+    logits = type(clf).logits
+    monkeypatch.setattr(type(clf), "logits", lambda self, texts, budget=None: -logits(self, texts, budget))
+    assert precision.unconfirmed(clf, fast.lines, lambda label: label) == fast.n
+    monkeypatch.undo()
+    assert precision.unconfirmed(clf, plain.lines, lambda label: label) == 0
+
+
+def test_only_a_model_at_hand_has_a_precision() -> None:
+    with pytest.raises(TicketsError, match="no model at hand"):
+        PWWS()(toy_victim(), Split.of(["good"], [0]), n=0, precision="bfloat16")
+    with pytest.raises(TicketsError, match="bfloat16"):
+        PWWS()(tiny_classifier("bert"), Split.of(["good"], [0]), n=0, precision="float8")
+
+
+@pytest.mark.parametrize("live", [1, 2, 5, 64])
+def test_two_groups_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: int) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    split = split_for(clf)
+    PWWS()(clf, split, n=0, folder=tmp_path / "one")
+    begin = victim.Victim.__init__
+
+    def two(self: victim.Victim, *given: object, **named: object) -> None:
+        begin(self, *given, **named)  # type: ignore[arg-type]
+        self.groups = 2
+
+    monkeypatch.setattr(victim.Victim, "__init__", two)
+    PWWS()(clf, split, n=0, folder=tmp_path / "two", live=live)
+    assert stable_files(tmp_path / "one") == stable_files(tmp_path / "two")
