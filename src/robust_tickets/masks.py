@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.layout import layout_of
+from robust_tickets.layout import has_layout, layout_of
 
 BUFFER = "ticket_mask"
 
@@ -63,6 +63,8 @@ def attach(model: Any, masks: Mapping[str, Tensor]) -> None:
 
 def masks_of(model: Any) -> dict[str, Tensor]:
     """The masks of ``model``, by matrix; empty where it has none."""
+    if not has_layout(model):
+        return {}  # nobody could have masked it
     matrices = layout_of(model).matrices_of(model).items()
     return {name: getattr(module, BUFFER) for name, module in matrices if getattr(module, BUFFER, None) is not None}
 

@@ -252,6 +252,8 @@ class Classifier:
 
         if not rows:
             return torch.zeros((0, len(self.labels)))
+        if self.tokenizer is not None and not all(row.size for row in rows):
+            raise TicketsError("the tokenizer gives no token for a text, so the model has nothing to read", hint="leave such texts out")
         if self.graph is not None:
             return torch.from_numpy(self.graph(rows))
         if self.model is None:

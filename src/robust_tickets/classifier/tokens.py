@@ -14,12 +14,18 @@ from typing import Any
 
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
 
+BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")  # these read characters or bytes and have no vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
 
 
 def has_tokenizer(folder: Path) -> bool:
-    return any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern))
+    if any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
+        return True
+    settings = folder / "tokenizer_config.json"
+    told = read_json(settings) if settings.is_file() else None
+    return isinstance(told, dict) and told.get("tokenizer_class") in BYTES
 
 
 def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
@@ -34,10 +40,12 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
             readable(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        words = tokenizer.get_vocab()
+        words = tokenizer.get_vocab() if type(tokenizer).__name__ not in BYTES else None
     except Exception as problem:  # transformers raises many kinds
         lines = str(problem).strip().splitlines() or [type(problem).__name__]
         raise TicketsError(f"no tokenizer could be read from {folder}: {lines[0]}", hint=hint) from None
+    if words is None:
+        return tokenizer
     if not set(words) - set(tokenizer.all_special_tokens):
         raise TicketsError(f"the tokenizer in {folder} knows no word, only special tokens", hint=hint)
     if vocabulary is not None and max(words.values()) >= vocabulary:
@@ -61,5 +69,6 @@ def digest_of(tokenizer: Any) -> str:
         told = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
     else:
         settings = {k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"}  # no paths
-        told = {"class": type(tokenizer).__name__, "words": sorted(tokenizer.get_vocab().items()), "settings": settings}
+        words = [] if type(tokenizer).__name__ in BYTES else sorted(tokenizer.get_vocab().items())
+        told = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
     return hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass")).hexdigest()
