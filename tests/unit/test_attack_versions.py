@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from robust_tickets.attack.constraints.frozen import KeepColumn
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.masked import Filled
 from robust_tickets.attack.ranking import ranked
 from robust_tickets.attack.rules import OWN, PROFILES, Rules
 from robust_tickets.attack.text import Text, marks
+from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.several import Several
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import segments, stopwords
@@ -203,6 +205,36 @@ def test_old_versions_ask_twice_about_a_text_that_two_transformations_make() -> 
         with pytest.raises(StopIteration) as end:
             next(steps)
         assert end.value.value == expected
+
+
+def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
+    class Language:
+        mask = "[MASK]"
+        tokens = ("good", "##ly", "1234")
+
+        def place(self, text: str) -> int | None:
+            seen.append(text)
+            return 1 if self.mask in text else None
+
+    def asked(text: Text, index: int) -> list[str]:
+        game = Game(original=text, label=0, column_names=("text",), noise=0.0, rules=text.rules)
+        steps = Blank(Language(), 3).replacements(game, text, index)
+        try:
+            next(steps)
+            steps.send(Filled(np.array([[0, 1, 2]]), np.ones((1, 3)), exact=True))
+        except StopIteration as end:
+            return list(end.value)
+        raise AssertionError("it asks once")
+
+    seen: list[str] = []
+    said = '"a fine film."'
+    for rules in (OWN, rules_of("0.3.10")):
+        assert asked(Text.of(said, rules), 0) == asked(Text.of(said, rules), 1) == ["good", "ly"]
+    assert seen[0] == '"[MASK] fine film."'
+    seen.clear()
+    old = Text.of(said, rules_of("0.3.4"))
+    assert [asked(old, index) for index in range(3)] == [[], ["good", "ly", "1234"], []]
+    assert seen == ["MASK] fine film", "a [MASK] film", "a fine [MASK"]
 
 
 def test_stop_word_lists() -> None:

@@ -37,6 +37,7 @@ class Rules:
     # --- resources and constraints
     stopwords: int = 179  # NLTK's English list: 179 words, or 198 since February 2025
     clamped: bool = True  # a cosine that rounding pushed beyond 1 counts as 1; otherwise it rejects the candidate
+    masks_bare: bool = False  # a masked language model that fills in a blank sees the text without the marks at its ends
     masked_words: int = 48  # BERT-Attack's K: words the masked language model offers for a position
 
 
@@ -51,7 +52,7 @@ _10 = Rules(
     gathers=True,
     clamped=False,
 )
-_4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, doubles=True)
+_4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, doubles=True, masks_bare=True)
 PROFILES: Mapping[str, Rules] = {
     "ta-0.3.11": Rules(name="ta-0.3.11", segments=True, searches=True, stopwords=198, masked_words=8),
     "ta-0.3.10": _10,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, product
@@ -78,26 +79,32 @@ class Suited:
 class Blank:
     """BAE: the word is masked, and the model offers the ``count`` best whole words; pieces count as the word they spell.
 
-    What has no letter from a to z is left out afterwards, so that fewer may remain.
+    What has no letter from a to z is left out afterwards, so that fewer may remain. TextAttack before 0.3.5 leaves nothing out, but shows
+    the model the text from its first to its last word only, which cuts the brackets off a mask at either end: no candidates there.
     """
 
     language: Any  # lexicon.masked.MaskedModel
     count: int
 
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
-        place = _place(self.language, text, index)
+        bare = game.rules.masks_bare
+        masked = text.replace(index, self.language.mask).window(index, math.inf) if bare else _masked(self.language, text, index)
+        place = self.language.place(clean(masked))
         if place is None:
             return []
-        masked = BETWEEN_COLUMNS.join(text.swapped(index, self.language.mask))
         filled: Filled = yield Fill(masked, at=place)
         if not filled.exact and filled.gaps[0, -1] <= 2 * NOISE:
             filled = yield Fill(masked, at=place, alone=True)
         tokens: Sequence[str] = [self.language.tokens[i].replace(CONTINUES, "") for i in filled.ids[0]]
-        return [token for token in tokens if any("a" <= letter <= "z" for letter in token.lower())]
+        return [token for token in tokens if bare or any("a" <= letter <= "z" for letter in token.lower())]
 
     def describe(self) -> str:
         return f"candidates: the {self.count} best words of a masked language model for the masked word"
 
 
+def _masked(language: Any, text: Text, index: int) -> str:
+    return BETWEEN_COLUMNS.join(text.swapped(index, language.mask))
+
+
 def _place(language: Any, text: Text, index: int) -> int | None:
-    return language.place(clean(BETWEEN_COLUMNS.join(text.swapped(index, language.mask))))  # type: ignore[no-any-return]
+    return language.place(clean(_masked(language, text, index)))  # type: ignore[no-any-return]
