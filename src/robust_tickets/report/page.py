@@ -86,7 +86,7 @@ def section(run: Run, key: str, level: str) -> Html:
     for k, attack in enumerate(run.attack_keys or (None,)):
         title = _named("The numbers", run, attack) if attack else "The numbers"
         tables = [arms_table(run, attack, key), conditions(run, attack) if attack else None]
-        tables += [legend() if k == 0 else None, pairs_table(run, attack) if attack else None]
+        tables += [legend(run) if k == 0 else None, pairs_table(run, attack) if attack else None]
         parts.append(_part(f"{key}-table-{k}", below, title, tables))
     parts.append(per_class_table(run))
     for k, attack in enumerate(run.attack_keys):
@@ -134,7 +134,7 @@ def _top(run: Run, level: str) -> Html:
     if said:
         parts.append(tag("p", "What the ticket costs" if len(said) == 1 else "What the tickets cost", class_="lead"))
         parts.append(tag("ul", *[tag("li", words) for words in said], class_="said"))
-    if found:
+    if found and len(run.arms) > 1:
         note = "This compares these trained models. Another seed trains other models: repeat over seeds before speaking of methods."
         parts.append(tag("p", note, class_="quiet"))
     return tag("header", join(parts))

@@ -70,5 +70,7 @@ def _facts(attack: Attack) -> dict[str, str]:
         "split": f"split {attack.split or '?'}",
         "budget": f"at most {budget} queries" if budget is not None else "no query budget",
         "seed": f"seed {attack.seed}",
+        "subset": f"{plan.get('subset', 'balanced')} texts",
+        "temperature": f"temperature {plan.get('temperature', 1.0)}",
         **{str(k): f"{k} {v}" for k, v in asked.items()},
     }

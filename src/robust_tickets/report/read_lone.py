@@ -89,7 +89,8 @@ def _arm(title: str, attacks: Sequence[Attack]) -> Arm:
 
 def _titles(victims: Mapping[Victim, Sequence[tuple[Path, Attack]]]) -> dict[Victim, str]:
     """The victim's own name, with the attack's folder or a number behind it where two are called the same."""
-    short = {victim: victim[0].rstrip("/").rpartition("/")[2] or victim[0] for victim in victims}
+    plain = {victim: victim[0].removeprefix("callable:").rstrip("/") for victim in victims}
+    short = {victim: name.rpartition("/")[2] or victim[0] for victim, name in plain.items()}
     titles: dict[Victim, str] = {}
     for victim, name in short.items():
         same = [other for other in short.values() if other == name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from robust_tickets.report import numbers
 from robust_tickets.report.compare import Contest, contest
@@ -36,11 +37,17 @@ SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
 }
 
 
+class Cell(NamedTuple):
+    html: Html
+    filled: bool
+
+
 def arms_table(run: Run, attack: str | None, anchor: str) -> Html:
     """One row per arm under one attack (None: no attack was made)."""
     title = run.attack_titles[attack] if attack else "no attack"
     counts = f"{run.title}: {len(run.arms)} arm{'s' if len(run.arms) != 1 else ''}, {title}.{_counts(run, attack)}"
-    caption = f"{counts} Under a number its 95{numbers.GLUE}% interval; a raised number is that of a note above."
+    noted = attack is not None and any(found.flags for arm in run.arms if (found := arm.attack(attack)) is not None)
+    caption = f"{counts} Under a number its 95{numbers.GLUE}% interval{'; a raised number is that of a note above' if noted else ''}."
     tests = contest(run, attack)
     rows = [(arm.title, _row(run, arm, attack, tests, anchor)) for arm in run.arms]
     return _table(caption, f"{run.title}: results, {title}", rows, "arm")
@@ -59,9 +66,10 @@ def joint_table(runs: Sequence[Run]) -> Html:
     return _table(caption, f"Results of all {len(runs)} runs", rows, "arm, run")
 
 
-def legend() -> Html:
+def legend(run: Run) -> Html:
     """What every column means, in sight: a title that shows on hovering helps neither a finger nor a keyboard."""
-    entries = [tag("div", tag("dt", name), tag("dd", why)) for name, why in HEADS]
+    rows = [_row(run, arm, attack, contest(run, attack), "") for attack in run.attack_keys or (None,) for arm in run.arms]
+    entries = [tag("div", tag("dt", HEADS[k][0]), tag("dd", HEADS[k][1])) for k in _kept(rows)]
     return tag("dl", *entries, class_="legend")
 
 
@@ -100,14 +108,20 @@ def _counts(run: Run, attack: str | None) -> str:
     return f" {said[0].upper()}{said[1:]}." if said else ""
 
 
-def _table(caption: str, label: str, rows: Sequence[tuple[object, list[Html]]], first: str) -> Html:
+def _table(caption: str, label: str, rows: Sequence[tuple[object, list[Cell]]], first: str) -> Html:
+    """Columns in which no row has anything are left out."""
+    kept = _kept([cells for _, cells in rows])
     heads = [tag("th", first, scope="col")]
-    heads += [tag("th", tag("abbr", name, title=why), scope="col", class_="number") for name, why in HEADS]
-    body = [tag("tr", tag("th", name, scope="row"), *cells) for name, cells in rows]
+    heads += [tag("th", tag("abbr", HEADS[k][0], title=HEADS[k][1]), scope="col", class_="number") for k in kept]
+    body = [tag("tr", tag("th", name, scope="row"), *[cells[k].html for k in kept]) for name, cells in rows]
     return scroll(label, tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body)))
 
 
-def _row(run: Run, arm: Arm, attack: str | None, tests: Contest, anchor: str) -> list[Html]:
+def _kept(rows: Sequence[list[Cell]]) -> list[int]:
+    return [k for k in range(len(HEADS)) if any(cells[k].filled for cells in rows)]
+
+
+def _row(run: Run, arm: Arm, attack: str | None, tests: Contest, anchor: str) -> list[Cell]:
     notes = cited(run, attack, arm, anchor)
     found = arm.attack(attack)
     across = arm.evaluation.interval if arm.evaluation else None
@@ -126,7 +140,7 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest, anchor: str) ->
     ]
 
 
-def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: str = "") -> Html:
+def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: str = "") -> Cell:
     value = getattr(found, key) if found else None
     interval = found.intervals.get(key) if found and value is not None else None
     written, digits = SHOWN[key]
@@ -139,9 +153,10 @@ def _ratio(arm: Arm) -> str:
     return f"{dense / mine:.2f} × fewer" if mine and dense and dense != mine else ""
 
 
-def _cell(key: str, value: float | None, shown: str, below: str = "", notes: Html | None = None) -> Html:
+def _cell(key: str, value: float | None, shown: str, below: str = "", notes: Html | None = None) -> Cell:
     number = tag("data", shown, value=repr(value)) if value is not None else tag("span", shown, class_="none")
-    return tag("td", number, notes, tag("small", below) if below else None, class_="number", data_key=key)
+    html = tag("td", number, notes, tag("small", below) if below else None, class_="number", data_key=key)
+    return Cell(html, value is not None)
 
 
 def per_class_table(run: Run) -> Html | None:

@@ -89,6 +89,14 @@ def shorten(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
+def squeeze(words: str, most: int) -> str:
+    """``words`` with the middle left out where they are too long: names often differ at their ends."""
+    if len(words) <= most:
+        return words
+    tail = (most - 1) // 2
+    return f"{words[: most - 1 - tail].rstrip()}…{words[-tail:].lstrip()}"
+
+
 def two_lines(words: str, most: int) -> list[str]:
     """``words`` on one line or two of at most ``most`` characters; what is longer is shortened."""
     first, *rest = textwrap.wrap(words, most, break_on_hyphens=False) or [""]

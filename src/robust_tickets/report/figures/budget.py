@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from robust_tickets.measure.metrics import ERROR, FAILED, SUCCESS, wilson
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, places, shorten, svg
+from robust_tickets.report.fields import number
+from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, places, squeeze, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Attack, Run
 
@@ -31,10 +32,12 @@ class Curve:
     index: int  # of the arm
     dash: int  # of the attack
     title: str
+    attack: str  # its title, where the drawing has several
     n: int
     attacked: int
     falls: tuple[int, ...]
     last: int  # queries of the longest search
+    most: int | None  # the run's own budget: nothing is known beyond it
 
     def at(self, budget: float) -> tuple[float, float, float]:
         """Accuracy within a budget, and its interval; percent."""
@@ -45,7 +48,8 @@ class Curve:
     @property
     def said(self) -> str:
         named = [b for b in (10, 30, 100, 300, 1000, 3000, 10_000) if self.falls and self.falls[0] / 3 <= b <= self.last]
-        return f"{self.title}: " + ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last]) + " queries"
+        whose = f"{self.title}, {self.attack}" if self.attack else self.title
+        return f"{whose}: " + ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last]) + " queries"
 
 
 def budget_curves(run: Run) -> list[Html]:
@@ -62,17 +66,28 @@ def _curves(run: Run, key: str) -> list[Curve]:
         curve
         for i, arm in enumerate(run.arms)
         if (attack := arm.attack(key)) is not None
-        and (curve := _curve(attack, i, run.attack_keys.index(key), f"{arm.title}, {run.attack_titles[key]}" if many else arm.title))
+        and (curve := _curve(attack, i, run.attack_keys.index(key), arm.title, run.attack_titles[key] if many else ""))
     ]
 
 
-def _curve(attack: Attack, index: int, place: int, title: str) -> Curve | None:
+def _curve(attack: Attack, index: int, place: int, title: str, name: str) -> Curve | None:
     counted = [e for e in attack.examples if e.status != ERROR]
     spent = [e.queries for e in counted if e.status in (SUCCESS, FAILED) and e.queries]
     falls = sorted((e.fell_at or e.queries or 1) for e in counted if e.status == SUCCESS)
     if not spent:
         return None
-    return Curve(index=index, dash=place % DASHES, title=title, n=len(counted), attacked=len(spent), falls=tuple(falls), last=max(spent))
+    budget = number(attack.about.get("query_budget"))
+    return Curve(
+        index=index,
+        dash=place % DASHES,
+        title=title,
+        attack=name,
+        n=len(counted),
+        attacked=len(spent),
+        falls=tuple(falls),
+        last=max(spent),
+        most=None if budget is None else int(budget),
+    )
 
 
 def _figure(run: Run, curves: list[Curve]) -> Html:
@@ -85,6 +100,8 @@ def _figure(run: Run, curves: list[Curve]) -> Html:
         f"Accuracy within a budget of so many queries a text, read off one run of each attack: {exact}. "
         f"The haze is the 95{numbers.GLUE}% interval; the axis of the queries is logarithmic."
     )
+    if any(curve.most is not None for curve in curves):
+        caption += " A curve ends where its run had no more queries to ask."
     if len({curve.dash for curve in curves}) > 1:
         caption += " A colour is an arm, a kind of line an attack."
     alt = "Accuracy against query budget. " + "; ".join(curve.said for curve in curves)
@@ -108,20 +125,27 @@ def _draw(curves: list[Curve], width: int, right: int, bottom: int, alt: str, ki
     middle = (TOP + bottom) / 2
     parts.append(label((LEFT + right) / 2, bottom + 40, "query budget a text", "middle", "axis"))
     parts.append(label(16, middle, "accuracy within the budget, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})"))
-    powers = [low + (high - low) * k / (POINTS - 1) for k in range(POINTS)]
-    parts += [_haze(curve, powers, x, y) for curve in curves]
-    lowest = bottom - 4 if broad else bottom + BELOW + 10 + APART * len(curves)
+    parts += [_haze(curve, _powers(curve, low, high), x, y) for curve in curves]
+    apart = 2 * APART - 4 if any(curve.attack for curve in curves) else APART
+    below = apart * len(curves)
+    lowest = bottom - (apart - APART) if broad else bottom + BELOW + 10 + below - (apart - APART)
     wanted = [y(curve.at(most)[0]) if broad else bottom + BELOW + 12 for curve in curves]
-    for curve, place in zip(curves, places(wanted, TOP + 8, lowest, APART), strict=True):
+    for curve, place in zip(curves, places(wanted, TOP + 8, lowest, apart), strict=True):
         style = f"curve {colour(curve.index)} dash{curve.dash}"
-        start = right + 30.0 if broad else LEFT - 30.0
+        start, powers = right + 30.0 if broad else LEFT - 30.0, _powers(curve, low, high)
         drawn = [tag("path", d=_steps(curve, powers, x, y), class_=style), tag("path", d=f"M{start:.1f} {place:.1f}h24", class_=style)]
         if broad:
-            drawn.append(line(right + 4, y(curve.at(most)[0]), start - 4, place, "leader"))
-        parts.append(
-            group(*drawn, label(start + 32, place + 4.5, shorten(curve.title, 31 if broad else 36), kind="name"), title=curve.said)
-        )
-    return svg(width, bottom + BELOW + (0 if broad else 8 + APART * len(curves)), parts, alt=alt, kind=kind)
+            drawn.append(line(x(powers[-1]) + 4, y(curve.at(most)[0]), start - 4, place, "leader"))
+        drawn.append(label(start + 32, place + 4.5, squeeze(curve.title, 33), kind="name"))
+        drawn.append(label(start + 32, place + 20, squeeze(curve.attack, 38), kind="quiet"))
+        parts.append(group(*drawn[: 5 if curve.attack else -1], title=curve.said))
+    return svg(width, bottom + BELOW + (0 if broad else 8 + below), parts, alt=alt, kind=kind)
+
+
+def _powers(curve: Curve, low: float, high: float) -> list[float]:
+    """Places along the axis, up to the run's own budget."""
+    end = high if curve.most is None else min(high, max(low, math.log10(curve.most)))
+    return [low + (end - low) * k / (POINTS - 1) for k in range(POINTS)]
 
 
 def _steps(curve: Curve, powers: Sequence[float], x: Scale, y: Scale) -> str:

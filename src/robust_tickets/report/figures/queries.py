@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from robust_tickets.measure.metrics import FAILED, SUCCESS
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, shorten, svg, two_lines
+from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, squeeze, svg, two_lines
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Run
 
@@ -22,13 +22,15 @@ class Row:
 
     index: int
     title: str
+    attack: str  # its title, where the drawing has several
     won: tuple[int, ...]
     held: tuple[int, ...]
 
     @property
     def said(self) -> str:
         every = sorted(self.won + self.held)
-        return f"{self.title}: median {self.median}, from {every[0]} to {every[-1]} queries; {len(self.won)} fooled, {len(self.held)} held"
+        whose = f"{self.title}, {self.attack}" if self.attack else self.title
+        return f"{whose}: median {self.median}, from {every[0]} to {every[-1]} queries; {len(self.won)} fooled, {len(self.held)} held"
 
     @property
     def median(self) -> int:
@@ -42,7 +44,7 @@ def query_histogram(run: Run) -> Html | None:
         return None
     caption = (
         "How many queries a text took that was right before the attack. Full: fooled; faint, above: held. "
-        "The axis is logarithmic; all rows have the same scale. The line is the median."
+        "The axis is logarithmic; every row has its own height. The line is the median."
     )
     alt = "Queries a text. " + "; ".join(row.said for row in rows)
     return figure([_draw(rows, 860, 212, 78, alt, "broad"), _draw(rows, 350, 16, 104, alt, "narrow")], caption)
@@ -55,8 +57,9 @@ def _rows(run: Run, key: str) -> list[Row]:
         examples = attack.examples if attack else ()
         won, held = (tuple(e.queries for e in examples if e.status == status and e.queries) for status in (SUCCESS, FAILED))
         if won or held:
-            title = f"{arm.title}, {run.attack_titles[key]}" if len(run.attack_keys) > 1 else arm.title
-            found.append(Row(index=i, title=title, won=won, held=held))
+            found.append(
+                Row(index=i, title=arm.title, attack=run.attack_titles[key] if len(run.attack_keys) > 1 else "", won=won, held=held)
+            )
     return found
 
 
@@ -69,7 +72,6 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     low, high = _bin(min(every)) / BINS, (_bin(max(every)) + 1) / BINS
     scale = Scale(low=low, high=high, start=left, end=width - (100 if kind == "broad" else 14))
     counts = [(Counter(map(_bin, row.won)), Counter(map(_bin, row.held))) for row in rows]
-    top = max(won[b] + held[b] for won, held in counts for b in won | held)
     bottom = height * len(rows) + 6
     every_tick = high - low <= (3.2 if kind == "broad" else 1.6)
     ticks = [t for t in decades(math.floor(low), math.ceil(high), every_tick) if low <= math.log10(t) <= high]
@@ -78,6 +80,7 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     parts.append(label((scale(low) + scale(high)) / 2, bottom + 38, "queries a text", "middle", "axis"))
     for place, (row, (won, held)) in enumerate(zip(rows, counts, strict=True)):
         ground, room = height * (place + 1), height - (18 if kind == "broad" else 44)
+        top = max(won[b] + held[b] for b in won | held)
         parts.append(_row(row, won, held, scale, ground, room / top, left, kind))
     return svg(width, bottom + 46, parts, alt=alt, kind=kind)
 
@@ -93,12 +96,13 @@ def _row(row: Row, won: Counter[int], held: Counter[int], scale: Scale, ground: 
     middle = scale(math.log10(row.median))
     said = f"median {numbers.count(row.median)}"
     if kind == "broad":
-        words = two_lines(row.title, 22)
-        names = [label(left - 18, ground - 22 + 17 * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
+        words = [squeeze(row.title, 22), squeeze(row.attack, 26)] if row.attack else two_lines(row.title, 22)
+        kinds = ("name", "quiet" if row.attack else "name")
+        names = [label(left - 18, ground - 22 + 17 * (k - (len(words) - 1) / 2), w, "end", kinds[k]) for k, w in enumerate(words)]
         names.append(label(scale.end + 10, ground - 4, said, kind="quiet"))
     else:
-        names = [label(left, ground - 78, shorten(row.title, 38), kind="name"), label(left, ground - 61, said, kind="quiet")]
-        bars = [tag("g", *bars)]
+        under = f"{row.attack}, {said}" if row.attack else said
+        names = [label(left, ground - 78, squeeze(row.title, 38), kind="name"), label(left, ground - 61, squeeze(under, 46), kind="quiet")]
     height = 60.0 if kind == "broad" else 56.0
     ends = [line(scale.start, ground, scale.end, ground, "leader"), line(middle, ground - height, middle, ground, "median")]
     return group(*bars, *ends, *names, title=row.said)

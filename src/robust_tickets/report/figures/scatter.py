@@ -38,7 +38,7 @@ def scatter(run: Run, attack: str) -> Html | None:
             across = found.intervals.get("clean", (found.clean, found.clean))
             along = found.intervals.get("aua", (found.aua, found.aua))
             points.append(Point(index=i, title=arm.title, clean=found.clean, across=across, aua=found.aua, along=along))
-    if not points:
+    if len(points) < 2:  # one point is against nothing, and the first figure has it
         return None
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before the attack against that under {title}. " + "; ".join(p.said for p in points)
