@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robust_tickets.config import Said, build, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -21,19 +21,38 @@ from robust_tickets.walk.arms import Arm, Arms, Given
 from robust_tickets.walk.per_task import length_for
 from robust_tickets.walk.source import Source
 
-CALL = ("n", "seed", "split", "query_budget", "token_budget")  # keys of [attack] that belong to the call, not to the attack
+CALL = (
+    "n",
+    "seed",
+    "split",
+    "subset",
+    "temperature",
+    "query_budget",
+    "token_budget",
+)  # keys of [attack] that belong to the call, not to the attack
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackPlan:
-    """One attack on every arm: the same seeded, class-balanced examples of ``split``."""
+    """One attack on every arm: the same examples of ``split``, class-balanced and seeded unless ``subset`` says otherwise.
+
+    ``temperature`` divides each victim's logits; a calibrated one is fitted for each on the rows that selected its epoch.
+    """
 
     attack: Any = field(metadata={"registry": "attacks"})
     n: int = 200
     seed: int = 0
     split: str | None = None  # another split than the one the task attacks
+    subset: Literal["balanced", "random", "first"] = "balanced"
+    temperature: float | Literal["calibrated"] = 1.0
     query_budget: int | None = None
     token_budget: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
+            raise TicketsError(
+                f"temperature is a number above 0 or calibrated, got {self.temperature!r}", hint="1 leaves a victim as it is"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None,
 
 
 def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None) -> None:
-    """Attack ``victim`` on the plan's seeded, class-balanced examples."""
+    """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted."""
     if stage.done():
         say(f"attack: found done in {stage.name}")
         return
@@ -155,6 +155,9 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         attacked(plan, task),
         n=plan.n,
         seed=plan.seed,
+        subset=plan.subset,
+        temperature=plan.temperature,
+        calibration=task.validation if plan.temperature == "calibrated" else None,
         labels=task.labels,
         folder=stage.folder,
         clean_full=clean_full,
