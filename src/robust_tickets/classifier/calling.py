@@ -51,20 +51,18 @@ class Caller:
         self.held = 0  # characters in kept
 
     def __call__(self, texts: Sequence[Any]) -> Any:
-        import numpy as np
-
         wanted = [text for text in dict.fromkeys(texts) if text not in self.kept]
         size = self.calls.batch_size or len(wanted) or 1
         rows: dict[Any, Any] = {text: self.kept[text] for text in texts if text in self.kept}
         for start in range(0, len(wanted), size):
             part = wanted[start : start + size]
             answer = self._patiently(part)
-            answer = answer.detach().cpu() if hasattr(answer, "detach") else answer
+            answer = answer.detach().cpu().tolist() if hasattr(answer, "detach") else answer
             if not hasattr(answer, "__len__") or len(answer) != len(part):
                 return answer  # not one row a text: the check that follows says so
             rows |= dict(zip(part, answer, strict=True))
             self._keep(part, answer)
-        return np.asarray([np.asarray(rows[text]) for text in texts])
+        return [rows[text] for text in texts]
 
     def _patiently(self, part: list[Any]) -> Any:
         for attempt in range(self.calls.retries + 1):

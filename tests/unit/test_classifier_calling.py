@@ -1,0 +1,124 @@
+"""Functions as classifiers: micro-batches, retries with back-off, a rate limit, a time limit, and nothing asked or counted twice."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.calling import HOPELESS
+from robust_tickets.data.task import Example
+from robust_tickets.errors import TicketsError
+
+
+class Far:
+    """A judge that fails when told to, and notes every text it answered."""
+
+    def __init__(self, fails: Any = lambda call, texts: False) -> None:
+        self.fails, self.calls, self.answered = fails, 0, []
+        self.sizes: list[int] = []
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        self.calls += 1
+        if self.fails(self.calls, texts):
+            raise ConnectionError("busy")
+        self.sizes.append(len(texts))
+        self.answered += texts
+        return [[0.9, 0.1] if "good" in text else [0.3, 0.7] for text in texts]
+
+
+def rows(*texts: str) -> Any:
+    class Rows:
+        name, columns, digest = "test", ("text",), "rows"
+        labels = np.zeros(len(texts), dtype=int)
+
+        def __len__(self) -> int:
+            return len(texts)
+
+        def __getitem__(self, i: int) -> Any:
+            return Example(f"test:{i}", (texts[i],), 0)
+
+    return Rows()
+
+
+WORDS = ("good film", "a good story", "good plot, fine end", "what a good movie this is", "good")
+
+
+def test_a_call_has_at_most_batch_size_texts_and_full_ones() -> None:
+    far = Far()
+    clf = Classifier.wrap(far, labels=["x", "y"], batch_size=4)
+    texts = [f"good {'word ' * i}" for i in range(10)]
+    np.testing.assert_allclose(clf.predict(texts)[1][:, 0], 0.9, atol=1e-6)
+    assert far.sizes == [4, 4, 2]
+
+
+def test_retries_change_no_result_and_no_count() -> None:
+    calm = PWWS()(Classifier.wrap(Far(), labels=["x", "y"]), rows(*WORDS), n=0)
+    far = Far(lambda call, texts: call % 3 == 0)
+    shaky = PWWS()(Classifier.wrap(far, labels=["x", "y"], retries=2, backoff=0.001, batch_size=3), rows(*WORDS), n=0)
+    told = [[(e.status, e.queries, e.perturbed) for e in result.examples()] for result in (calm, shaky)]
+    assert told[0] == told[1]
+    assert shaky.errors == 0
+    assert len(far.answered) == len(set(far.answered))  # no answer is paid for twice
+
+
+def test_an_example_whose_text_fails_for_good_is_an_error_and_asks_nothing_twice() -> None:
+    far = Far(lambda call, texts: any("poison" in text for text in texts))
+    texts = ("good film", "good poison", "a good story", "what a good movie")
+    result = PWWS()(Classifier.wrap(far, labels=["x", "y"], retries=1, backoff=0.001), rows(*texts), n=0)
+    assert [e.status for e in result.examples()] == ["success", "error", "success", "success"]
+    assert next(e.error for e in result.examples() if e.error) == "ConnectionError: busy"
+    assert len(far.answered) == len(set(far.answered))
+
+
+def test_a_function_that_is_gone_ends_the_run() -> None:
+    far = Far(lambda call, texts: call > 12)
+    clf = Classifier.wrap(far, labels=["x", "y"], retries=1, backoff=0.001, batch_size=1)
+    with pytest.raises(TicketsError, match=f"failed {HOPELESS} calls in a row, 2 times each: ConnectionError: busy") as caught:
+        PWWS()(clf, rows(*(f"good {i}" for i in range(40))), n=0)
+    assert caught.value.exit_code == 3
+    assert far.calls <= 12 + 2 * HOPELESS
+
+
+def test_waiting_doubles_and_calls_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    clf = Classifier.wrap(Far(lambda call, texts: True), labels=["x", "y"], retries=3)
+    with pytest.raises(ConnectionError):
+        clf.logits(["good"])
+    assert slept == [0.5, 1.0, 2.0]
+    slept.clear()
+    clock = iter(np.arange(0, 1, 0.001))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    Classifier.wrap(Far(), labels=["x", "y"], rate_limit=2, batch_size=1).logits(["a", "b", "c"])
+    np.testing.assert_allclose(slept, [0.499, 0.998])
+
+
+def test_an_answer_that_takes_too_long() -> None:
+    def slow(texts: list[str]) -> Any:
+        time.sleep(0.5 if "slow" in texts else 0)
+        return [[0.5, 0.5]] * len(texts)
+
+    clf = Classifier.wrap(slow, labels=["x", "y"], timeout=0.1)
+    assert clf.logits(["quick"]).shape == (1, 2)
+    with pytest.raises(TimeoutError, match=r"within 0\.1 s"):
+        clf.logits(["slow"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": 0}, {"retries": -1}, {"rate_limit": 0}, {"timeout": -1.0}, {"batch_size": 1.5}]
+)  # fmt: skip
+def test_bad_settings(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match=next(iter(wrong))):
+        Classifier.wrap(Far(), labels=["x", "y"], **wrong)
+
+
+@pytest.mark.parametrize("answer", [[[0.5, 0.5]], "no", None, [[0.2, 0.2]] * 2, [[0.5, 0.5], [0.5]]])
+def test_answers_that_are_no_probabilities(answer: Any) -> None:
+    for options in ({}, {"retries": 1, "backoff": 0.0}):
+        with pytest.raises(TicketsError, match="callable:"):
+            Classifier.wrap(lambda texts: answer, labels=["x", "y"], **options).logits(["a", "b"])  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""ONNX files of others: inputs by name and type, fixed shapes, probabilities, and what is missing said before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.classifier.graph import open_onnx
+from robust_tickets.errors import TicketsError
+from victims import foreign_tokenizer, onnx_file
+
+pytest.importorskip("onnxruntime")
+TEXTS: list[Any] = ["good film", "a very long story was not bad at all", "", "fine " * 30, ("the plot", "an awful movie")]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    foreign_tokenizer().save_pretrained(tmp_path / "words")
+    return tmp_path / "words"
+
+
+def opened(path: Path, words: Path, **options: Any) -> Any:
+    return open_onnx(path, tokenizer=words, labels=("bad", "good"), **options)
+
+
+def probabilities(clf: Any) -> np.ndarray:
+    return clf.predict(TEXTS)[1]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"int32": True},
+        {"batch": 3},
+        {"length": 24},
+        {"batch": 2, "length": 24},
+        {"softmax": True, "output": "probabilities"},
+        {"softmax": True, "output": "y"},
+        {"softmax": True, "output": "logits"},
+    ],
+)
+def test_every_shape_of_graph_gives_the_same_answers(shape: dict[str, Any], tmp_path: Path, words: Path, capsys: Any) -> None:
+    plain = opened(onnx_file(tmp_path / "plain.onnx"), words, max_length=24)
+    clf = opened(onnx_file(tmp_path / "m.onnx", **shape), words, max_length=24)
+    assert clf.cut_at == 24
+    np.testing.assert_allclose(probabilities(clf), probabilities(plain), atol=1e-6)
+    assert ("taken as probabilities" in capsys.readouterr().err) == bool(shape.get("softmax"))
+    assert np.ptp(probabilities(clf)[:, 0]) > 0.2
+
+
+@pytest.mark.parametrize("names", [("input_ids",), ("input_ids", "token_type_ids"), ("input_ids", "attention_mask", "token_type_ids")])
+def test_any_subset_of_inputs(names: tuple[str, ...], tmp_path: Path, words: Path) -> None:
+    """Without a mask padding would be read: only texts of one length share a batch."""
+    clf = opened(onnx_file(tmp_path / "m.onnx", names=names), words)
+    assert clf.inputs.names == names
+    np.testing.assert_allclose(clf.logits(TEXTS), np.concatenate([clf.logits([text]) for text in TEXTS]), atol=1e-5)
+    swapped = clf.logits([("good film", "bad")]) - clf.logits([("bad", "good film")])
+    assert (np.abs(swapped).max() > 1e-3) == ("token_type_ids" in names)
+
+
+def test_what_lies_beside_the_file_is_taken(tmp_path: Path) -> None:
+    onnx_file(tmp_path / "model.onnx")
+    with pytest.raises(TicketsError, match="which tokenizer") as caught:
+        open_onnx(tmp_path)
+    assert "--tokenizer" in caught.value.hint
+    foreign_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(TicketsError, match="what are its classes called") as caught:
+        open_onnx(tmp_path)
+    assert "--labels bad,good" in caught.value.hint
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "no", "1": "yes"}, "max_position_embeddings": 40}))
+    clf = open_onnx(tmp_path)
+    assert (clf.labels, clf.max_length, clf.identity) == (("no", "yes"), 40, f"onnx:{tmp_path / 'model.onnx'}")
+    assert clf.digest != open_onnx(tmp_path, max_length=20).digest
+
+
+def test_what_does_not_fit_is_said_at_once(tmp_path: Path, words: Path) -> None:
+    path = onnx_file(tmp_path / "m.onnx")
+    with pytest.raises(TicketsError, match=r"2 numbers a text, there are 3 labels \(a, b, c\)"):
+        open_onnx(path, tokenizer=words, labels=("a", "b", "c"))
+    with pytest.raises(TicketsError, match="takes tokens; expected input_ids"):
+        opened(_renamed(tmp_path / "n.onnx"), words)
+    with pytest.raises(TicketsError, match=r"does not answer texts of .* and 64 tokens") as caught:
+        opened(onnx_file(tmp_path / "short.onnx", positions=30), words)
+    assert "--max-length" in caught.value.hint
+    assert opened(tmp_path / "short.onnx", words, max_length=30).max_length == 30
+    with pytest.raises(TicketsError, match="at least 3"):
+        opened(path, words, max_length=2)
+    with pytest.raises(TicketsError, match="an ONNX graph cannot be saved"):
+        opened(path, words).save_pretrained(tmp_path / "x")
+
+
+def _renamed(path: Path) -> Path:
+    import onnx
+
+    model = onnx.load(onnx_file(path))
+    del model.graph.input[1]
+    for node in model.graph.node:
+        node.input[:] = ["tokens" if name in ("input_ids", "attention_mask") else name for name in node.input]
+    model.graph.input[0].name = "tokens"
+    onnx.save_model(model, path)
+    return path
