@@ -14,6 +14,7 @@ EXTRAS = {
     "textfooler": ("nltk",),
     "use": ("tensorflow", "sentencepiece"),
     "spacy": ("spacy",),
+    "chinese": ("jieba",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 

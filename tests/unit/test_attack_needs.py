@@ -1,0 +1,77 @@
+"""What doctor reads from a recipe's file is what the recipe asks for; attack and doctor say the same of what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_tickets import names
+from robust_tickets.attack.needs import needs_of
+from robust_tickets.cli.doctor import EXTRAS
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon import resolve as module
+from robust_tickets.lexicon.kinds import KINDS
+from robust_tickets.registry import ATTACKS
+
+
+@pytest.mark.parametrize("name", names.attacks())
+def test_a_recipe_asks_for_what_its_file_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def found(kind: str, explicit: str | None) -> Any:
+        asked.append(kind)
+        return module.Resource(kind=kind, name="x", path=Path(), origin="cache", digest="d", substitute=False)
+
+    monkeypatch.setattr(module, "resolve", found)
+    attack = ATTACKS.get(name)()
+    attack.resources()
+    assert tuple(asked) == needs_of(name) == attack.NEEDS
+    assert set(asked) <= set(KINDS)
+    assert {field.name for field in dataclasses.fields(attack)} >= set(asked)
+
+
+def test_every_kind_is_needed_by_some_attack() -> None:
+    assert {kind for name in names.attacks() for kind in needs_of(name) or ()} == set(KINDS)
+    assert needs_of("someone_elses_plug_in") is None
+
+
+def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for kind, known in KINDS.items():
+        monkeypatch.setitem(KINDS, kind, dataclasses.replace(known, folders=list, packages={}))
+    told = {line.kind: line for line in module.status()}
+    with pytest.raises(TicketsError) as caught:
+        ATTACKS.get("textfooler")().resources()
+    for kind in ("vectors", "tagger", "encoder"):
+        assert not told[kind].found
+        assert told[kind].what in caught.value.message
+        assert told[kind].get in caught.value.hint
+    assert "masked" not in caught.value.message
+    with pytest.raises(TicketsError) as caught:
+        ATTACKS.get("textfooler")(tagger="none", encoder="none").resources()
+    assert told["tagger"].what not in caught.value.message
+
+
+def test_extras_are_those_of_the_package() -> None:
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    extras = tomllib.loads(file.read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"test"}
+    for extra, wanted in EXTRAS.items():
+        assert list(wanted) == [line.partition(">")[0].partition("=")[0] for line in extras[extra]]
+
+
+def test_a2ts_own_encoder_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(kind: str, explicit: str | None) -> Any:
+        name = explicit or "universal-sentence-encoder"
+        return module.Resource(kind=kind, name=name, path=tmp_path, origin="given path", digest="d", substitute=explicit is not None)
+
+    monkeypatch.setattr(module, "resolve", found)
+    assert not ATTACKS.get("textfooler")().resources()["encoder"]["substitute"]
+    assert ATTACKS.get("a2t")().resources()["encoder"]["substitute"]
+    assert not ATTACKS.get("a2t")(encoder="sentence-transformers/stsb-distilbert-base").resources()["encoder"]["substitute"]
