@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.asking import Encode
+from robust_tickets.attack.asking import Encode, Row
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.game import Game, Scored
+from robust_tickets.attack.greedy import Candidate, Greedy
 from robust_tickets.attack.rules import OWN
 from robust_tickets.attack.text import Text
 from robust_tickets.errors import TicketsError
@@ -139,3 +139,15 @@ def test_it_says_what_it_does() -> None:
     )
     said = SentenceSimilarity(0.2, 15, "cosine", "current", True).describe()
     assert said == "sentence encoder: cosine similarity with the current text at least 0.2 in a window of 15 words, shorter texts pass"
+
+
+@pytest.mark.parametrize(("likeness", "chosen"), [((0.7, 0.7), 0), ((0.7, 0.8), 1), ((0.8, 0.7), 0)])
+def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[float, float], chosen: int) -> None:
+    game = Game(original=Text.of("one"), label=0, column_names=("text",), noise=0.0)
+    found = [Candidate(game.original, 0, new, cosine, value) for new, cosine, value in zip("ab", (0.5, 0.5000001), likeness, strict=True)]
+    rows = [Row(probabilities=np.array([0.1, 0.9], dtype=np.float32), logits=np.zeros(2, dtype=np.float32), predicted=1) for _ in found]
+    answers = [Scored(candidate, row, 0) for candidate, row in zip(found, rows, strict=True)]
+    kit = Greedy(ranking=None, transform=None)
+    with pytest.raises(StopIteration) as end:
+        next(kit._winner(game, found, answers, answers[0]))
+    assert end.value.value == chosen

@@ -87,8 +87,8 @@ def test_the_limit_on_edits_holds_over_all_words() -> None:
     assert outcome.perturbed == (text,)
 
 
-SHORT = [("",), ("g",), ("go",), ("goo",), ("Good!",)]
-ODD = [("😀 🚀",), ("the of and",), ("-- good --",), ("good", ""), ("", "good"), ("ab", "good ab")]
+SHORT: list[tuple[str, ...]] = [("",), ("g",), ("go",), ("goo",), ("Good!",)]
+ODD: list[tuple[str, ...]] = [("😀 🚀",), ("the of and",), ("-- good --",), ("good", ""), ("", "good"), ("ab", "good ab")]
 
 
 @pytest.mark.parametrize("attack", [BARE, DeepWordBug()], ids=["textbugger", "deepwordbug"])
@@ -112,3 +112,15 @@ def test_an_inserted_space_makes_two_marked_words() -> None:
         assert outcome.perturbed == ("w ow",)
         assert outcome.words_changed == 1
         assert [(mark["old"], mark["new"]) for mark in outcome.changed] == [("wow", "w ow")]
+
+
+@pytest.mark.parametrize(("attack", "asked"), [(BARE, ["film", "good "]), (DeepWordBug(), ["[UNK] film", "good [UNK]"])])
+def test_what_words_are_ranked_by(attack: Attack, asked: list[str]) -> None:
+    seen: list[str] = []
+
+    def judge(texts: list[str]) -> np.ndarray:
+        seen.extend(texts)
+        return np.tile([[0.2, 0.8]], (len(texts), 1))
+
+    attack(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(["good film"], [1]), n=0)
+    assert set(seen) & {"film", "good ", "[UNK] film", "good [UNK]"} == set(asked)

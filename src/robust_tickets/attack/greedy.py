@@ -21,6 +21,8 @@ from robust_tickets.attack.budget import fell_at
 from robust_tickets.attack.game import Game, Scored
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 
+ROUNDING = 1e-6  # cosines nearer than this may be one number in a constraint's own metric
+
 
 @dataclass(eq=False, slots=True)
 class Candidate:
@@ -153,7 +155,8 @@ class Greedy:
                 break
             leading.append(_place(answers, answer))
         highest = max(_cosine(found[i]) for i in leading)
-        close = [i for i in leading if highest - _cosine(found[i]) <= 2 * game.vector_noise]  # each may be off by it, either way
+        near = 2 * game.vector_noise + ROUNDING  # each may be off by the noise, either way
+        close = [i for i in leading if highest - _cosine(found[i]) <= near]
         if len(close) > 1:
             for i in close:
                 sharpen = found[i].sharpen
