@@ -81,36 +81,37 @@ def swap(
     columns: Sequence[str], words: Sequence[str], modified: Collection[int], index: int, new: str, rules: Rules
 ) -> tuple[tuple[str, ...], set[int], list[int]]:
     """The columns with word ``index`` replaced, the indices that count as modified then, and those that just became so."""
-    rest, done = MARK.join(columns), ""
+    text = MARK.join(columns)
+    done: list[str] = []
     newly: list[int] = []
-    marked, at = set(modified), 0
+    marked, at, place = set(modified), 0, 0  # place: up to where the text is done
     for i, word in enumerate(words):
         put = new if i == index else word
-        start = _find(word, rest, rules)
-        done, rest = done + rest[:start], rest[start + len(word) :]
+        start = _find(word, text, place, rules)
+        before, place = text[place:start], start + len(word)
         count = len(pieces(put, rules))
-        grown = count - len(pieces(word, rules))
+        grown = 0 if i != index else count - len(pieces(word, rules))
         if grown:
             marked = {m if m < i else m + grown for m in marked if m != i}
         if put != word:
             newly += range(at, at + count)
             marked |= set(newly)
         at += count
-        if count == 0 and rest:  # a deletion takes one space with it
+        if count == 0 and place < len(text):  # a deletion takes one space with it
             if i == 0:
-                rest = rest.removeprefix(" ")
+                place += text.startswith(" ", place)
             else:
-                done = done.removesuffix(" ")
-        done += put
-    return tuple((done + rest).split(MARK)[: len(columns)]), marked, newly
+                before = before.removesuffix(" ")
+        done += (before, put)
+    return tuple("".join((*done, text[place:])).split(MARK)[: len(columns)]), marked, newly
 
 
-def _find(word: str, rest: str, rules: Rules) -> int:
-    start = rest.find(word)
-    mark = rest.find(MARK) if word in MARK and not rules.splits_blindly else -1
+def _find(word: str, text: str, place: int, rules: Rules) -> int:
+    start = text.find(word, place)
+    mark = text.find(MARK, place) if word in MARK and not rules.splits_blindly else -1
     if mark >= 0 and mark <= start < mark + len(MARK):
-        start = rest.replace(MARK, "").find(word)
-        start += len(MARK) if start >= 0 else 0
+        past = text[place:].replace(MARK, "").find(word)
+        start = place + past + len(MARK) if past >= 0 else -1
     if start < 0:
         raise TicketsError(
             f"{rules.name} itself fails on this text: it joins columns by {MARK} and then does not find the word {word!r}",
