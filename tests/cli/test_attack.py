@@ -1,0 +1,156 @@
+"""``tickets attack`` on classifiers that this package never made, and every flag of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calling import tickets
+from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
+
+TEXTS = ("a good film", "a bad plot", "the story was good and the film was fine", "an awful movie", "not very good", "poor story, bad film")
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="session")
+def albert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return foreign_folder(tmp_path_factory.mktemp("albert"))
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in the working directory."""
+    (tmp_path / "my_judge.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "my_judge:judge"
+    sys.modules.pop("my_judge", None)
+
+
+def rows(path: Path, names: tuple[Any, Any] = ("bad", "good"), count: int = 12) -> Path:
+    return write_rows(path, [{"text": f"{TEXTS[i % 6]} {i}", "label": names["good" in TEXTS[i % 6]]} for i in range(count)])
+
+
+def attack(capsys: Capture, model: Any, data: Path, out: Path, *flags: str, code: int = 0) -> Any:
+    return tickets(capsys, "attack", str(model), "--data", str(data), "--n", "4", "--out", str(out), *flags, code=code)
+
+
+def outcomes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+
+
+def test_a_folder_of_others_in_one_line(capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    data = rows(tmp_path / "d.jsonl")
+    result = attack(capsys, albert, data, tmp_path / "a")
+    assert (result["n"], result["errors"], result["model"]["max_length"], result["model"]["labels"]) == (4, 0, 64, ["bad", "good"])
+    assert attack(capsys, albert, data, tmp_path / "b", "--max-length", "8")["model"]["max_length"] == 8
+    told = tickets(capsys, "predict", str(albert), "--data", str(data), "--out", str(tmp_path / "p.csv"))
+    assert told["rows"] == 12
+
+
+def test_labels_by_name_or_map_never_by_order(capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    named = attack(capsys, albert, rows(tmp_path / "a.jsonl", ("BAD", "Good")), tmp_path / "a")
+    ids = rows(tmp_path / "b.jsonl", (0, 1))
+    said = attack(capsys, albert, ids, tmp_path / "b", code=2)["error"]
+    assert "has the labels 0, 1, the classifier knows bad, good" in said["message"]
+    assert "--label-map 0=bad,1=good" in said["hint"]  # to paste
+    mapped = attack(capsys, albert, ids, tmp_path / "c", "--label-map", "0=bad,1=good")
+    assert mapped["clean"] == named["clean"] == attack(capsys, albert, ids, tmp_path / "d", "--label-map", "1=1,0=0")["clean"]
+    straight, turned = (
+        attack(capsys, albert, ids, tmp_path / flag, "--subset", "first", "--label-map", flag) for flag in ("0=bad,1=good", "0=good,1=bad")
+    )
+    assert turned["clean"] == 100 - straight["clean"]
+    other = rows(tmp_path / "f.jsonl", ("awful", "fine"))
+    assert "--label-map awful=bad,fine=good" in attack(capsys, albert, other, tmp_path / "f", code=2)["error"]["hint"]
+    assert attack(capsys, albert, other, tmp_path / "f", "--label-map", "fine=good,awful=bad")["clean"] == named["clean"]
+    for wrong in ("fine", "fine=", "fine=9", "fine=1,fine=0", "x=0,y=1"):
+        assert attack(capsys, albert, other, tmp_path / "g", "--label-map", wrong, code=2)["error"]["hint"]
+
+
+def test_classes_that_nobody_named(capsys: Capture, tmp_path: Path) -> None:
+    """LABEL_0 and LABEL_1 take class numbers as they are, and names from --labels."""
+    model = foreign_folder(tmp_path / "m", labels=("LABEL_0", "LABEL_1"))
+    ids, words = rows(tmp_path / "a.jsonl", (0, 1)), rows(tmp_path / "b.jsonl")
+    clean = attack(capsys, model, ids, tmp_path / "a")["clean"]
+    assert "--label-map bad=LABEL_0,good=LABEL_1" in attack(capsys, model, words, tmp_path / "b", code=2)["error"]["hint"]
+    result = attack(capsys, model, words, tmp_path / "b", "--labels", "bad,good")
+    assert (result["clean"], result["model"]["labels"]) == (clean, ["bad", "good"])
+    named = foreign_folder(tmp_path / "n")
+    assert "calls its classes bad, good" in attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)["error"]["message"]
+
+
+def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
+    data, words = rows(tmp_path / "d.jsonl"), tmp_path / "words"
+    foreign_tokenizer().save_pretrained(words)
+    path = onnx_file(tmp_path / "m.onnx")
+    assert "which tokenizer" in attack(capsys, path, data, tmp_path / "a", code=2)["error"]["message"]
+    flags = ["--tokenizer", str(words), "--labels", "bad,good"]
+    result = attack(capsys, path, data, tmp_path / "a", *flags, "--max-length", "16")
+    assert (result["errors"], result["model"]["max_length"], result["model"]["identity"]) == (0, 16, f"onnx:{path}")
+    assert "runs on the CPU" in attack(capsys, path, data, tmp_path / "b", *flags, "--device", "cuda", code=2)["error"]["message"]
+    told = tickets(capsys, "predict", str(path), "--data", str(data), "--out", str(tmp_path / "p.csv"), *flags)
+    assert told["rows"] == 12
+
+
+def test_a_function(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data = rows(tmp_path / "d.jsonl")
+    assert "what are its classes called" in attack(capsys, module, data, tmp_path / "a", code=2)["error"]["message"]
+    flags = ["--labels", "bad,good", "--batch-size", "5", "--retries", "1", "--rate-limit", "100000", "--timeout", "60"]
+    result = attack(capsys, module, data, tmp_path / "a", *flags)
+    assert (result["clean"], result["errors"], result["model"]["max_length"]) == (100, 0, None)
+    assert max(sys.modules["my_judge"].calls) == 5
+    assert attack(capsys, "my_judge:model", data, tmp_path / "b", "--labels", "bad,good")["clean"] == 100
+    for name, said in (("my_judge:number", "a callable"), ("my_judge:no", "has no no"), ("no_such:f", "could not be imported")):
+        assert said in attack(capsys, name, data, tmp_path / "c", "--labels", "bad,good", code=2)["error"]["message"]
+    gone = attack(capsys, "my_judge:gone", data, tmp_path / "c", "--labels", "bad,good", code=3)["error"]
+    assert "ConnectionError: no route" in gone["message"]
+    told = tickets(capsys, "predict", module, "--data", str(data), "--out", str(tmp_path / "p.csv"), "--labels", "bad,good")
+    assert told["rows"] == 12
+
+
+def test_pairs_by_column(capsys: Capture, module: str, albert: Path, tmp_path: Path) -> None:
+    told = [{"premise": f"a film {i}", "hypothesis": TEXTS[i % 6], "label": ("bad", "good")["good" in TEXTS[i % 6]]} for i in range(12)]
+    data = write_rows(tmp_path / "d.jsonl", told)
+    pair = ["--text", "premise,hypothesis"]
+    result = attack(capsys, module, data, tmp_path / "a", "--labels", "bad,good", *pair)
+    assert (result["clean"], result["task"]["columns"]) == (100, ["premise", "hypothesis"])
+    assert attack(capsys, albert, data, tmp_path / "b", *pair)["errors"] == 0
+    from robust_tickets.classifier import Classifier
+
+    ours = Classifier.from_pretrained(albert, device="cpu")
+    ours.columns = ("text",)
+    ours.save_pretrained(tmp_path / "ours")  # says that it reads one text
+    said = attack(capsys, tmp_path / "ours", data, tmp_path / "c", *pair, code=2)["error"]
+    assert "2 text column(s) (premise, hypothesis)" in said["message"]
+    assert attack(capsys, tmp_path / "ours", data, tmp_path / "c", "--text", "hypothesis")["errors"] == 0
+
+
+def test_settings_of_the_attack(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data, names = rows(tmp_path / "d.jsonl", count=60), ["--labels", "bad,good"]
+    first = attack(capsys, module, data, tmp_path / "a", *names, "--subset", "first", "--query-budget", "3", "--scoring", "log-odds")
+    assert [e["original"] for e in outcomes(tmp_path / "a")] == [[f"{TEXTS[i]} {i}"] for i in range(4)]
+    assert max(e["queries"] for e in outcomes(tmp_path / "a")) <= 3
+    assert (first["query_budget"], first["scoring"]) == (3, "log-odds")
+    assert attack(capsys, module, data, tmp_path / "b", *names, "--temperature", "2.5", "--subset", "random")["temperature"] == 2.5
+    wrong = rows(tmp_path / "e.jsonl", count=60)
+    mixed = [json.loads(line) for line in wrong.read_text().splitlines()]
+    for i, row in enumerate(mixed):
+        row |= {"text": row["text"] + " more", "label": row["label"] if i % 7 else {"bad": "good", "good": "bad"}[row["label"]]}
+    calibrated = ["--temperature", "calibrated", "--calibration", str(write_rows(wrong, mixed))]
+    assert attack(capsys, module, data, tmp_path / "c", *names, *calibrated)["temperature"] != 1
+    assert attack(capsys, module, data, tmp_path / "d", *names, "--seen", str(data))["flags"]
+    for flags in (["--temperature", "hot"], ["--subset", "last"], ["--compat", "0.0.1"], ["--query-budget", "0"], ["--retries", "-1"]):
+        assert attack(capsys, module, data, tmp_path / "e", *names, *flags, code=2)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "flags", [["--tokenizer", "x"], ["--batch-size", "2"], ["--retries", "2"], ["--rate-limit", "2"], ["--timeout", "2"], ["--device", "x"]]
+)  # fmt: skip
+def test_flags_that_do_not_belong_to_a_folder(flags: list[str], capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
+    assert flags[0] in said["message"]
