@@ -8,10 +8,13 @@ text by a dictionary (jieba); here a run of CJK characters is one word, because 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 INSIDE = "'-_*@"  # may stand inside a word, not at its ends
 # Look-alikes that TextBugger puts into words; most are letters, but ˗ ` and × would otherwise cut a bugged word in two.
 HOMOGLYPHS = "˗৭Ȣ𝟕бƼᏎƷᒿlO`ɑЬϲԁе𝚏ɡհіϳ𝒌ⅼｍոорԛⲅѕ𝚝սѵԝ×уᴢ"
+
+SHORT = 40  # characters; the words of a text up to this length are remembered
 
 _RUN = re.compile(rf"[\w{re.escape(INSIDE + HOMOGLYPHS)}]+")
 
@@ -21,6 +24,15 @@ def words(text: str, endings: bool = False) -> list[tuple[int, int]]:
 
     With ``endings`` the few characters belong to a word they follow too ("'fine'" is "fine'"), as in TextAttack until 0.3.10.
     """
+    return list(_scanned(text, endings) if len(text) > SHORT else _remembered(text, endings))
+
+
+@lru_cache(maxsize=1 << 16)  # an attack asks about the same few thousand candidates again and again
+def _remembered(text: str, endings: bool) -> list[tuple[int, int]]:
+    return _scanned(text, endings)
+
+
+def _scanned(text: str, endings: bool) -> list[tuple[int, int]]:
     spans = []
     for run in _RUN.finditer(text):
         found = run.group()
