@@ -93,7 +93,7 @@ def _curve(attack: Attack, index: int, place: int, title: str, name: str) -> Cur
 def _figure(run: Run, curves: list[Curve]) -> Html:
     exact = (
         "with two classes each point is what a run with that budget finds"
-        if len(run.labels) <= 2
+        if len(run.labels) == 2
         else "with more than two classes a run with that budget may find a little more"
     )
     caption = (

@@ -1,0 +1,231 @@
+"""What the page shows of attacks: folders without a run, budgets, queries, folded texts, filters, notes beside numbers."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_report import parse
+
+from fake_run import add_plan, make_run
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, write_json
+from robust_tickets.report.diff import folded, opening, sentences
+from robust_tickets.report.figures.axes import squeeze
+from robust_tickets.report.figures.budget import _curves, budget_curves
+from robust_tickets.report.figures.queries import query_histogram
+from robust_tickets.report.page import read_folders, write_report
+from robust_tickets.report.read import read_run
+
+LONG = (
+    "I went to see this film last week. The opening is slow. Nothing much happens for twenty minutes! Then the story begins to move. "
+    "Her scenes are the best in the film. The music is fine. The camera is restless, which I did not mind. There is a chase; there is a "
+    "fight. The villain is a cliché. But the ending redeems it: it is great, and quietly moving. I would see it again. My sister did not. "
+    "We agreed on the popcorn, which was as good as popcorn is."
+)
+
+
+def lone(tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int = 0, **more: object) -> Path:
+    """An attack folder by itself."""
+    run = make_run(tmp_path / f"run-{folder}")
+    shutil.copytree(run / f"attack/{arm:08x}", tmp_path / folder)
+    result = read_json(tmp_path / folder / "result.json")
+    result |= {"model": {"identity": f"models/{title}", "digest": title, "labels": ["negative", "positive"]}}
+    result |= {"task": {"split": "test", "digest": "34", "columns": ["text"], "labels": ["negative", "positive"]}, "schema": 2}
+    write_json(tmp_path / folder / "result.json", result | more)
+    return tmp_path / folder
+
+
+def page_of(tmp_path: Path, folders: object) -> str:
+    text = write_report(tmp_path / "r.html", folders).read_text("utf-8")  # type: ignore[arg-type]
+    parse(text)
+    return html.unescape(text).replace("\u00a0", " ")
+
+
+def test_a_lone_attack_has_a_page(tmp_path: Path) -> None:
+    conditions = {"semantics": "textattack-0.3.11", "compat": None, "scoring": "log-odds", "temperature": 2.5, "subset": "balanced"}
+    fit = {"calibration": {"fitted": True, "n": 400, "split": "train"}, "query_budget": 200}
+    text = page_of(tmp_path, lone(tmp_path, **conditions, **fit))
+    assert "<h1>PWWS on minilm</h1>" in text
+    for words in (
+        "this package's own rules, written from textattack-0.3.11", "scored by log-odds",
+        "temperature 2.5, calibrated on 400 rows of train",
+        "balanced over the classes, seed 0", "at most 200 queries a text", "Accuracy against query budget", "How many queries it took",
+        "The attacked texts", "true label <b>positive", "one/examples.jsonl",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "FLOPs" not in text  # no column without a number
+    assert "by the rules of ta-0.3.4" in page_of(tmp_path, lone(tmp_path, folder="two", compat="ta-0.3.4"))
+
+
+def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
+    folders = [lone(tmp_path, title=name, folder=name, arm=k) for k, name in enumerate(("first", "second"))]
+    (run,) = read_folders(folders)
+    assert [arm.title for arm in run.arms] == ["first", "second"]
+    assert run.attack_keys == ("pwws",)
+    assert "McNemar p" in page_of(tmp_path, folders)
+    # the same victim under another budget is another attack on the same arm
+    (run,) = read_folders([*folders, lone(tmp_path, title="first", folder="budget", query_budget=50)])
+    assert len(run.arms) == 2
+    assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (at most 50 queries)"]
+    # the same way twice: two victims that only share a name
+    (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="again", arm=2)])
+    assert [arm.title for arm in run.arms] == ["first (first)", "first (again)"]
+
+
+def test_runs_and_attacks_share_a_page(tmp_path: Path) -> None:
+    text = page_of(tmp_path, [make_run(tmp_path / "r", title="A run"), lone(tmp_path)])
+    assert '<a href="#r1">A run</a>' in text
+    assert '<a href="#r2">PWWS on minilm</a>' in text
+
+
+def test_a_lone_attack_of_another_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="schema 99"):
+        write_report(tmp_path / "r.html", lone(tmp_path, schema=99))
+
+
+def test_every_note_stands_beside_what_it_is_about(tmp_path: Path) -> None:
+    flags = {"flags": ["query budget: at most 50", "odd thing"], "flag_codes": ["query-budget", "new-code"]}
+    text = page_of(tmp_path, lone(tmp_path, **flags))
+    cells = dict(re.findall(r'<td class="number" data-key="(\w+)">(.*?)</td>', text))
+    assert re.findall(r'href="#(r1-note-\d)"', cells["aua"]) == ["r1-note-1", "r1-note-2"]
+    assert re.findall(r'href="#(r1-note-\d)"', cells["queries"]) == ["r1-note-1"]
+    assert "note" not in cells["perturbed"]
+    assert '<li id="r1-note-1">PWWS: query budget: at most 50.</li>' in text
+
+
+def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "r")
+    path = folder / "attack/00000000/examples.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["fell_at"] = 10 if row["status"] == "success" else None
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = read_run(folder)
+    first, second, _ = _curves(run, "pwws")
+    attacked = sum(row["status"] in ("success", "failed") for row in rows)
+    held = sum(row["status"] == "failed" for row in rows)
+    assert first.at(9)[0] == pytest.approx(100 * attacked / len(rows))
+    assert first.at(10)[0] == pytest.approx(100 * held / len(rows)) == pytest.approx(run.arms[0].attacks[0].aua, abs=1e-3)
+    # without the number, the queries at the end stand for it
+    queries = sorted(e.queries for e in run.arms[1].attacks[0].examples if e.status == "success")
+    assert second.falls == tuple(queries)
+    assert len(budget_curves(run)) == 1
+    assert "median" in query_histogram(run)
+    add_plan(folder, query_budget=60)
+    assert "A colour is an arm, a kind of line an attack" in budget_curves(read_run(folder))[0]
+
+
+@pytest.mark.parametrize("statuses", ["sss", "eee", "hhh", "t"])
+def test_odd_attacks_do_no_harm(tmp_path: Path, statuses: str) -> None:
+    from fake_run import set_outcomes
+
+    folder = make_run(tmp_path / "r")
+    for arm in range(3):
+        set_outcomes(folder, arm, statuses)
+    parse(write_report(tmp_path / "r.html", folder).read_text("utf-8"))
+
+
+def test_a_long_text_shows_the_sentences_around_a_change() -> None:
+    shown = folded(LONG, LONG.replace("cliché", "joke"))
+    open_text = re.sub(r"<details.*?</details>", "", shown)
+    assert "<del>cliché</del> <ins>joke</ins>" in open_text
+    assert "there is a fight." in open_text
+    assert "But the ending" in open_text
+    assert "popcorn" not in open_text
+    assert re.findall(r"<summary>([^<]*)</summary>", shown) == ["7 sentences unchanged", "3 sentences unchanged"]
+    assert "<details" not in folded("a short text.", "a brief text.")
+    assert "12 sentences more" not in opening("a short text.")
+    assert opening(LONG).count("<details") == 1
+
+
+@settings(max_examples=150)
+@given(st.text("ab .!?\n。é", max_size=300), st.text("ab .!?\n。é", max_size=300))
+def test_sentences_hold_both_texts(before: str, after: str) -> None:
+    found = list(sentences(before, after))
+    assert "".join(old for s in found for _, old, _ in s.parts) == before
+    assert "".join(new for s in found for _, _, new in s.parts) == after
+    assert all(old == new for s in found for same, old, new in s.parts if same)
+
+
+def test_huge_texts_stay_small_and_quick() -> None:
+    words = " ".join(f"w{i % 97}" for i in range(10_000))
+    start = time.monotonic()
+    shown = folded(words, words.replace("w5 ", "two words ", 40))
+    assert time.monotonic() - start < 10
+    assert len(shown) < 200_000
+    assert len(folded("x" * 2_000_000, "y" * 2_000_000)) < 20_000
+    assert "characters left out" in folded("x" * 2_000_000, "y" * 2_000_000)
+
+
+def test_the_page_is_capped_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robust_tickets.report.texts.MOST", 40)
+    text = page_of(tmp_path, make_run(tmp_path / "r"))
+    assert text.count('<article class="case"') == 40
+    assert "40 are shown, examples.jsonl holds all" in text
+    monkeypatch.setattr("robust_tickets.report.texts.SIZE", 10_000)
+    assert page_of(tmp_path, tmp_path / "r").count('<article class="case"') < 20
+
+
+def test_filters_offer_what_there_is(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "r")
+    text = page_of(tmp_path, folder)
+    assert re.findall(r'<select name="(\w+)"', text) == ["outcome", "arm", "label"]
+    add_plan(folder, query_budget=50)
+    assert re.findall(r'<select name="(\w+)"', page_of(tmp_path, folder)) == ["attack", "outcome", "arm", "label"]
+    assert re.findall(r'<select name="(\w+)"', page_of(tmp_path, lone(tmp_path))) == ["outcome", "label"]
+
+
+def test_squeezed_names_keep_both_ends() -> None:
+    assert squeeze("short", 10) == "short"
+    assert squeeze("a model of a long name (first)", 16) == "a model…(first)"
+    assert all(len(squeeze("x" * 50, most)) <= most for most in range(3, 50))
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
+@pytest.mark.parametrize(
+    ("choice", "want"),
+    [
+        ("", r"1 to 12 of 240 texts"),
+        ("form.elements.label.value = '=1'; form.elements.attack.value = '1';", r"1 to 12 of (\d+) that fit, of 240 texts"),
+        ("form.elements.outcome.value = 'success'; form.elements.arm.value = '2';", r"1 to 12 of (\d+) that fit, of 240 texts"),
+        ("form.elements.words.value = 'NO SUCH WORD';", r"none of 240 texts fits"),
+        ("form.elements.words.value = 'Sisters';", r"1 to 12 of (\d+) that fit, of 240 texts"),
+    ],
+)
+def test_the_script_filters_in_a_browser(tmp_path: Path, choice: str, want: str) -> None:
+    folder = make_run(tmp_path / "r")
+    add_plan(folder, query_budget=50)
+    text = write_report(tmp_path / "r.html", folder).read_text("utf-8")
+    text = re.sub(r"<meta http-equiv[^>]*>", "", text)  # which forbids the next line
+    act = f"const form = document.querySelector('form.filters'); {choice} form.dispatchEvent(new Event('input'));"
+    (tmp_path / "t.html").write_text(text.replace("</body>", f"<script>{{ {act} }}</script></body>"), "utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000", "--dump-dom", f"--user-data-dir={tmp_path / 'b'}"]
+    done = subprocess.run([BROWSER, *flags, (tmp_path / "t.html").as_uri()], capture_output=True, text=True, timeout=120, check=False)
+    told = re.search(r'<output aria-live="polite">([^<]*)</output>', done.stdout)
+    assert told, done.stderr[-2000:]
+    found = re.fullmatch(want, told[1])
+    assert found, told[1]
+    cards = re.findall(r'<article class="case"[^>]*>', done.stdout)
+    assert len(cards) == 240
+    if found.groups():
+        rows = [json.loads(line) for line in (folder / "attack/00000000/examples.jsonl").read_text().splitlines()]
+        if "label" in choice:
+            assert int(found[1]) == sum(row["label"] == 1 for row in rows)
+        if "Sisters" in choice:
+            assert int(found[1]) == 2 * sum("sisters" in row["original"][0] for row in rows)
+        if "success" in choice:
+            last = [json.loads(line) for line in (folder / "attack/00000002/examples.jsonl").read_text().splitlines()]
+            assert int(found[1]) == 2 * sum(row["status"] == "success" for row in last)
+    assert sum("hidden" not in card for card in cards) == (0 if "NO SUCH" in choice else 12)
