@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import importlib
 import importlib.util
 import json
 import sys
@@ -19,10 +21,14 @@ from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.masked import Filled
 from robust_tickets.attack.ranking import ranked
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.rules import OWN, PROFILES, Rules
 from robust_tickets.attack.text import Text, marks
 from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.several import Several
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import segments, stopwords
 
@@ -242,3 +248,24 @@ def test_stop_word_lists() -> None:
     assert stopwords.nltk(179) < stopwords.nltk(198)
     assert {version: rules_of(version).stopwords for version in VERSIONS} == {"0.3.0": 179, "0.3.4": 179, "0.3.10": 179, "0.3.11": 198}
     assert np.all([rules.name == name for name, rules in PROFILES.items()])
+
+
+def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The victim answers for one column where there were two, and the result can be kept and written as a table."""
+
+    def probabilities(given: list[Any]) -> np.ndarray:
+        return np.array([[0.2, 0.8] if isinstance(text, str) or len(text) == 1 else [0.7, 0.3] for text in given], dtype=np.float32)
+
+    profiles = importlib.import_module("robust_tickets.attack.rules")
+    monkeypatch.setattr(profiles, "OFFERED", {"pwws": tuple(PROFILES)})
+    clf = Classifier.wrap(probabilities, labels=["no", "yes"], columns=("premise", "hypothesis"))
+    split = Split.of([("The garden is warm.", "I like it.")], [0], name="pairs", columns=("premise", "hypothesis"))
+    for version, status in (("0.3.10", "success"), ("0.3.11", "failed")):
+        result = PWWS(compat=version)(clf, split, n=1, folder=tmp_path / version)
+        (outcome,) = result.examples()
+        assert (outcome.status, outcome.error) == (status, None)
+        rows = list(csv.reader(result.table(tmp_path / f"{version}.csv").read_text(encoding="utf-8").splitlines()))
+        assert len(rows[0]) == len(rows[1])
+        assert rows[1][3:7] == [*outcome.original, *(outcome.perturbed or ()), *[""] * (2 - len(outcome.perturbed or ()))]
+    assert result.compat == "ta-0.3.11"
+    assert AttackResult.load(tmp_path / "0.3.10").suc == 100

@@ -70,7 +70,8 @@ def _row(line: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
     words, changed = line.get("words"), line.get("words_changed")
     share = 100 * changed / words if words and changed is not None and line["status"] == "success" else None
     none = [None] * len(columns)
-    texts = [*(line.get("original") or none), *(line.get("perturbed") or none)]
+    # padded: under the rules of an older TextAttack a pair may end as one text
+    texts = [text for kind in ("original", "perturbed") for text in [*(line.get(kind) or none), *none][: len(columns)]]
     rest = [share if name == "perturbed_percent" else line.get(name) for name in AFTER]
     return [_valid(value) for value in [*(line[name] for name in BEFORE), *texts, *rest]] + [
         [{name: _valid(mark[name]) for name in MARK} for mark in line.get("changed") or ()]
