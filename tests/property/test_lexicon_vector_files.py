@@ -1,0 +1,65 @@
+"""Properties of vectors on disk: any words and numbers come back as they went in; tables of neighbours add up in any order."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from robust_tickets.lexicon.neighbour_table import Table
+from robust_tickets.lexicon.vector_files import read_vectors
+from robust_tickets.lexicon.vectors import Vectors
+
+WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \n\r"), min_size=1, max_size=6)
+VALUE = st.floats(-100, 100, width=32)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(WORD, st.lists(VALUE, min_size=2, max_size=2)), min_size=1, max_size=8), st.booleans(), st.booleans())
+def test_a_text_file_gives_back_its_words_and_numbers(rows: list[tuple[str, list[float]]], header: bool, spaces: bool) -> None:
+    lines = [f"{word} {' '.join(map(repr, values))}{' ' * spaces}" for word, values in rows]
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "v.vec"
+        file.write_bytes(("\n".join([*(["9 2"] if header else []), *lines]) + "\n").encode())
+        words, matrix, nearest = read_vectors([file])
+        assert words == [word for word, _ in rows]
+        assert np.array_equal(matrix, np.array([values for _, values in rows], dtype=np.float32))
+        assert nearest is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=4), st.data())
+def test_tables_add_up_in_any_order(parts: list[set[int]], data: st.DataObject) -> None:
+    def table(rows: set[int]) -> Table:
+        kept = np.array(sorted(rows), dtype=np.int64)
+        return Table(kept, np.stack([kept, kept + 1], axis=1).astype(np.int32), np.stack([kept / 2, kept / 4], axis=1))
+
+    total = Table.empty(2)
+    for rows in data.draw(st.permutations(parts)):
+        total = total.joined(table(rows))
+    expected = table(set().union(*parts))
+    assert np.array_equal(total.rows, expected.rows)
+    assert np.array_equal(total.near, expected.near)
+    assert np.array_equal(total.cosines, expected.cosines)
+    assert set(total.without(np.arange(10)).tolist()) == set(range(10)) - set().union(*parts)
+    for row in range(10):
+        place = total.place(row)
+        assert (place is not None) == (row in set().union(*parts))
+        assert place is None or total.near[place].tolist() == [row, row + 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=2, max_size=9), st.integers(1, 6), st.data())
+def test_a_table_changes_nothing(rows: list[list[int]], n: int, data: st.DataObject) -> None:
+    """Lists and cosines are the same bits whether they were looked up at once, one by one, or in parts."""
+    words, matrix = [f"w{number}" for number in range(len(rows))], np.array(rows, dtype=np.float32)
+    assume(len(words) > 1)
+    plain, tabled = Vectors(words, matrix), Vectors(words, matrix)
+    for some in data.draw(st.lists(st.sets(st.sampled_from(words)), max_size=3)):
+        tabled.table(some, n)
+    for word in words:
+        assert tabled.neighbours(word, n) == plain.neighbours(word, n)
+        assert [tabled.cosine(word, other) for other in words] == [Vectors(words, matrix).cosine(word, other) for other in words]
