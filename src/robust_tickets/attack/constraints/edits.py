@@ -15,6 +15,7 @@ from robust_tickets.attack.text import Text
 from robust_tickets.errors import TicketsError
 
 STRIDE = 64  # characters compared at once
+NOWHERE = -(2**40)  # a diagonal that is out of reach so far
 
 
 @dataclass(frozen=True)
@@ -52,23 +53,22 @@ def distance(a: str, b: str, most: int) -> int | None:
     ends = len(b) - len(a)  # the diagonal of the answer
     if abs(ends) > most:
         return None
-    reached = {0: _along(a, 0, b, 0)}  # characters of a used up, by diagonal
+    middle, size = most + 1, len(a)
+    reached = [NOWHERE] * (2 * most + 3)  # characters of a used up; diagonal 0 is in the middle
+    reached[middle] = _along(a, 0, b, 0)
     for edits in range(most + 1):
-        if reached.get(ends) == len(a):
+        if reached[middle + ends] == size:
             return edits
         left = most - edits - 1  # edits after the next one
-        after: dict[int, int] = {}
+        after = [NOWHERE] * len(reached)
         for diagonal in range(max(-edits - 1, ends - left), min(edits + 1, ends + left) + 1):
-            start = -1
-            if diagonal in reached:
-                start = reached[diagonal] + 1  # substitution
-            if diagonal - 1 in reached:
-                start = max(start, reached[diagonal - 1])  # insertion
-            if diagonal + 1 in reached:
-                start = max(start, reached[diagonal + 1] + 1)  # deletion
-            start = min(start, len(a), len(b) - diagonal)
-            if start >= 0 and start + diagonal >= 0:
-                after[diagonal] = _along(a, start, b, start + diagonal)
+            at = middle + diagonal
+            start = reached[at] if reached[at] > reached[at + 1] else reached[at + 1]
+            start = start + 1 if start >= reached[at - 1] else reached[at - 1]  # substitution or deletion; insertion
+            if start >= size or start + diagonal >= len(b):
+                after[at] = min(size, len(b) - diagonal)
+            elif start >= 0 and start + diagonal >= 0:
+                after[at] = start if a[start] != b[start + diagonal] else _along(a, start, b, start + diagonal)
         reached = after
     return None
 
