@@ -30,7 +30,7 @@ def _tokenizer() -> Any:
     except ImportError as error:
         raise TicketsError(
             "the text holds Chinese characters, and this profile's TextAttack cuts such texts by jieba, which is not installed",
-            hint="pip install robust-tickets[chinese]; or leave compat out: a run of Chinese characters is then one word",
+            hint='pip install "robust-tickets[chinese]"; or leave compat out: a run of Chinese characters is then one word',
         ) from error
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
