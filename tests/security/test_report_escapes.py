@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 from html.parser import HTMLParser
 
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from fake_run import make_run
 from robust_tickets.files import read_json, write_json
+from robust_tickets.report.diff import folded, opening
 from robust_tickets.report.markup import Html, clean, escape, tag
 from robust_tickets.report.page import write_report
 from robust_tickets.report.read import read_run
@@ -147,3 +149,51 @@ def test_only_finished_markup_is_left_alone():
     assert escape("<b>") == "&lt;b&gt;"
     assert tag("a", "x", href='"><') == '<a href="&quot;&gt;&lt;">x</a>'
     assert tag("a", hidden=True, id=None, open=False) == "<a hidden></a>"
+
+
+@pytest.fixture(scope="module")
+def hostile_attack(tmp_path_factory):
+    """An attack folder that nobody here made: every text of result.json and examples.jsonl is hostile, and long ones are folded."""
+    root = tmp_path_factory.mktemp("hostile")
+    long = " ".join(f"Sentence {i} of a long text." for i in range(40))
+    texts = tuple((f"{words} {long} good {words}", k % 2, "good", f"b{words}d") for k, words in enumerate(HOSTILE))
+    run = make_run(root / "run", n=40, texts=texts)
+    folders = []
+    for k, words in enumerate(HOSTILE[:3]):
+        folder = run / f"attack/{k:08x}"
+        path = folder / "examples.jsonl"
+        odd = {"error": words, "predicted_after": words, "similarity": words}
+        rows = [json.loads(line) | odd for line in path.read_text().splitlines()]
+        for i, row in enumerate(rows):
+            row["id"], row["label"] = f"{words}{i}", HOSTILE[i % len(HOSTILE)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        result = read_json(folder / "result.json") | {
+            "attack": words, "model": {"identity": f"{words}{k}", "digest": words, "labels": list(HOSTILE)},
+            "task": {"split": words, "digest": words, "columns": list(HOSTILE), "labels": list(HOSTILE)},
+            "flags": list(HOSTILE), "flag_codes": [*HOSTILE[1:], "substitute"], "compat": words, "semantics": words, "scoring": words,
+            "subset": words, "query_budget": words, "calibration": {"fitted": True, "n": words, "split": words}, "seen": {words: words},
+            "resources": {words: {"name": words, "substitute": True}}, "constraints": list(HOSTILE), "spread": {words: words},
+            "curve": [words], "outcomes": words, "words": words, "similarity": words, "env": {"device": words}, "ids": [words],
+        }  # fmt: skip
+        write_json(folder / "result.json", result)
+        folders.append(folder)
+    return write_report(root / "page.html", folders)
+
+
+def test_a_hostile_attack_folder_stays_text(hostile_attack):
+    text = hostile_attack.read_bytes().decode("utf-8")
+    page = elements(text)
+    names = [name for name, _ in page.found]
+    assert (names.count("script"), names.count("style"), names.count("img"), page.comments) == (1, 1, 0, 0)
+    assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
+    assert 'class="fold"' in text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert not [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202e\u2066\u200f\u061c"]
+
+
+@settings(max_examples=100)
+@given(st.text(st.characters(), max_size=400), st.text(st.characters(), max_size=400))
+def test_any_two_texts_become_marks_and_folds_alone(before, after):
+    written = folded(before, after) + opening(before)
+    written.encode("utf-8")
+    assert {name for name, _ in elements(written).found} <= {"blockquote", "bdi", "details", "summary", "ins", "del"}
