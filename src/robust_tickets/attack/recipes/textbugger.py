@@ -10,7 +10,6 @@ Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because publ
 - look-alikes: the paper also takes neighbours on the keyboard; TextAttack has one table of 38 characters and tries every position;
 - vectors: the paper's are GloVe's, TextAttack's are counter-fitted; neighbours take the case of the word;
 - similarity: the paper's 0.8 is a cosine; TextAttack's 0.8 is angular, a cosine of 0.809;
-- space: the paper inserts one into words of fewer than six letters only, TextAttack into any word of three or more;
 - stop words stay (NLTK's list) and no word is changed twice. Of a pair, both columns are attacked.
 
 Characters are drawn at random, anew at every visit, from streams of the example's own. TextAttack draws from one stream for all examples,
