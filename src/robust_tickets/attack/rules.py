@@ -59,7 +59,15 @@ PROFILES: Mapping[str, Rules] = {
     "ta-0.3.4": _4,
     "ta-0.3.0": replace(_4, name="ta-0.3.0", stuck=True),
 }
-OFFERED: Mapping[str, tuple[str, ...]] = {}  # recipe -> profiles that golden files verify
+OFFERED: Mapping[str, tuple[str, ...]] = {  # recipe -> profiles that golden files verify
+    "a2t": ("ta-0.3.11",),
+    "bertattack": ("ta-0.3.11",),
+    "bertattack_papers": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+    "deepwordbug": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+    "pwws": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+    "textbugger": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+    "textfooler": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+}
 
 
 def rules_of(compat: str | None, recipe: str) -> Rules:

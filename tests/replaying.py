@@ -1,0 +1,136 @@
+"""Replays TextAttack's results on the made-up corpus: the same examples, resources and seeds through this package's engine."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robust_tickets.attack.result import ExampleOutcome
+from robust_tickets.attack.text import Text
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.lexicon.masked import MaskedModel
+from robust_tickets.lexicon.vectors import Vectors
+
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "textattack"
+SCRIPTS = ROOT / "scripts" / "textattack_parity"
+JIEBA = importlib.util.find_spec("jieba") is not None
+
+sys.path.insert(0, str(SCRIPTS))
+made = importlib.import_module("made")
+texts = importlib.import_module("made_texts")
+models = importlib.import_module("made_models")
+sys.path.remove(str(SCRIPTS))
+
+
+def golden_names() -> list[tuple[str, str]]:
+    """(recipe, version) of every golden file."""
+    found = [file.name.removesuffix(".jsonl.gz").rpartition("-") for file in sorted(GOLDEN.glob("*.jsonl.gz"))]
+    return [(recipe, version) for recipe, _, version in found]
+
+
+def read(recipe: str, version: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The header of a golden file, and its examples by id."""
+    lines = gzip.decompress((GOLDEN / f"{recipe}-{version}.jsonl.gz").read_bytes()).decode().splitlines()
+    header, *examples = map(json.loads, lines)
+    return header, {example["id"]: example for example in examples}
+
+
+def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
+    """The made-up victim; its logits reach the attack as they are, not by way of probabilities. For A2T a tiny BERT."""
+    labels = [f"c{i}" for i in range(classes)]
+    if recipe == "a2t":
+        return Classifier(
+            model=models.victim(classes),
+            tokenizer=models.tokenizer(),
+            labels=labels,
+            max_length=models.LONGEST,
+            identity="tiny",
+            columns=columns,
+        )
+
+    def probabilities(given: list[Any]) -> np.ndarray:
+        rows = [(text,) if isinstance(text, str) else tuple(text) for text in given]
+        return torch.softmax(torch.from_numpy(made.logits(rows, classes)), dim=1).numpy()
+
+    def logits_of(rows: Any) -> torch.Tensor:
+        return torch.from_numpy(made.logits([tuple(row.columns) for row in rows], classes))
+
+    clf = Classifier.wrap(probabilities, labels=labels, columns=columns)
+    clf.logits_of_encoded = logits_of  # type: ignore[method-assign]
+    return clf
+
+
+def resources(recipe: str) -> dict[str, Any]:
+    """The made-up parts the recipe is assembled from."""
+    words, matrix = made.vectors()
+    every = {"vectors": Vectors(words, matrix), "tags": made.tags, "encode": made.encode}
+    if recipe == "bertattack":
+        every["language"] = MaskedModel(models.masked_model(), models.tokenizer())
+    wanted = {
+        "textfooler": ("vectors", "tags", "encode"),
+        "textbugger": ("vectors", "encode"),
+        "bertattack": ("language", "encode"),
+        "bertattack_papers": ("vectors", "tags", "encode"),
+        "a2t": ("vectors", "tags", "encode"),
+    }
+    return {name: every[name] for name in wanted.get(recipe, ())}
+
+
+def chinese(sample: Any) -> bool:
+    return any("\u4e00" <= character <= "\u9fff" for text in sample.texts for character in text)
+
+
+def replay(
+    recipe: str, compat: str | None, wanted: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, *, live: int, keep: Any = None
+) -> Iterator[tuple[str, ExampleOutcome, Text]]:
+    """(id, outcome, final text) of every example that can be replayed here: those in Chinese need jieba."""
+    kind = importlib.import_module(f"robust_tickets.attack.recipes.{recipe}").REGISTERED
+    attack = kind(**({} if compat is None else {"compat": compat}))
+    parts = resources(recipe)
+    if parts:
+        monkeypatch.setattr(kind, "resources", lambda self: {})
+        monkeypatch.setattr(kind, "prepare", lambda self, device: self.assemble(**parts))
+    finals: dict[tuple[str, ...], Text] = {}
+    plan = importlib.import_module("robust_tickets.attack.plan")
+    plain = plan.marks
+
+    def marks(original: Text, final: Text, *rest: Any) -> Any:
+        finals[original.columns] = final
+        return plain(original, final, *rest)
+
+    monkeypatch.setattr(plan, "marks", marks)
+    for group, samples in texts.groups().items():
+        columns, classes = texts.COLUMNS[samples[0].kind], samples[0].classes
+        clf = victim(recipe, classes, columns)
+        labels = [wanted[f"{group}:{row}"]["label"] for row in range(len(samples))]
+        split = Split.of([s.texts for s in samples], labels, name=group, columns=columns)
+        names = [f"{group}:{row}" for row, s in enumerate(samples) if (JIEBA or not chinese(s)) and (keep is None or keep(s))]
+        for outcome in attack(clf, split, ids=names, seed=0, live=live).examples():
+            yield outcome.id, outcome, finals.get(outcome.original, Text.of(outcome.original))
+
+
+def difference(wanted: dict[str, Any], outcome: ExampleOutcome, final: Text) -> str | None:
+    """How an outcome differs from TextAttack's, if it does: status, queries, final text, and both of TextAttack's sets of changed words."""
+    if (outcome.status, outcome.queries) != (wanted["status"], wanted["queries"]):
+        return f"{outcome.status} after {outcome.queries} queries, TextAttack: {wanted['status']} after {wanted['queries']}"
+    if outcome.status == "skipped":
+        return None
+    if list(outcome.perturbed or ()) != wanted["final"]:
+        return f"{outcome.perturbed}, TextAttack: {wanted['final']}"
+    if sorted(final.modified) != wanted["modified"]:
+        return f"changed words {sorted(final.modified)}, TextAttack: {wanted['modified']}"
+    if outcome.words_changed != len(wanted["differ"]):
+        return f"{outcome.words_changed} words differ, TextAttack: {wanted['differ']}"
+    return None
