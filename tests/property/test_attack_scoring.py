@@ -16,10 +16,12 @@ from attacking import Literal, toy_victim
 from robust_tickets.attack.asking import Row
 from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import NoRepeat
-from robust_tickets.attack.game import Scored
+from robust_tickets.attack.game import Game, Scored
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore, WeightedSaliency
+from robust_tickets.attack.ranking import _gains as gains_of
+from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier
@@ -79,6 +81,27 @@ def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(rows:
         assert (a < b) == (x < y)
     for p, value in zip((a, b), (x, y), strict=True):  # what it is: log of (1 - p) / p
         assert value == pytest.approx(np.log(p / (1 - p)), abs=0.05)
+
+
+def scored(odds: float, label: int = 0) -> Scored:
+    logits = np.array([0.0, odds], dtype=np.float32)
+    return Scored(_Nothing(), Row(np.exp(logits) / np.exp(logits).sum(), logits, int(odds > 0)), label, True)
+
+
+def test_a_gain_of_log_odds_is_the_rise_over_the_clean_text_and_never_below_0() -> None:
+    game = Game(original=Text.of(("a b c",)), label=0, column_names=("text",), noise=0.0, odds=True, first=scored(-3.0))
+    assert gains_of(game, [[scored(-2.0), scored(-5.0)], [scored(-4.0)], []]).tolist() == [1.0, 0.0, 0.0]
+    game.odds = False
+    assert gains_of(game, [[scored(-2.0)], []]).tolist() == [-2.0, 0.0], "TextAttack's own is the score itself"
+
+
+def test_log_odds_of_larger_logits_need_a_larger_distance_to_be_told_apart() -> None:
+    def game(clean: float) -> Game:
+        return Game(original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=True, first=scored(clean))
+
+    assert game(-3.0).tolerance(2.0) == 2e-5
+    assert game(-1600.0).tolerance(2.0) == pytest.approx(2e-3)
+    assert game(-3.0).tolerance(1600.0) == pytest.approx(2e-3)
 
 
 @dataclass(frozen=True)

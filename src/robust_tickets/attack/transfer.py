@@ -8,19 +8,17 @@ attack (a near tie is run alone), so the model that was attacked falls for every
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.choose import classes_of
 from robust_tickets.attack.conclude import about_model
 from robust_tickets.attack.failures import fatal, hopeless, said
 from robust_tickets.attack.game import IN_FLIGHT, Game
+from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.scheduler import Failed, drive
 from robust_tickets.attack.sets import Pair, TextSet, open_set
@@ -31,13 +29,11 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
-from robust_tickets.measure.metrics import FEW, paired_interval, wilson
 from robust_tickets.progress import track
 from robust_tickets.run import environment
 
 SCHEMA = 1
 REPLAY, ROWS = "replay.json", "rows.jsonl"
-DIGITS = 4  # decimals of percentages
 HOPELESS = 20  # texts that failed in a row: the cause is not in the texts
 
 
@@ -101,7 +97,7 @@ def replay(
             told.append(about_model(clf))
             victim = Victim(clf, token_budget)
             for which, texts in enumerate(sets):
-                count = _Count()
+                count = Count()
                 for row in _judged(texts, clf, victim, _classes(texts, clf, label_map)):
                     count.add(row)
                     yield to_line({"source": which, "model": number, **row})
@@ -188,60 +184,3 @@ def _row(found: Sequence[tuple[bool, int] | None], classes: tuple[int, ...]) -> 
         row[f"{name}_right"] = None if answer is None else answer[0]
         row[f"{name}_predicted"] = classes.index(answer[1]) if answer is not None and answer[1] in classes else None
     return row
-
-
-@dataclass
-class _Count:
-    """How often (original right, adversarial right); None where there is no such text."""
-
-    seen: Counter[tuple[bool | None, bool | None]] = field(default_factory=Counter)
-    labels: set[int] = field(default_factory=set)
-    errors: int = 0
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        if "error" in row:
-            self.errors += 1
-            return
-        self.labels.add(row["label"])
-        self.seen[row["original_right"], row["adversarial_right"]] += 1
-
-    def numbers(self, texts: TextSet, clf: Classifier) -> dict[str, Any]:
-        both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
-        pairs, before = sum(both.values()), both[True, True] + both[True, False]
-        known, after = ({b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1))
-        n, count = sum(known.values()), sum(after.values())
-        # every text that was turned in the place of its original
-        instead = both[True, True] + both[False, True] + self.seen[True, None]
-        shares = {
-            "clean": (known[True], n),
-            "originals": (before, pairs),
-            "adversarials": (after[True], count),
-            "transfer": (both[True, False], before),
-            "replayed": (instead, n if texts.kind == "attack" else 0),
-        }
-        values: dict[str, Any] = {name: round(100 * x / of, DIGITS) if of else None for name, (x, of) in shares.items()}
-        intervals = {name: [round(100 * end, DIGITS) for end in wilson(x, of)] for name, (x, of) in shares.items() if of}
-        values["drop"] = round(100 * (both[True, False] - both[False, True]) / pairs, DIGITS) if pairs else None
-        if pairs:
-            times = list(both.values())
-            first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
-            intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
-        counts = {"n": n or count, "texts": count, "turned": both[True, False], "mended": both[False, True], "errors": self.errors}
-        flags = self._flags(texts, clf, count, pairs)
-        return {**counts, **values, "intervals": intervals, "flags": [f[1] for f in flags], "flag_codes": [f[0] for f in flags]}
-
-    def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[tuple[str, str]]:
-        found = []
-        if count < FEW:
-            found.append(("few-examples", f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals"))
-        if len(self.labels) < 2:
-            found.append(("one-class", "one class: all texts have the same label, so a model that always says it looks robust"))
-        if texts.kind == "attack" and clf.model is not None and texts.about["model"]["digest"] == clf.digest:
-            found.append(("same-model", "same model: the texts were found on this very model"))
-        if not pairs and count:
-            found.append(
-                ("no-originals", "no originals: without the clean texts a mistake cannot be told from one the attack did not cause")
-            )
-        if self.errors:
-            found.append(("errors", f"errors: {self.errors} example(s) failed and are left out"))
-        return found
