@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from calling import tickets
 from robust_tickets import replay
@@ -79,9 +80,12 @@ def test_labels_are_matched_by_name_not_by_order() -> None:
 def test_the_attacked_model_falls_for_all_that_was_found_on_it(tmp_path: Path) -> None:
     clf = tiny_classifier("bert", max_length=24)
     texts = [f"the {a} {b} was {c}" for a in ("good", "bad") for b in ("film", "story") for c in ("great", "poor")]
+    logits = clf.logits(texts)
+    with torch.no_grad():  # half of the texts on either side
+        clf.model.classifier.bias[1] -= float(np.median(logits[:, 1] - logits[:, 0]))
     labels = [clf.labels.index(label) for label in clf.predict(texts)[0]]
-    result = PWWS()(clf, Split.of(texts, labels), n=0, folder=tmp_path / "attack", token_budget=64)
-    assert result.suc is not None
+    result = PWWS()(clf, Split.of(texts, labels), n=0, folder=tmp_path / "attack", token_budget=64, query_budget=90)
+    assert result.outcomes["success"] > 0
     for budget in (16, 4096):
         cell = replay(tmp_path / "attack", clf, token_budget=budget).cell()
         assert (cell["turned"], cell["texts"]) == (result.outcomes["success"],) * 2
