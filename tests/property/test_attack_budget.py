@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_attack_reference import texts
 
 from attacking import Literal, toy_victim
+from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult, ExampleOutcome
 from robust_tickets.attack.tally import Tally, budgets
@@ -18,11 +19,11 @@ from robust_tickets.data.task import Split
 from robust_tickets.measure.metrics import wilson
 
 
-def attacked(salt: int, classes: int, query_budget: int | None = None, **more: Any) -> AttackResult:
+def attacked(salt: int, classes: int, query_budget: int | None = None, recipe: Any = PWWS()) -> AttackResult:  # noqa: B008
     clf = toy_victim(salt, classes, grid=9)
     rows = [(text,) for text in texts(salt, 12, 12)]
     labels = [Literal(clf, 0).probabilities(row).argmax() for row in rows]
-    return PWWS(**more)(clf, Split.of(rows, labels), n=0, query_budget=query_budget)
+    return recipe(clf, Split.of(rows, labels), n=0, query_budget=query_budget)
 
 
 @cache
@@ -50,6 +51,15 @@ def test_with_two_classes_the_curve_is_exact(salt: int) -> None:
         # and a curve made under a budget is the same up to it
         for less in (b for b in (5, 20, budget // 2) if 0 < b <= budget):
             assert within(real, less) == within(one, less)
+
+
+@pytest.mark.parametrize("recipe", [PWWS(scoring="log-odds"), DeepWordBug(), DeepWordBug(scoring="log-odds")], ids=repr)
+def test_the_curve_is_exact_whatever_the_recipe(recipe: Any) -> None:
+    one = attacked(2, 2, recipe=recipe)
+    fell = sorted({e.fell_at for e in one.examples() if e.fell_at is not None})
+    assert fell
+    for budget in sorted({fell[0], fell[0] - 1, fell[len(fell) // 2], fell[-1], fell[-1] - 1}):
+        assert broken(attacked(2, 2, budget, recipe)) == within(one, budget)
 
 
 @settings(max_examples=25, deadline=None)

@@ -68,7 +68,8 @@ def joint_table(runs: Sequence[Run]) -> Html:
 
 def legend(run: Run) -> Html:
     """What every column means, in sight: a title that shows on hovering helps neither a finger nor a keyboard."""
-    rows = [_row(run, arm, attack, contest(run, attack), "") for attack in run.attack_keys or (None,) for arm in run.arms]
+    tested = [(attack, contest(run, attack)) for attack in run.attack_keys or (None,)]
+    rows = [_row(run, arm, attack, tests, "") for attack, tests in tested for arm in run.arms]
     entries = [tag("div", tag("dt", HEADS[k][0]), tag("dd", HEADS[k][1])) for k in _kept(rows)]
     return tag("dl", *entries, class_="legend")
 

@@ -178,7 +178,8 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
         if found is None:
             rows.append(None)
             continue
-        row: dict[str, object] = {name: getattr(found, name) for name in ("clean", "aua", "suc", "queries", "perturbed", "similarity", "n", "errors")}
+        wanted = ("clean", "aua", "suc", "queries", "perturbed", "similarity", "n", "errors")
+        row: dict[str, object] = {name: getattr(found, name) for name in wanted}
         row |= {"title": run.attack_titles[key], "split": found.split, "flags": list(found.flags), "headline": _plain(headline)}
         row["intervals"] = {name: list(ends) for name, ends in found.intervals.items()}
         row |= {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
