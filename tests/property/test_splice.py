@@ -12,7 +12,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from transformers import PreTrainedTokenizerFast
 
 from robust_tickets.classifier.rows import encoded
-from robust_tickets.classifier.splice import Splicer
+from robust_tickets.lexicon.splice import Splicer
 
 SPOKEN = ["the film is good , it's well-made !", "ÉCOLE naïve 中文 words", "don't stop: 3.5 @home #tag", "U.S. (really)"] * 8
 
@@ -87,7 +87,7 @@ def test_tokenizers_that_look_across_spaces_are_left_alone() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.classifier import splice
+    from robust_tickets.lexicon import splice
 
     monkeypatch.setattr(splice, "KEPT", 50)
     splicer = Splicer.of(TOKENIZERS["lower"])

@@ -112,7 +112,7 @@ def slow(encoder: SentenceEncoder, text: str) -> np.ndarray:
 
 @pytest.mark.parametrize("tokens", [1, 20, 4096])
 def test_encoder_equals_the_slow_reference(folder: Path, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOKENS", tokens)
+    monkeypatch.setattr(module, "TOKENS", {"cpu": tokens})
     encoder = SentenceEncoder.load(folder, name="tiny")
     found = encoder.encode(SENTENCES)
     assert found.dtype == np.float32

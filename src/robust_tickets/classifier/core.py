@@ -23,12 +23,12 @@ from robust_tickets.classifier.heads import checked_labels, rename_labels, unnam
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.rows import encoded
-from robust_tickets.classifier.splice import Splicer
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.lexicon.splice import Splicer
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.classifier.splice import Frame, Splicer, packed
 from robust_tickets.classifier.texts import Encoded
+from robust_tickets.lexicon.splice import Frame, Splicer, packed
 
 
 def encoded(tokenizer: Any, splicer: Splicer | None, rows: Sequence[tuple[str, ...]], longest: int, token_types: bool) -> list[Encoded]:

@@ -16,9 +16,10 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.modules import Step, pool, poolings, steps_after, transformer_folder, width_after
+from robust_tickets.lexicon.splice import Splicer, packed
 from robust_tickets.lexicon.use import UniversalEncoder, saved_model_files, whole
 
-TOKENS = 4_096  # tokens a batch, padding included
+TOKENS = {"cpu": 4_096, "gpu": 65_536}  # tokens a batch, padding included
 FILES = (
     "config.json",
     "*.safetensors",
@@ -68,6 +69,7 @@ class SentenceEncoder:
     ) -> None:
         self.model, self.tokenizer, self.name, self.pooling = model.eval(), tokenizer, name, pooling
         self.steps, self.max_length, self.lower = list(steps), max_length, lower
+        self._splicer: tuple[Splicer | None] | None = None  # made when texts are first encoded
 
     @classmethod
     def load(cls, path: Path | str, *, name: str | None = None, device: str = "cpu") -> SentenceEncoder | UniversalEncoder:
@@ -111,16 +113,40 @@ class SentenceEncoder:
         if not texts:
             return rows
         plain = [whole(text).lower() if self.lower else whole(text) for text in texts]
-        ids = self.tokenizer(plain, truncation=True, max_length=self.max_length)["input_ids"]
-        for batch in _batches([len(each) for each in ids]):
-            padded = self.tokenizer.pad({"input_ids": [ids[place] for place in batch]}, return_tensors="pt").to(self.model.device)
+        ids = self._ids(plain)
+        device = self.model.device
+        for batch in _batches([len(each) for each in ids], TOKENS["cpu" if device.type == "cpu" else "gpu"]):
+            tokens, mask = (torch.from_numpy(array).to(device) for array in self._padded([ids[place] for place in batch]))
             with torch.inference_mode():
-                states = self.model(**padded).last_hidden_state
-                pooled = pool(states, padded["attention_mask"], self.pooling)
+                states = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
+                pooled = pool(states, mask, self.pooling)
                 for step in self.steps:
                     pooled = step(pooled)
                 rows[batch] = torch.nn.functional.normalize(pooled.float(), dim=-1).cpu().numpy()
         return rows
+
+    def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of each text: put together from its pieces where the tokenizer allows it (see ``splice``), else read whole."""
+        if self._splicer is None:
+            self._splicer = (Splicer.of(self.tokenizer),)
+        (splicer,) = self._splicer
+        found: list[bytes | None] = [None] * len(texts) if splicer is None else splicer.framed(texts, self.max_length)
+        whole = [place for place, ids in enumerate(found) if ids is None]
+        if whole:
+            told = self.tokenizer([texts[place] for place in whole], truncation=True, max_length=self.max_length)["input_ids"]
+            for place, ids in zip(whole, told, strict=True):
+                found[place] = packed(ids)
+        return [np.frombuffer(ids or b"", dtype="<i4") for ids in found]
+
+    def _padded(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and attention mask of one batch, filled up on the tokenizer's side."""
+        longest = max(len(row) for row in ids)
+        tokens = np.full((len(ids), longest), self.tokenizer.pad_token_id or 0, dtype=np.int64)
+        mask = np.zeros_like(tokens)
+        for line, marks, row in zip(tokens, mask, ids, strict=True):
+            cut = slice(longest - len(row), None) if self.tokenizer.padding_side == "left" else slice(0, len(row))
+            line[cut], marks[cut] = row, 1
+        return tokens, mask
 
 
 @contextmanager
@@ -137,11 +163,11 @@ def no_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _batches(lengths: list[int]) -> list[list[int]]:
-    """Places sorted by length (ties by place), cut so that a padded batch holds at most ``TOKENS`` tokens."""
+def _batches(lengths: list[int], budget: int) -> list[list[int]]:
+    """Places sorted by length (ties by place), cut so that a padded batch holds at most ``budget`` tokens."""
     batches: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
-        if not batches or (len(batches[-1]) + 1) * lengths[place] > TOKENS:
+        if not batches or (len(batches[-1]) + 1) * lengths[place] > budget:
             batches.append([])
         batches[-1].append(place)
     return batches

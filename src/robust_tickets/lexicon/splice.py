@@ -65,6 +65,14 @@ class Splicer:
         self._learn(self._rest, set().union(*(pieces[1:] for pieces in cut)) - self._rest.keys(), " " if self.spaced else "")
         return [self._joined(pieces) for pieces in cut]
 
+    def framed(self, texts: Sequence[str], longest: int) -> list[bytes | None]:
+        """The ids of single texts with their special tokens, cut to ``longest``; None as in ``ids``."""
+        frame = self.frames[0]
+        assert frame is not None  # a splicer has both
+        before, after = frame.tokens
+        room = 4 * longest - len(before) - len(after)
+        return [None if ids is None or room < 0 else before + ids[:room] + after for ids in self.ids(texts)]
+
     def _joined(self, pieces: list[str]) -> bytes | None:
         try:
             if not self.spaced:
