@@ -114,8 +114,10 @@ def session_of(path: Path) -> Any:
     needed("onnxruntime")
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors; it warns of every weight that a graph carries and does not use
     try:
-        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # onnxruntime's errors share no public base class
         raise TicketsError(
             f"ONNX Runtime cannot open {path}: {str(problem).splitlines()[0]}", hint="the file is damaged: export again"

@@ -106,7 +106,7 @@ def attack(
     def read(source: str, **options: Any) -> Any:
         if Path(source).is_file():
             options["splits"] = {"test": "all"}
-        reading: dict[str, Any] = {"labels": victim.labels, "label_map": mapping, "by_id": False, "strict": strict}
+        reading: dict[str, Any] = {"labels": victim.labels, "label_map": mapping, "by_id": False, "any_text": True, "strict": strict}
         return announce(load_task(source, text=columns(text), label=label, **reading, **options))
 
     loaded = read(task, data=data) if task else read(str(data))

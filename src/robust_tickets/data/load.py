@@ -40,6 +40,7 @@ def load_task(
     labels: Sequence[str] | None = None,
     label_map: Mapping[str, int | str] | None = None,
     by_id: bool = True,
+    any_text: bool = False,
     strict: bool = False,
     seed: int = 0,
     max_rows: int | None = None,
@@ -53,7 +54,7 @@ def load_task(
     registered task local files; ``labels`` fixes the classes' order, ``label_map`` says which of them a label of the data is, and with
     ``by_id=False`` the numbers 0, 1, … do not stand for them in their order; ``max_rows`` trains on a seeded subset, ``max_test_rows``
     selects, evaluates and attacks on such; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``;
-    ``{"test": "all"}`` takes a lone file whole, to attack only.
+    ``{"test": "all"}`` takes a lone file whole, to attack only, and ``any_text`` its empty and broken texts too.
     """
     for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
         if most is not None and most < 1:
@@ -67,7 +68,18 @@ def load_task(
                 found.notes.append(f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}")
             found.splits[name] = [open_rows(Path(extra).expanduser())]
     return _Loading(
-        found, text, label, tuple(labels) if labels else None, label_map, by_id, strict, seed, max_rows, max_test_rows, dict(splits or {})
+        found,
+        text,
+        label,
+        tuple(labels) if labels else None,
+        label_map,
+        by_id,
+        any_text,
+        strict,
+        seed,
+        max_rows,
+        max_test_rows,
+        dict(splits or {}),
     ).task()
 
 
@@ -79,6 +91,7 @@ class _Loading:
     labels: tuple[str, ...] | None
     label_map: Mapping[str, int | str] | None
     by_id: bool
+    any_text: bool
     strict: bool
     seed: int
     max_rows: int | None
@@ -166,7 +179,7 @@ class _Loading:
                 if rows.columns != files[0].columns:
                     raise TicketsError(f"{rows.name} has other columns than {files[0].name}", hint="shards of a split have equal columns")
             where = spec.where if spec and spec.where and spec.where[0] in files[0].columns else None
-            reading = Reading(texts=chosen.texts, label=chosen.label, where=where)
+            reading = Reading(texts=chosen.texts, label=chosen.label, where=where, any_text=self.any_text)
             pairs = [(rows, convert(rows, reading)) for rows in files]
             if spec and all(c.rows and set(c.values) == {spec.missing} for _, c in pairs):
                 self._no_labels(name)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.texts import clean
 from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
 from robust_tickets.errors import FAILED, TicketsError
@@ -47,6 +48,7 @@ class Reading:
     texts: tuple[str, ...]
     label: str
     where: tuple[str, str] | None = None
+    any_text: bool = False  # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +248,9 @@ def _good(
             continue
         state["records"] += 1
         label = ""
-        if not problem:
+        if not problem and reading.any_text and all(isinstance(text, str) for text in values[:width]):
+            values = (*map(clean, values[:width]), *values[width:])
+        elif not problem:
             problem = next(filter(None, map(text_problem, values[:width])), "")
         if not problem:
             label, problem = label_text(values[width])
