@@ -124,3 +124,15 @@ def test_what_words_are_ranked_by(attack: Attack, asked: list[str]) -> None:
 
     attack(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(["good film"], [1]), n=0)
     assert set(seen) & {"film", "good ", "[UNK] film", "good [UNK]"} == set(asked)
+
+
+def test_a_word_of_two_megabytes_is_one_clear_error_for_look_alikes_and_an_ordinary_word_for_the_others() -> None:
+    split = Split.of(["good " + "ab" * 1_000_000, "good film"], [1, 1])
+    stuck, fine = BARE(victim("good"), split, n=0, live=2).examples()
+    assert fine.status == "success"
+    assert stuck.status in ("success", "error")  # "good" may be the first word visited
+    stuck, fine = BARE(victim("abab"), Split.of(["ab" * 1_000_000, "abab"], [1, 1]), n=0).examples()
+    assert stuck.status == "error"
+    assert "2,000,000 characters" in str(stuck.error)
+    long, fine = DeepWordBug()(victim("good"), split, n=0).examples()
+    assert {long.status, fine.status} == {"success"}

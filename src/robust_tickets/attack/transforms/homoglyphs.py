@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.text import Text
+from robust_tickets.errors import TicketsError
+
+LONGEST = 2_000  # characters of a word: as many candidates of as many characters, 4 MB at the most
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,11 @@ class Homoglyphs:
 
     def replacements(self, game: Game, text: Text, index: int) -> Sequence[str]:
         word = text.words[index]
+        if len(word) > LONGEST:
+            raise TicketsError(
+                f"word {index + 1} has {len(word):,} characters, and a candidate for each of them is too many; the most is {LONGEST:,}",
+                hint="cut such words from the data, or use an attack without look-alikes",
+            )
         return [word[:at] + self.lookalike[found] + word[at + 1 :] for at, found in enumerate(word) if found in self.lookalike]
 
     def describe(self) -> str:
