@@ -215,6 +215,24 @@ def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.hint == told.get  # the attack says what doctor says
 
 
+def test_a_damaged_note_is_doctors_business_too() -> None:
+    folder = make_vectors(cache_folder("resources", "vectors") / "mine")
+    (folder / "resource.json").write_text("{")
+    (line,) = status("vectors")
+    assert not line.found
+    assert "resource.json is not valid JSON" in line.where
+
+
+def test_all_of_an_attack_at_once(tmp_path: Path) -> None:
+    mine = make_vectors(tmp_path / "mine")
+    assert list(resolve_all({"vectors": str(mine), "tagger": "none"})) == ["vectors"]
+    with pytest.raises(TicketsError) as caught:
+        resolve_all({"vectors": str(mine), "tagger": None, "encoder": "./typo"})
+    assert "no tagger found" in caught.value.message
+    assert "no encoder found" in caught.value.message
+    assert "no vectors" not in caught.value.message
+
+
 def test_a_home_that_cannot_be_written_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))

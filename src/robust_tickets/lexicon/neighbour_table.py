@@ -1,7 +1,7 @@
 """A table of nearest neighbours that grows: one for all datasets, kept on disk under the hash of what went in.
 
 A word's list does not depend on the words asked beside it, so that lists made for one dataset serve the next, and only new words are
-searched for. The whole vocabulary at once would share as much, but makes the first attack wait: 68 s on one core for 71,680 words of
+searched for. The whole vocabulary at once would share as much, but makes the first attack wait: 65 s on one core for 71,680 words of
 width 100, where the words of an attack take a second or two. A table of all of them is 43 MB (50 neighbours).
 """
 
