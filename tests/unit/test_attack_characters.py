@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attacking import draw
 from robust_tickets.attack.asking import steps
+from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.game import Game
+from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.ranking import ranked
 from robust_tickets.attack.rules import PROFILES
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
@@ -102,3 +106,20 @@ def test_several_in_turn_and_none_twice() -> None:
         with pytest.raises(StopIteration) as end:
             next(steps(both.replacements(game, text, 0)))
         assert end.value.value == wanted
+
+
+def test_before_0_3_11_the_words_to_rank_are_gathered_in_one_more_set() -> None:
+    """Same words, but for some texts in another order, and that decides which of equal scores comes first."""
+    frozen = (NoRepeat(), NoStopwords(frozenset({"the"}), "a list"))
+    differ = 0
+    for length in range(100, 260, 4):
+        text = Text.of(" ".join("film" if draw(length, i) % 3 == 0 else "the" for i in range(length)))
+        orders = {}
+        for name in ("ta-0.3.11", "ta-0.3.10"):
+            for transform in (Several((Deletion(), NeighbourSwap())), Deletion()):
+                game = Game(original=text, label=0, column_names=("text",), noise=0.0, rules=PROFILES[name])
+                orders[name, type(transform)] = ranked(game, Greedy(ranking=None, transform=transform, frozen=frozen))
+        assert len({tuple(sorted(order)) for order in orders.values()}) == 1
+        assert orders["ta-0.3.10", Deletion] == orders["ta-0.3.11", Deletion] == orders["ta-0.3.11", Several]
+        differ += orders["ta-0.3.10", Several] != orders["ta-0.3.11", Several]
+    assert differ
