@@ -40,24 +40,25 @@ def cited(run: Run, attack: str | None, arm: Arm, anchor: str) -> dict[str, Html
 
 
 def conditions(run: Run, attack: str) -> Html | None:
-    """Rules, scoring, temperature, subset and budget of one attack, once where they are the same for every arm."""
-    told = {arm.title: said for arm in run.arms if (found := arm.attack(attack)) is not None and (said := _conditions(found))}
-    if not told:
+    """Rules, scoring, temperature, subset and budget of one attack; what differs between the arms is said of each."""
+    told = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
+    every = [part for part in next(iter(told.values()), []) if all(part in parts for parts in told.values())]
+    own = {title: said for title, parts in told.items() if (said := [part for part in parts if part not in every])}
+    if not every and not own:
         return None
-    if len(set(told.values())) == 1:
-        return tag("p", next(iter(told.values())), class_="quiet")
-    return tag("ul", *[tag("li", tag("b", title), f": {said}") for title, said in told.items()], class_="said quiet")
+    lines = [tag("p", f"How it was attacked: {'; '.join(every)}.", class_="quiet")] if every else []
+    if own:
+        lines.append(tag("ul", *[tag("li", tag("b", title), f": {'; '.join(said)}.") for title, said in own.items()], class_="said quiet"))
+    return tag("div", *lines, class_="conditions")
 
 
-def _conditions(found: Attack) -> str:
+def _conditions(found: Attack) -> list[str]:
     about = found.about
     parts = [_rules(about), _scoring(about), _temperature(about), _subset(about, found.seed), _budget(about)]
-    if not any(parts):
-        return ""
-    for kind, resource in mapping(about.get("resources")).items():
-        if mapping(resource).get("substitute"):
-            parts.append(f"substitute {kind}: {mapping(resource).get('name')}")
-    return "How it was attacked: " + "; ".join(filter(None, parts)) + "."
+    if any(parts):
+        substitutes = {kind: mapping(r).get("name") for kind, r in mapping(about.get("resources")).items() if mapping(r).get("substitute")}
+        parts += [f"substitute {kind}: {name}" for kind, name in substitutes.items()]
+    return [part for part in parts if part]
 
 
 def _scoring(about: Mapping[str, Any]) -> str:

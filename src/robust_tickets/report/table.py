@@ -145,7 +145,7 @@ def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: s
     value = getattr(found, key) if found else None
     interval = found.intervals.get(key) if found and value is not None else None
     written, digits = SHOWN[key]
-    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval else ""
+    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""  # room for the rest
     return _cell(name or key, value, written(value), below, notes.get(name or key) if value is not None else None)
 
 

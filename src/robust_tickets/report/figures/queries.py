@@ -47,7 +47,7 @@ def query_histogram(run: Run) -> Html | None:
         "The axis is logarithmic; every row has its own height. The line is the median."
     )
     alt = "Queries a text. " + "; ".join(row.said for row in rows)
-    return figure([_draw(rows, 860, 212, 78, alt, "broad"), _draw(rows, 350, 16, 104, alt, "narrow")], caption)
+    return figure([_draw(rows, 860, 212, 78, alt, "broad"), _draw(rows, 350, 16, 110, alt, "narrow")], caption)
 
 
 def _rows(run: Run, key: str) -> list[Row]:
@@ -79,7 +79,7 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     parts += [label(scale(math.log10(t)), bottom + 18, numbers.count(t), "middle", "tick") for t in ticks]
     parts.append(label((scale(low) + scale(high)) / 2, bottom + 38, "queries a text", "middle", "axis"))
     for place, (row, (won, held)) in enumerate(zip(rows, counts, strict=True)):
-        ground, room = height * (place + 1), height - (18 if kind == "broad" else 44)
+        ground, room = height * (place + 1), height - (18 if kind == "broad" else 54)
         top = max(won[b] + held[b] for b in won | held)
         parts.append(_row(row, won, held, scale, ground, room / top, left, kind))
     return svg(width, bottom + 46, parts, alt=alt, kind=kind)
@@ -102,7 +102,7 @@ def _row(row: Row, won: Counter[int], held: Counter[int], scale: Scale, ground: 
         names.append(label(scale.end + 10, ground - 4, said, kind="quiet"))
     else:
         under = f"{row.attack}, {said}" if row.attack else said
-        names = [label(left, ground - 78, squeeze(row.title, 38), kind="name"), label(left, ground - 61, squeeze(under, 46), kind="quiet")]
+        names = [label(left, ground - 82, squeeze(row.title, 38), kind="name"), label(left, ground - 65, squeeze(under, 46), kind="quiet")]
     height = 60.0 if kind == "broad" else 56.0
     ends = [line(scale.start, ground, scale.end, ground, "leader"), line(middle, ground - height, middle, ground, "median")]
     return group(*bars, *ends, *names, title=row.said)
