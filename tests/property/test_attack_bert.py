@@ -14,15 +14,16 @@ from attacking import MARK, Literal, literal_replace, toy_victim
 from robust_tickets.attack import engine
 from robust_tickets.attack.asking import Fill
 from robust_tickets.attack.game import Game
-from robust_tickets.attack.masked import Masked
+from robust_tickets.attack.masked import NOISE, Masked
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.masked import Blank, Suited
+from robust_tickets.attack.transforms.masked import Blank, Suited, doubtful
 from robust_tickets.data.task import Split
 from robust_tickets.lexicon import stopwords
 from robust_tickets.lexicon.masked import MaskedModel
 from robust_tickets.lexicon.words import word_list
+from robust_tickets.seeds import numpy_generator
 from tiny import WORDS, tiny_model, tiny_tokenizer
 
 MODEL = tiny_model("bert", "AutoModelForMaskedLM")
@@ -79,6 +80,30 @@ def test_candidates_equal_all_combinations(first: str, second: str | None, count
             continue  # 6^6 combinations
         found = answered(Suited(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count))
         assert found == suited(columns, index, count)
+
+
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_what_is_not_in_doubt_cannot_be_changed_by_rounding(pieces: int, kept: int, wanted: int, seed: int) -> None:
+    random = numpy_generator(seed, "doubt")
+    size = kept + 2
+    scores = np.cumsum(random.choice([NOISE / 2, NOISE, 3 * NOISE, 9 * NOISE], size=(pieces, size)), axis=1)
+    good = random.random((size,) * pieces) < 0.6  # which combinations are words
+
+    def first(values: np.ndarray) -> tuple[list[tuple[int, ...]], int, np.ndarray]:
+        ids = np.argsort(-values, axis=1)
+        ranked = np.take_along_axis(values, ids, axis=1)
+        found, tried = list[tuple[int, ...]](), 0
+        for parts in itertools.product(*ids[:, :kept].tolist()):
+            tried += 1
+            found += [parts] if good[parts] else []
+            if len(found) == wanted:
+                break
+        return sorted(found), tried, (ranked[:, :-1] - ranked[:, 1:])[:, :kept]
+
+    found, tried, gaps = first(scores)
+    if pieces > 1 and not doubtful(gaps, tried):
+        for _ in range(5):
+            assert first(scores + random.uniform(-NOISE, NOISE, scores.shape))[0] == found
 
 
 @given(texts, st.integers(1, 8), st.data())

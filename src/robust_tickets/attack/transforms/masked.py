@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,21 +55,27 @@ class Suited:
             return []
         if known.filled is None or len(known.filled.ids) <= places[-1]:
             known.filled = yield Fill(text.joined, rows=places[-1] + 1)
-        if not known.filled.exact and self._doubtful(known.filled.gaps[places]):
+        found, tried = self.words(known.filled.ids[places], game.rules)
+        if not known.filled.exact and doubtful(known.filled.gaps[places], tried):
             known.filled = yield Fill(text.joined, rows=len(known.filled.ids), alone=True)
-        return self.words(known.filled.ids[places], game.rules)
+            found, _ = self.words(known.filled.ids[places], game.rules)
+        return found
 
-    def _doubtful(self, gaps: np.ndarray) -> bool:
-        """Of a single token only the choice matters, of several also the order."""
-        return bool((gaps[:, -1:] if len(gaps) == 1 else gaps).min() <= 2 * NOISE)
-
-    def words(self, ids: np.ndarray, rules: Rules = OWN) -> list[str]:
-        """The words to try for the best ids at each piece of a word, (pieces, ids)."""
+    def words(self, ids: np.ndarray, rules: Rules = OWN) -> tuple[list[str], int]:
+        """The words to try for the best ids at each piece of a word, (pieces, ids), and how many combinations it took to find them."""
         tokens = [[self.language.tokens[i] for i in row] for row in ids]
         if len(tokens) == 1:
-            return [token for token in tokens[0] if CONTINUES not in token and one_word(token, rules)]
-        joined = ("".join(parts).replace(CONTINUES, "") for parts in product(*tokens))
-        return list(islice((word for word in joined if one_word(word, rules)), self.count))
+            return [token for token in tokens[0] if CONTINUES not in token and one_word(token, rules)], len(tokens[0])
+        found: list[str] = []
+        tried = 0
+        for parts in product(*tokens):
+            tried += 1
+            word = "".join(parts).replace(CONTINUES, "")
+            if one_word(word, rules):
+                found.append(word)
+                if len(found) == self.count:
+                    break
+        return found, tried
 
     def describe(self) -> str:
         return f"candidates: {self.count} words of a masked language model that reads the text unmasked, pieces of words joined"
@@ -104,6 +110,23 @@ class Blank:
 
 def _masked(language: Any, text: Text, index: int) -> str:
     return BETWEEN_COLUMNS.join(text.swapped(index, language.mask))
+
+
+def doubtful(gaps: np.ndarray, tried: int) -> bool:
+    """Whether a batch's rounding could change which words the first ``tried`` combinations of ids are made of.
+
+    Candidates are sorted later, so that only the choice matters: at each piece, the ids used with all that follows, the one in use when
+    enough was found, and the rest must be told apart; and those on the list from the others, where all of it was used.
+    """
+    pieces, count = gaps.shape
+    for piece, row in enumerate(gaps):
+        inner = count ** (pieces - 1 - piece)  # combinations for each id of this piece
+        rounds, last = divmod((tried - 1) // inner, count)
+        ends = {last, count - 1} if rounds else {last}
+        ends |= {last - 1} if inner > 1 and last else set()
+        if min(row[end] for end in ends) <= 2 * NOISE:
+            return True
+    return False
 
 
 def _place(language: Any, text: Text, index: int) -> int | None:
