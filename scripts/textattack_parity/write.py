@@ -88,17 +88,16 @@ def predicted(attack: Any, sample: made_texts.Sample) -> int:
     return int(attack.goal_function.model([sample.texts if len(sample.texts) > 1 else sample.texts[0]])[0].argmax())
 
 
-def attack_one(attack: Any, name: str, sample: made_texts.Sample, label: int) -> dict[str, Any]:
+def attacked(attack: Any, name: str, columns: OrderedDict[str, str], label: int) -> dict[str, Any]:
     """TextAttack's result on one example, or the error it ended with."""
     from textattack.shared import AttackedText
 
     seed = seed_of(name)
     np.random.seed(seed)
     random.seed(seed)
-    columns = made_texts.COLUMNS[sample.kind]
     line: dict[str, Any] = {"id": name, "seed": seed, "label": label}
     try:
-        original = AttackedText(OrderedDict(zip(columns, sample.texts, strict=True)))
+        original = AttackedText(columns)
         result = attack.attack(original, label)
     except Exception as problem:
         where = traceback.extract_tb(problem.__traceback__)[-1]
@@ -123,12 +122,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="ids to run; nothing is written")
     chosen = parser.parse_args()
     stand_ins.install(parts(chosen.version), Path(tempfile.mkdtemp(prefix="textattack")))
-    import textattack
-
-    place = Path(textattack.__file__).parent
-    found = [line.split(": ")[1].strip() for line in _metadata(place) if line.startswith("Version: ")]
-    if found[:1] != [chosen.version]:
-        raise SystemExit(f"textattack {found} is on the path, not {chosen.version}")
+    checked_version(chosen.version)
     for recipe in chosen.recipe:
         write(recipe, chosen)
 
@@ -144,7 +138,8 @@ def write(recipe: str, chosen: argparse.Namespace) -> None:
             continue
         label = (predicted(attacks[sample.classes], sample) + sample.shift) % sample.classes
         start = time.monotonic()
-        lines.append(attack_one(attacks[sample.classes], name, sample, label))
+        columns = OrderedDict(zip(made_texts.COLUMNS[sample.kind], sample.texts, strict=True))
+        lines.append(attacked(attacks[sample.classes], name, columns, label))
         if chosen.only or time.monotonic() - start > 20 or lines[-1]["status"] == "error":
             print(lines[-1], round(time.monotonic() - start, 1), flush=True)
     counts = {status: sum(line["status"] == status for line in lines) for status in ("success", "failed", "skipped", "error")}
@@ -167,9 +162,14 @@ def write(recipe: str, chosen: argparse.Namespace) -> None:
     (GOLDEN / f"{recipe}-{chosen.version}.jsonl.gz").write_bytes(gzip.compress(body, mtime=0))
 
 
-def _metadata(place: Path) -> list[str]:
-    files = sorted(place.parent.glob("textattack-*.dist-info/METADATA"))
-    return files[0].read_text(encoding="utf-8").splitlines() if files else []
+def checked_version(wanted: str) -> None:
+    """Import textattack, and see that it is the version to compare with."""
+    import textattack
+
+    files = sorted(Path(textattack.__file__).parents[1].glob("textattack-*.dist-info/METADATA"))
+    lines = files[0].read_text(encoding="utf-8").splitlines() if files else []
+    if f"Version: {wanted}" not in lines:
+        raise SystemExit(f"{textattack.__file__} is on the path, not version {wanted}")
 
 
 if __name__ == "__main__":

@@ -62,11 +62,11 @@ PROFILES: Mapping[str, Rules] = {
 OFFERED: Mapping[str, tuple[str, ...]] = {  # recipe -> profiles that golden files verify
     "a2t": ("ta-0.3.11",),
     "bertattack": ("ta-0.3.11",),
-    "bertattack_papers": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
-    "deepwordbug": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
-    "pwws": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
-    "textbugger": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
-    "textfooler": ("ta-0.3.11", "ta-0.3.4", "ta-0.3.0"),
+    "bertattack_papers": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
+    "deepwordbug": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
+    "pwws": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
+    "textbugger": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
+    "textfooler": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
 }
 
 
