@@ -43,6 +43,11 @@ def _scanned(text: str, endings: bool) -> list[tuple[int, int]]:
     return spans
 
 
+def stands_in_words(character: str) -> bool:
+    """Whether a character may be part of a word."""
+    return _RUN.match(character) is not None
+
+
 def word_list(text: str) -> list[str]:
     """The words of ``text`` themselves."""
     return [text[start:end] for start, end in words(text)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from robust_tickets.attack.literal import one_word
 from robust_tickets.attack.masked import NOISE, Filled
 from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
+from robust_tickets.attack.transforms.joining import joined
 from robust_tickets.classifier.texts import clean
 from robust_tickets.lexicon.masked import CONTINUES
 
@@ -67,15 +67,11 @@ class Suited:
         if len(tokens) == 1:
             return [token for token in tokens[0] if CONTINUES not in token and one_word(token, rules)], len(tokens[0])
         found: list[str] = []
-        tried = 0
-        for parts in product(*tokens):
-            tried += 1
-            word = "".join(parts).replace(CONTINUES, "")
-            if one_word(word, rules):
-                found.append(word)
-                if len(found) == self.count:
-                    break
-        return found, tried
+        for place, word in joined(tokens, rules):
+            found.append(word)
+            if len(found) == self.count:
+                return found, place + 1
+        return found, math.prod(map(len, tokens))
 
     def describe(self) -> str:
         return f"candidates: {self.count} words of a masked language model that reads the text unmasked, pieces of words joined"
