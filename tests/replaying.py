@@ -7,7 +7,8 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,30 @@ def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
     return clf
 
 
+@cache
+def digests() -> tuple[str, str, str]:
+    """Of the corpus, of the made-up resources' answers and of the tiny models, as the files of results hold them."""
+    return texts.digest(), made.digest(), models.digest()
+
+
+@cache
+def vectors() -> Vectors:
+    return Vectors(*made.vectors())
+
+
+@cache
+def language() -> MaskedModel:
+    return MaskedModel(models.masked_model(), models.tokenizer())
+
+
 def resources(recipe: str) -> dict[str, Any]:
     """The made-up parts the recipe is assembled from."""
-    words, matrix = made.vectors()
-    every = {"vectors": Vectors(words, matrix), "tags": made.tags, "encode": made.encode}
-    if recipe == "bertattack":
-        every["language"] = MaskedModel(models.masked_model(), models.tokenizer())
+    every: dict[str, Callable[[], Any]] = {
+        "vectors": vectors,
+        "tags": lambda: made.tags,
+        "encode": lambda: made.encode,
+        "language": language,
+    }
     wanted = {
         "textfooler": ("vectors", "tags", "encode"),
         "textbugger": ("vectors", "encode"),
@@ -85,7 +104,7 @@ def resources(recipe: str) -> dict[str, Any]:
         "bertattack_papers": ("vectors", "tags", "encode"),
         "a2t": ("vectors", "tags", "encode"),
     }
-    return {name: every[name] for name in wanted.get(recipe, ())}
+    return {name: every[name]() for name in wanted.get(recipe, ())}
 
 
 def chinese(sample: Any) -> bool:
@@ -93,11 +112,18 @@ def chinese(sample: Any) -> bool:
 
 
 def replay(
-    recipe: str, compat: str | None, wanted: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, *, live: int, keep: Any = None
+    recipe: str,
+    compat: str | None,
+    wanted: dict[str, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    live: int,
+    keep: Callable[[Any], bool] = lambda sample: True,
+    given: dict[str, Any] | None = None,
 ) -> Iterator[tuple[str, ExampleOutcome, Text]]:
     """(id, outcome, final text) of every example that can be replayed here: those in Chinese need jieba."""
     kind = importlib.import_module(f"robust_tickets.attack.recipes.{recipe}").REGISTERED
-    attack = kind(**({} if compat is None else {"compat": compat}))
+    attack = kind(compat=compat, **(given or {}))
     parts = resources(recipe)
     if parts:
         monkeypatch.setattr(kind, "resources", lambda self: {})
@@ -116,7 +142,9 @@ def replay(
         clf = victim(recipe, classes, columns)
         labels = [wanted[f"{group}:{row}"]["label"] for row in range(len(samples))]
         split = Split.of([s.texts for s in samples], labels, name=group, columns=columns)
-        names = [f"{group}:{row}" for row, s in enumerate(samples) if (JIEBA or not chinese(s)) and (keep is None or keep(s))]
+        names = [f"{group}:{row}" for row, s in enumerate(samples) if (JIEBA or not chinese(s)) and keep(s)]
+        if not names:
+            continue
         for outcome in attack(clf, split, ids=names, seed=0, live=live).examples():
             yield outcome.id, outcome, finals.get(outcome.original, Text.of(outcome.original))
 

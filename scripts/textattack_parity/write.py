@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "src")]
 
 import made  # noqa: E402
 import made_models  # noqa: E402
@@ -46,7 +46,6 @@ def seed_of(name: str) -> int:
 
 def stopwords(version: str) -> list[str]:
     """NLTK's English list as a fresh installation of the version had it: of 198 words since February 2025, of 179 before."""
-    sys.path.insert(0, str(ROOT / "src"))
     from robust_tickets.lexicon.stopwords import nltk
 
     return sorted(nltk(198 if version == "0.3.11" else 179))
