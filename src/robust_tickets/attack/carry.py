@@ -14,6 +14,7 @@ from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.attack.store import Memory, OnDisk, to_line
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
+from robust_tickets.attack.workers import fan_out, how_many
 from robust_tickets.progress import duration, say, track
 
 HOPELESS = 20  # examples that failed in a row: the cause is not in the examples
@@ -28,13 +29,17 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
     live = min(live or victim.live, max(1, len(numbers)))
-    begun = 0
+    workers = how_many(len(numbers)) if victim.divisible and live > 1 else 0
+    begun = min(live, len(numbers)) if workers else 0
+
+    def job(number: int) -> Steps:
+        return play(plan, int(plan.rows[number]), victim.noise, IN_FLIGHT // live)
 
     def jobs() -> Iterator[tuple[int, Steps]]:
         nonlocal begun
         for i in numbers:
             begun += 1
-            yield i, play(plan, int(plan.rows[i]), victim.noise, IN_FLIGHT // live)
+            yield i, job(i)
 
     start = time.monotonic() - store.spent
     if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
@@ -42,7 +47,8 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     began = time.monotonic()
     announced = wrong = finished = 0
     with track(plan.prepared.title, total, done) as bar:
-        for number, outcome in drive(jobs(), services, live, victim.groups):
+        found = fan_out(numbers, job, services, live, workers) if workers else drive(jobs(), services, live, victim.groups)
+        for number, outcome in found:
             finished += 1
             wrong = wrong + 1 if isinstance(outcome, Failed) else 0
             if isinstance(outcome, Failed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,21 @@ class Encoder:
 
     def __init__(self, encode: Any) -> None:
         self.encode = encode
+
+    def half(self, send: Callable[[Any], Any]) -> Encoder:
+        """The part that runs in a worker (see ``workers``): texts are tokenised there where the encoder lets them."""
+        owner = self._divided()
+        return Encoder(send if owner is None else lambda texts: send(owner.ids(texts)))
+
+    def together(self, requests: Sequence[Sequence[Any]]) -> list[np.ndarray]:
+        owner = self._divided()
+        found = np.asarray((self.encode if owner is None else owner.vectors)([each for request in requests for each in request]))
+        return np.split(found, np.cumsum([len(request) for request in requests])[:-1])
+
+    def _divided(self) -> Any:
+        """The encoder whose method ``encode`` is, if it can tokenise (``ids``) and compute (``vectors``) apart."""
+        owner = getattr(self.encode, "__self__", None)
+        return owner if hasattr(owner, "ids") and hasattr(owner, "vectors") else None
 
     def answer(self, questions: Sequence[Encode]) -> list[list[np.ndarray]]:
         together = list(dict.fromkeys(text for question in questions if not question.alone for text in question.texts))

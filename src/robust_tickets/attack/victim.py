@@ -7,8 +7,9 @@ budget was asked for. Softmax is taken in float32 on the CPU.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,18 @@ LIVE = {"cpu": 8, "gpu": 1024}  # examples under attack at the same time; on a C
 Answer = tuple[np.ndarray, np.ndarray, int]  # probabilities, logits and predicted class of one input
 
 
+class Sent:
+    """Stands for the shapes in a worker process."""
+
+    def __init__(self, send: Callable[[Any], Any]) -> None:
+        self.send = send
+
+    def logits(self, rows: list[Encoded]) -> Any:
+        import torch
+
+        return torch.from_numpy(self.send(rows))
+
+
 class Victim:
     """A classifier as a service of the scheduler."""
 
@@ -36,11 +49,29 @@ class Victim:
         where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
-        self.shapes = Shapes.of(clf) if token_budget is None else None
+        self.shapes: Shapes | Sent | None = Shapes.of(clf) if token_budget is None else None
         self.groups = 2 if where == "gpu" else 1  # while one half's texts are on the GPU, the other half's words are looked up
         self.noise = (
             0.0 if self.shapes else _noise(clf) * max(1.0, 1 / temperature)
         )  # a temperature below 1 makes the logits' rounding larger too
+
+    @property
+    def divisible(self) -> bool:
+        """Whether worker processes may share the work: the forward passes are then a function of token ids alone."""
+        return self.shapes is not None
+
+    def half(self, send: Callable[[Any], Any]) -> Victim:
+        """The part of the service that runs in a worker (see ``workers``): everything but the forward passes."""
+        twin = copy.copy(self)
+        twin.shapes = Sent(send)
+        return twin
+
+    def together(self, requests: Sequence[list[Encoded]]) -> list[Any]:
+        """The logits of each worker's rows."""
+        assert self.shapes is not None  # without fixed shapes there are no workers
+        logits = self.shapes.logits([row for rows in requests for row in rows]).numpy()
+        ends = np.cumsum([len(rows) for rows in requests])[:-1]
+        return np.split(logits, ends)
 
     def answer(self, questions: Sequence[Ask]) -> list[list[Row]]:
         asking: dict[tuple[str, ...], list[Ask]] = {}

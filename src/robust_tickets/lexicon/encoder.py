@@ -106,14 +106,14 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Unit rows in float32, one a text, in the order given."""
+        return self.vectors(self.ids(texts))
+
+    def vectors(self, ids: Sequence[np.ndarray]) -> np.ndarray:
+        """The same from the token ids of each text."""
         import torch
 
         width = width_after(self.steps, self.model.config.hidden_size * len(self.pooling))
-        rows = np.empty((len(texts), width), dtype=np.float32)
-        if not texts:
-            return rows
-        plain = [whole(text).lower() if self.lower else whole(text) for text in texts]
-        ids = self._ids(plain)
+        rows = np.empty((len(ids), width), dtype=np.float32)
         device = self.model.device
         for batch in _batches([len(each) for each in ids], TOKENS["cpu" if device.type == "cpu" else "gpu"]):
             tokens, mask = (torch.from_numpy(array).to(device) for array in self._padded([ids[place] for place in batch]))
@@ -125,16 +125,17 @@ class SentenceEncoder:
                 rows[batch] = torch.nn.functional.normalize(pooled.float(), dim=-1).cpu().numpy()
         return rows
 
-    def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def ids(self, given: Sequence[str]) -> list[np.ndarray]:
         """Token ids of each text: put together from its pieces where the tokenizer allows it (see ``splice``), else read whole."""
+        texts = [whole(text).lower() if self.lower else whole(text) for text in given]
         if self._splicer is None:
             self._splicer = (Splicer.of(self.tokenizer),)
         (splicer,) = self._splicer
         found: list[bytes | None] = [None] * len(texts) if splicer is None else splicer.framed(texts, self.max_length)
-        whole = [place for place, ids in enumerate(found) if ids is None]
-        if whole:
-            told = self.tokenizer([texts[place] for place in whole], truncation=True, max_length=self.max_length)["input_ids"]
-            for place, ids in zip(whole, told, strict=True):
+        left = [place for place, ids in enumerate(found) if ids is None]
+        if left:
+            told = self.tokenizer([texts[place] for place in left], truncation=True, max_length=self.max_length)["input_ids"]
+            for place, ids in zip(left, told, strict=True):
                 found[place] = packed(ids)
         return [np.frombuffer(ids or b"", dtype="<i4") for ids in found]
 
