@@ -101,6 +101,14 @@ SPECIAL = (
     "这个故事很好 good",
     "我喜欢这个城市 and the river, don't you? 天气很冷",
 )
+ENDED = (
+    "good' bad- warm_ cold* bright@ dull'",
+    "the dogs' dinner and the cats' house were good- and clean",
+    "Wonderful--- actor's' story_ is *terrible* and @boring@ 'nice'",
+    "a lovely' morning- in the old_ garden* of my friend@ was 'not' warm'",
+    "the plot- of this- story- is- bad- and- slow-",
+    "it's a 'good' and 'clever' picture, isn't it'",
+)
 PAIRED = (
     ("good story", "bad story"),
     ("The garden is warm.", "I like it."),
@@ -131,7 +139,7 @@ def corpus() -> list[Sample]:
     for kind in ("premise", "question", "sentence"):
         pairs = [Sample(kind, pair, 2 + i % 2, 0) for i, pair in enumerate(PAIRED)]
         found += [*pairs, *_drawn(f"{kind}-drawn", kind, 16, (2, 24), (1, 14))]
-    return found
+    return [*found, *(Sample("text", (text,), 2 + i % 2, 0) for i, text in enumerate(ENDED))]
 
 
 def digest() -> str:

@@ -34,7 +34,6 @@ SOURCES = {
     "mrpc": Source("mrpc/validation.parquet", ("sentence1", "sentence2"), "mrpc", tuple(range(7, 408, 50))),
 }
 TRAINED = (("sentiment", "sst2/train.parquet", 1200), ("snli", "snli/validation.parquet", 900), ("mrpc", "mrpc/train.parquet", 700))
-FEW = 10  # rows of ordinary tests
 
 
 def read(shared: Path, file: str) -> list[tuple[tuple[str, ...], int]]:

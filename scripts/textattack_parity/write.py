@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
 import random
 import sys
 import tempfile
@@ -118,6 +119,7 @@ def main() -> None:
     parser.add_argument("--recipe", nargs="+", required=True, choices=recipes.RECIPES)
     parser.add_argument("--version", required=True)
     parser.add_argument("--uncut", action="store_true", help="let BERT-Attack make the combinations whose result it throws away")
+    parser.add_argument("--add", action="store_true", help="attack only what the file lacks, after the corpus has grown at its end")
     parser.add_argument("--only", nargs="*", help="ids to run; nothing is written")
     chosen = parser.parse_args()
     stand_ins.install(parts(chosen.version), Path(tempfile.mkdtemp(prefix="textattack")))
@@ -129,11 +131,18 @@ def main() -> None:
 def write(recipe: str, chosen: argparse.Namespace) -> None:
     """Attack the corpus and write the file."""
     attacks = {classes: recipes.build(recipe, wrapper(recipe, classes), chosen.uncut) for classes in (2, 3)}
-    lines = []
+    file = GOLDEN / f"{recipe}-{chosen.version}.jsonl.gz"
+    known = {}
+    if chosen.add:
+        known = {line["id"]: line for line in map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines()[1:])}
+    lines: list[dict[str, Any]] = []
     begin = time.monotonic()
     named = [(f"{group}:{row}", sample) for group, samples in made_texts.groups().items() for row, sample in enumerate(samples)]
     for name, sample in named:
         if chosen.only and name not in chosen.only:
+            continue
+        if name in known:
+            lines.append(known[name])
             continue
         label = (predicted(attacks[sample.classes], sample) + sample.shift) % sample.classes
         start = time.monotonic()
@@ -158,7 +167,7 @@ def write(recipe: str, chosen: argparse.Namespace) -> None:
     }
     GOLDEN.mkdir(parents=True, exist_ok=True)
     body = "".join(stand_ins.dumps(line) + "\n" for line in [header, *lines]).encode()
-    (GOLDEN / f"{recipe}-{chosen.version}.jsonl.gz").write_bytes(gzip.compress(body, mtime=0))
+    file.write_bytes(gzip.compress(body, mtime=0))
 
 
 def checked_version(wanted: str) -> None:

@@ -15,7 +15,12 @@ from robust_tickets.lexicon import stopwords
 
 FEWEST = 150  # examples a file must hold
 # Texts TextAttack itself fails on, with the reason; docs/attacks/parity.md has more on each.
-FAILING = {"text3:17": "it joins columns by <SPLIT>, and a single text that holds this mark falls apart when a word is swapped"}
+YEARS = "TextAttack would try 48^9 combinations of pieces for rock'n'roll"
+FAILING = {
+    "text3:17": "it joins columns by <SPLIT>, and a single text that holds this mark falls apart when a word is swapped",
+    "text2:63": YEARS,
+    "premise2:8": YEARS,
+}
 OFFERS = [(recipe, profile.removeprefix(PREFIX)) for recipe, profiles in OFFERED.items() for profile in profiles]
 
 
@@ -33,7 +38,9 @@ def test_files_are_of_this_corpus_and_large_enough(recipe: str, version: str) ->
     assert header["success"] >= 30
     assert header["failed"] >= 10
     assert header["skipped"] >= 5
-    assert {name for name, example in examples.items() if example["status"] == "error"} <= FAILING.keys()
+    failed = {name: example["error"] for name, example in examples.items() if example["status"] == "error"}
+    assert failed.keys() <= FAILING.keys()
+    assert all(("48^9" in error) == (FAILING[name] == YEARS) for name, error in failed.items())
 
 
 @pytest.mark.parametrize(("recipe", "version"), golden_names())
@@ -76,7 +83,7 @@ def test_textattacks_own_failures(recipe: str, monkeypatch: pytest.MonkeyPatch) 
     marked = [
         (name, outcome) for name, outcome, _ in replay(recipe, None, wanted, monkeypatch, live=1, keep=lambda s: "<SPLIT>" in s.texts[0])
     ]
-    assert [name for name, _ in marked] == list(FAILING)
+    assert [name for name, _ in marked] == ["text3:17"]
     (outcome,) = [outcome for _, outcome in marked]
     assert outcome.status in ("success", "failed")
     assert outcome.perturbed is not None

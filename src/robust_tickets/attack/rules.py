@@ -60,8 +60,8 @@ PROFILES: Mapping[str, Rules] = {
     "ta-0.3.0": replace(_4, name="ta-0.3.0", stuck=True),
 }
 OFFERED: Mapping[str, tuple[str, ...]] = {  # recipe -> profiles that golden files verify
-    "a2t": ("ta-0.3.11",),
-    "bertattack": ("ta-0.3.11",),
+    "a2t": ("ta-0.3.11", "ta-0.3.4"),
+    "bertattack": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
     "bertattack_papers": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
     "deepwordbug": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
     "pwws": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
