@@ -49,6 +49,23 @@ def test_queries_by_hand() -> None:
     assert result.perturbed == round((100 / 3 + 100 + 50) / 3, 4)
 
 
+@pytest.mark.parametrize("budget", [1, 2, 30, 102, 130])
+def test_no_candidates_are_made_that_the_budget_could_not_ask_about(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+    made: list[int] = []
+
+    def count(kit: Greedy, game: Any, text: Text, index: int) -> Any:
+        found = yield from plain(kit, game, text, index)
+        made.append(len(found))
+        return found
+
+    plain = Greedy.candidates
+    monkeypatch.setattr(Greedy, "candidates", count)
+    (outcome,) = PWWS()(CLF, Split.of(["film good " * 50], [1]), n=0, query_budget=budget).examples()
+    assert (outcome.status, outcome.queries) == ("failed", budget)
+    assert sum(made[:-1]) < max(1, budget - 1 - 100)  # 100 words, each hidden once
+    assert (made == []) == (budget <= 101)
+
+
 def test_the_first_of_equals_wins_and_is_marked() -> None:
     (outcome,) = PWWS()(CLF, Split.of(["a good film"], [1]), n=0).examples()
     first = min(f"a {new} film" for new in wordnet.synonyms("good"))

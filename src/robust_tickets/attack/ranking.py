@@ -7,7 +7,7 @@ batched forward pass to tell apart are settled first (see ``game``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from robust_tickets.attack.greedy import Candidate, Greedy
 from robust_tickets.attack.transforms.several import Several
 
 UNKNOWN = "[UNK]"
+NOWHERE = np.array([], dtype=np.int64)  # where a budget was spent on ranking, no word is visited
 
 
 def ranked(game: Game, kit: Greedy) -> list[int]:
@@ -41,6 +42,8 @@ class DropScore:
     def order(self, game: Game, kit: Greedy) -> Steps:
         indices = ranked(game, kit)
         answers: list[Scored] = yield from game.ask([Candidate(game.original, i, self.replacement) for i in indices])
+        if game.over:
+            return NOWHERE
         yield from game.ordered(answers)
         scores = np.array([answer.score for answer in answers], dtype=np.float64)
         return np.array(indices, dtype=np.int64)[(-scores).argsort()]
@@ -60,21 +63,24 @@ class WeightedSaliency:
     def order(self, game: Game, kit: Greedy) -> Steps:
         indices = ranked(game, kit)
         hidden: list[Scored] = yield from game.ask([Candidate(game.original, i, UNKNOWN) for i in indices])
-        groups: list[list[Candidate]] = []
+        candidates: list[Candidate] = []
+        sizes: list[int] = []
         for i in indices:
-            groups.append((yield from kit.candidates(game, game.original, i)))
-        flat: list[Scored] = yield from game.ask([candidate for group in groups for candidate in group])
-        swaps: list[list[Scored]] = []
-        for group in groups:
-            swaps.append(flat[: len(group)])
-            flat = flat[len(group) :]
-        # a budget may have cut the answers short: words without one are not visited
-        swaps = swaps[: len(hidden)]
+            if game.queries + len(candidates) >= game.budget:
+                break  # the rest could not be asked about
+            group = yield from kit.candidates(game, game.original, i)
+            candidates += group
+            sizes.append(len(group))
+        answers: list[Scored] = yield from game.ask(candidates)
+        if game.over:
+            return NOWHERE
+        flat = iter(answers)
+        swaps = [list(islice(flat, size)) for size in sizes]
         doubtful = self._doubtful(game, hidden, swaps)
         if doubtful:
             yield from game.settle([*hidden, *doubtful, *([game.first] if game.odds and game.first else [])])
         products = _softmax(hidden) * _gains(game, swaps)
-        return np.array(indices[: len(hidden)], dtype=np.int64)[(-products).argsort()]
+        return np.array(indices, dtype=np.int64)[(-products).argsort()]
 
     def _doubtful(self, game: Game, hidden: list[Scored], swaps: list[list[Scored]]) -> list[Scored]:
         """The answers behind products that lie too near to one another."""
