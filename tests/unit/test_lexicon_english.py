@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from robust_tickets.lexicon import stopwords
-from robust_tickets.lexicon.english import mostly_english
+from robust_tickets.lexicon.english import CHARACTERS, mostly_english
 
 ENGLISH = [
     "A gripping film with superb performances; I wouldn't have missed it for the world.",
@@ -44,6 +44,11 @@ def test_a_foreign_text_among_many_english_ones() -> None:
 def test_nothing_to_judge_by() -> None:
     assert mostly_english([])
     assert mostly_english(["", "  \n"])
+
+
+def test_a_text_of_megabytes_is_judged_by_its_beginning() -> None:
+    assert mostly_english([" ".join(ENGLISH * 40)[:CHARACTERS] + OTHERS["Chinese"][0] * 10_000])
+    assert not mostly_english(["x" * 2_000_000])  # at once
 
 
 def test_takes_an_endless_stream() -> None:

@@ -78,13 +78,15 @@ class Splicer:
             if not self.spaced:
                 return b"".join(map(self._first.__getitem__, pieces))  # type: ignore[arg-type]
             return b"".join([self._first[pieces[0]], *map(self._rest.__getitem__, pieces[1:])])  # type: ignore[list-item]
-        except TypeError:  # a piece that must be read with its surroundings
+        except (KeyError, TypeError):  # a piece too long to be remembered, or one that must be read with its surroundings
             return None
 
     def _learn(self, known: dict[str, bytes | None], new: set[str], before: str) -> None:
         read = []
         for piece in new:
-            if len(piece) > LONGEST or (self.spaced and (not piece or any(map(str.isspace, piece)))):
+            if len(piece) > LONGEST:
+                continue
+            if self.spaced and (not piece or any(map(str.isspace, piece))):
                 known[piece] = None
             else:
                 read.append(piece)
