@@ -55,6 +55,16 @@ def test_slopes_of_a_batch_are_those_of_each_text(family: str) -> None:
     assert all(parameter.grad is None for parameter in clf.model.parameters())
 
 
+def test_in_fixed_shapes_slopes_still_depend_on_their_batch() -> None:
+    """A victim whose scores have no noise (on a GPU, by its shapes) has gradients that do."""
+    victim = Victim(tiny_classifier())
+    victim.noise = 0.0
+    assert Gradient(victim).noise == victim.rounding == NOISE["float32"]
+    game = Game(original=Text.of("a b"), label=0, column_names=("text",), noise=0.0, slope_noise=victim.rounding)
+    assert Steepest()._doubtful(game, np.array([1.0, 1.0 - 1e-6]))
+    assert not Steepest()._doubtful(game, np.array([1.0, 0.9]))
+
+
 def test_a_single_text_is_cut_behind_the_last_word_and_a_pair_is_not() -> None:
     clf = tiny_classifier()
     service = Gradient(Victim(clf))

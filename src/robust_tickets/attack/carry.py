@@ -33,7 +33,7 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     begun = min(live, len(numbers)) if workers else 0
 
     def job(number: int) -> Steps:
-        return play(plan, int(plan.rows[number]), victim.noise, IN_FLIGHT // live)
+        return play(plan, int(plan.rows[number]), victim, IN_FLIGHT // live)
 
     def jobs() -> Iterator[tuple[int, Steps]]:
         nonlocal begun

@@ -81,6 +81,7 @@ class Game:
     blind: bool | None = None  # the ranking saw no score move
     known: dict[object, Row] = field(default_factory=dict)
     judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
+    slope_noise: float = 0.0  # the same where gradients are taken, whose batches have no fixed shapes
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
     vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text, for the word being visited
     exact_vectors: set[str] = field(default_factory=set)

@@ -29,7 +29,8 @@ MARKS = ("##", "Ġ", "__")  # what tokenizers put before or into tokens
 
 class Gradient:
     def __init__(self, victim: Victim) -> None:
-        self.clf, self.temperature, self.noise = victim.clf, victim.temperature, victim.noise
+        self.clf, self.temperature = victim.clf, victim.temperature
+        self.noise = victim.rounding  # also where the victim runs in fixed shapes: a backward pass does not
         self.token_budget = max(1, victim.token_budget // PASSES)
         model, tokenizer = victim.clf.model, victim.clf.tokenizer
         positions = getattr(model.config, "max_position_embeddings", None)

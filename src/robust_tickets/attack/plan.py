@@ -16,6 +16,7 @@ from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.rules import Rules
 from robust_tickets.attack.scheduler import Service
 from robust_tickets.attack.text import Text, marks, words_changed
+from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.metrics import ERROR
@@ -76,14 +77,15 @@ class Plan:
         return self.classes.index(predicted) if predicted in self.classes else None
 
 
-def play(plan: Plan, row: int, noise: float, in_flight: int) -> Steps:
+def play(plan: Plan, row: int, victim: Victim, in_flight: int) -> Steps:
     """The attack on one row; reads it only when its turn has come."""
     example: Example = plan.split[row]
     game = Game(
         original=Text.of(example.texts, plan.rules),
         label=plan.target(example.label),
         column_names=tuple(plan.split.columns),
-        noise=noise,
+        noise=victim.noise,
+        slope_noise=victim.rounding,
         rules=plan.rules,
         odds=plan.scoring == "log-odds",
         in_flight=in_flight,

@@ -38,5 +38,5 @@ class Steepest:
         return np.array(visited, dtype=np.int64)[(-slopes).argsort()]
 
     def _doubtful(self, game: Game, slopes: np.ndarray) -> bool:
-        slack = 2 * SLACK * game.noise * float(slopes.max())
+        slack = 2 * SLACK * max(game.noise, game.slope_noise) * float(slopes.max())
         return any(above - below <= slack and above > 0 for above, below in pairwise(np.sort(slopes)[::-1]))

@@ -51,9 +51,8 @@ class Victim:
         self.live = LIVE[where]
         self.shapes: Shapes | Sent | None = Shapes.of(clf) if token_budget is None else None
         self.groups = 2 if where == "gpu" else 1  # while one half's texts are on the GPU, the other half's words are looked up
-        self.noise = (
-            0.0 if self.shapes else _noise(clf) * max(1.0, 1 / temperature)
-        )  # a temperature below 1 makes the logits' rounding larger too
+        self.rounding = _noise(clf) * max(1.0, 1 / temperature)  # a temperature below 1 makes the logits' rounding larger too
+        self.noise = 0.0 if self.shapes else self.rounding
 
     @property
     def divisible(self) -> bool:
