@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import literal_replace
+from robust_tickets.attack.rules import OWN, PROFILES, Rules
 from robust_tickets.attack.text import Text, marks, words_changed
+from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.words import word_list
 
 ODD = ["é", "😀", "中文", "×", "`", "l", "\u202e", "[UNK]", "(", "\n"]
@@ -16,6 +18,7 @@ PIECES = st.sampled_from(["a", "Film", "don't", "x-y", "-", "'", "_", "*", "@", 
 TEXTS = st.lists(PIECES, max_size=14).map("".join)
 COLUMNS = st.lists(TEXTS, min_size=1, max_size=2).map(tuple)
 NEWS = st.lists(PIECES, max_size=4).map("".join)
+RULES = [OWN, *PROFILES.values()]
 
 
 @settings(max_examples=400, deadline=None)
@@ -68,6 +71,23 @@ def test_windows(columns: tuple[str, ...], place: int, size: float) -> None:
     assert word_list(window) == [text.words[i] for i in wanted]
     assert window in text.joined
     assert window == window.strip()
+
+
+@settings(max_examples=400, deadline=None)
+@given(COLUMNS, st.integers(0, 30), NEWS, st.integers(0, 30), st.one_of(st.integers(1, 20), st.just(math.inf)), st.sampled_from(RULES))
+def test_a_candidates_window_needs_no_new_text(
+    columns: tuple[str, ...], place: int, new: str, around: int, size: float, rules: Rules
+) -> None:
+    text = Text.of(columns, rules)
+    if not len(text):
+        return
+    index = place % len(text)
+    try:
+        changed = text.replace(index, new)
+    except TicketsError:
+        return  # the profile itself fails
+    if len(changed):
+        assert text.window_with(index, new, around % len(changed), size) == changed.window(around % len(changed), size)
 
 
 def test_deletion_takes_one_space() -> None:

@@ -47,6 +47,10 @@ class Candidate:
     def text(self) -> Text:
         return self.base.replace(self.index, self.new)
 
+    def window(self, around: int, size: float) -> str:
+        """``text.window``, for which the whole text need not be made."""
+        return self.base.window_with(self.index, self.new, around, size)
+
     @property
     def local(self) -> bool:
         """Whether the texts differ in this one word only."""

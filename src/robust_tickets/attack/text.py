@@ -128,22 +128,50 @@ class Text:
 
         Punctuation outside the first and the last word is cut off. Near an end the window moves inwards instead of shrinking.
         """
-        count = len(self.words)
-        half = (size - 1) / 2
-        if index - half < 0:
-            first, last = 0.0, min(size - 1, count - 1)
-        elif index + half >= count:
-            first, last = max(0, count - size), count - 1
-        else:
-            first, last = index - math.ceil(half), index + math.floor(half)
+        first, last = _ends(len(self.words), index, size)
         if self.rules.stuck or (self.rules.searches and not self.joined.isascii()):
-            starts = literal.starts(self.joined, self.words[: int(last) + 1], self.rules)
-            return self.joined[starts[int(first)] : starts[int(last)] + len(self.words[int(last)])]
-        offsets = [0]
-        for column in self.columns[:-1]:
-            offsets.append(offsets[-1] + len(column) + len(BETWEEN_COLUMNS))
-        (c, start, _), (d, _, end) = self.spans[int(first)], self.spans[int(last)]
-        return self.joined[offsets[c] + start : offsets[d] + end]
+            starts = literal.starts(self.joined, self.words[: last + 1], self.rules)
+            return self.joined[starts[first] : starts[last] + len(self.words[last])]
+        return _between(self.columns, self.spans[first], self.spans[last])
+
+    def window_with(self, index: int, new: str, around: int, size: float) -> str:
+        """``replace(index, new).window(around, size)``, at a cost that does not grow with the number of words."""
+        inner = literal.pieces(new, self.rules)
+        columns, begin = self._cut(index, new, bool(inner))
+        if not self.local(new) or self.rules.stuck or (self.rules.searches and not all(map(str.isascii, columns))):
+            return self.replace(index, new).window(around, size)
+        column = self.spans[index][0]
+        shift = len(columns[column]) - len(self.columns[column])
+
+        def span(place: int) -> tuple[int, int, int]:
+            if place < index:
+                return self.spans[place]
+            if place < index + len(inner):
+                start, end = inner[place - index]
+                return column, begin + start, begin + end
+            c, start, end = self.spans[place - len(inner) + 1]
+            return (c, start + shift, end + shift) if c == column else (c, start, end)
+
+        first, last = _ends(len(self) + len(inner) - 1, around, size)
+        return _between(columns, span(first), span(last))
+
+
+def _ends(count: int, index: int, size: float) -> tuple[int, int]:
+    """The first and the last of ``size`` words around word ``index`` of ``count``."""
+    half = (size - 1) / 2
+    if index - half < 0:
+        return 0, int(min(size - 1, count - 1))
+    if index + half >= count:
+        return int(max(0, count - size)), count - 1
+    return index - math.ceil(half), index + math.floor(half)
+
+
+def _between(columns: Sequence[str], first: tuple[int, int, int], last: tuple[int, int, int]) -> str:
+    """From the beginning of one span to the end of another, columns read as one text."""
+    (c, start, _), (d, _, end) = first, last
+    if c == d:
+        return columns[c][start:end]
+    return BETWEEN_COLUMNS.join((columns[c][start:], *columns[c + 1 : d], columns[d][:end]))
 
 
 def words_changed(original: Text, other: Text) -> int:

@@ -67,7 +67,7 @@ class SentenceSimilarity:
     def _windows(self, candidate: Candidate, against: Text) -> tuple[str, str]:
         # TextAttack takes whichever of the new words its set yields first, which need not be the leftmost
         around = next(iter({index for index, _ in candidate.placed()}))
-        return against.window(around, self.window), candidate.text.window(around, self.window)
+        return against.window(around, self.window), candidate.window(around, self.window)
 
     def _measure(self, game: Game, candidates: list[Candidate], pairs: Sequence[tuple[str, str]]) -> None:
         """In the precision of the vectors, operation by operation as TextAttack does it. No row depends on the others."""
