@@ -11,12 +11,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 from cyclopts import App, CycloptsError
 
 from robust_tickets import __version__
-from robust_tickets.cli import doctor, judging, looking, making, using, walking
+from robust_tickets.cli import checking, doctor, judging, looking, making, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
@@ -31,7 +32,7 @@ app = App(
 )
 for verb in (
     walking.demo, walking.run, making.search, making.draw, making.train, using.attack, judging.replay, using.predict, using.report,
-    using.export, looking.ls, doctor.doctor,
+    using.export, checking.check, looking.ls, doctor.doctor,
 ):  # fmt: skip
     app.command(verb)
 
@@ -58,7 +59,10 @@ def _run(arguments: list[str]) -> int:
 
         progress.quiet()
     try:
-        return _print(app(arguments, exit_on_error=False, print_error=False), as_json)
+        # a victim's own code may print: standard output belongs to the document
+        with redirect_stdout(sys.stderr) if as_json and not _flag(arguments, "--help") else nullcontext():
+            answer = app(arguments, exit_on_error=False, print_error=False)
+        return _print(answer, as_json)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -69,6 +73,12 @@ def _run(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         return _fail(problem.message, problem.hint, problem.exit_code, as_json)
+    except SystemExit as end:  # no verb ends the process: code that a verb called did
+        if debug:
+            traceback.print_exc()
+        return _fail(
+            f"code that was called ended the process (exit {end.code})", "see that it returns, or raises an error", FAILED, as_json
+        )
     except Exception as problem:
         if debug:
             traceback.print_exc()

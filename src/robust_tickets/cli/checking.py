@@ -1,0 +1,162 @@
+"""The verb ``check``, a gate for CI: measured numbers against least values. It imports no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.errors import TicketsError, did_you_mean
+
+MEASURES = ("clean", "clean_full", "aua", "queries", "similarity", "n")  # of result.json, those of which more is better
+PERCENT = MEASURES[:3]
+GATE_SAID_NO = 1
+Floors = Annotated[tuple[str, ...], Parameter(name="--min", negative="", consume_multiple=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The numbers of one arm under one attack; ``attack`` is empty where an arm was not attacked."""
+
+    arm: str
+    attack: str
+    values: Mapping[str, Any]
+    intervals: Mapping[str, Any]
+    flags: tuple[str, ...] = field(default=())
+
+
+def check(run: str, *, floors: Floors = (), interval: Annotated[bool, Parameter(negative="")] = False, common: Common = Common()) -> Answer:  # noqa: B008
+    """A gate for CI: exits with 0 if every number is at least what is asked for, with 1 if not, and says which.
+
+    Parameters
+    ----------
+    run
+        A run folder, whose every arm must pass, under every attack; RUN:ARM for one arm; or a folder that `tickets attack` wrote.
+    floors
+        MEASURE=NUMBER, any number of times, such as clean=90 or aua=25: of clean, clean_full, aua (percent), queries, similarity, n.
+    interval
+        Judge the lower end of the 95 % interval instead of the number itself.
+    """
+    wanted = [_floor(given) for given in floors]
+    if not wanted:
+        raise TicketsError("check: at least how much of what? no --min is given", hint="--min clean=90 --min aua=25")
+    rows = list(measured(run))
+    gates = [_gate(row, name, least, interval) for row in rows for name, least in wanted]
+    passed = all(gate["passed"] for gate in gates)
+    flags = list(dict.fromkeys(flag for row in rows for flag in row.flags))
+
+    def show(console: Any) -> None:
+        for gate in gates:
+            where = ", ".join(filter(None, (gate["arm"], gate["attack"])))
+            print(f"{'pass' if gate['passed'] else 'FAIL'}  {where}: {gate['said']}")
+        for flag in flags:
+            print(f"flag: {flag}")
+        print(f"{sum(gate['passed'] for gate in gates)} of {len(gates)} passed")
+
+    return Answer(
+        data={"run": run, "passed": passed, "interval": interval, "gates": gates, "flags": flags},
+        show=show,
+        exit_code=0 if passed else GATE_SAID_NO,
+    )
+
+
+def _floor(given: str) -> tuple[str, float]:
+    name, _, value = (part.strip() for part in given.partition("="))
+    if name not in MEASURES:
+        raise TicketsError(f"--min {given}: {name!r} is nothing that is measured", hint=did_you_mean(name, MEASURES))
+    try:
+        least = float(value)
+    except ValueError:
+        least = math.nan
+    if not math.isfinite(least) or least < 0 or (name in PERCENT and least > 100):
+        raise TicketsError(
+            f"--min {given}: {value!r} is no {'percentage from 0 to 100' if name in PERCENT else 'number'}", hint="for example aua=25"
+        )
+    return name, least
+
+
+def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, Any]:
+    """A number that was not measured does not pass: a gate must not open because nothing was looked at."""
+    value, ends = row.values.get(name), row.intervals.get(name)
+    judged = (ends[0] if ends else value if name == "n" else None) if interval else value
+    passed = judged is not None and judged >= least
+    unit = " %" if name in PERCENT else ""
+    if judged is None:
+        said = f"{name} {'has no interval' if interval and value is not None else 'was not measured'}, at least {least:g}{unit} is wanted"
+    else:
+        what = f"{name}, lower end of the interval," if interval and ends else name
+        said = f"{what} {_short(judged)}{unit} is {'at least' if passed else 'below'} {least:g}{unit}"
+    return {
+        "arm": row.arm, "attack": row.attack, "measure": name, "min": least, "value": value, "interval": ends and list(ends),
+        "judged": judged, "passed": passed, "said": said,
+    }  # fmt: skip
+
+
+def _short(value: float) -> str:
+    return f"{value:.4f}".rstrip("0").rstrip(".")  # as many digits as result.json keeps, so that no number looks equal to its floor
+
+
+def measured(run: str) -> Iterator[Measured]:
+    """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
+    from robust_tickets.attack.store import RESULT
+
+    folder, arm = Path(run), ""
+    if not folder.exists() and ":" in run:
+        folder, arm = Path(run.rpartition(":")[0]), run.rpartition(":")[2]
+    if (folder / "arms.json").is_file():
+        yield from _arms(folder, arm)
+    elif (folder / RESULT).is_file() and not arm:
+        yield _attacked("", folder, {}, {})
+    else:
+        raise TicketsError(
+            f"{run} is neither a finished run nor a finished attack: no arms.json, no {RESULT}",
+            hint="give a folder that `tickets run` or `tickets attack` finished; the same command as before goes on with it",
+        )
+
+
+def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
+    from robust_tickets.files import read_json
+    from robust_tickets.report.fields import inside, interval, listed, mapping, number
+
+    about = mapping(read_json(folder / "arms.json"))
+    arms = {str(mapping(entry).get("name")): mapping(entry) for entry in listed(about.get("arms") or [])}
+    if not arms or (wanted and wanted not in arms):
+        raise TicketsError(f"{folder} has no arm {wanted!r}" if arms else f"{folder} has no arm", hint=did_you_mean(wanted, arms))
+    for name, entry in arms.items():
+        if wanted and name != wanted:
+            continue
+        notes: list[str] = []
+        train = inside(folder, entry.get("train"), notes)
+        attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks") or [])]
+        if notes:
+            raise TicketsError(f"{folder}: {notes[0]}", hint="run the command that made it again")
+        evaluation = mapping(read_json(train / "evaluation.json")) if train and (train / "evaluation.json").is_file() else {}
+        whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
+        values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
+        for attack in filter(None, attacks):
+            yield _attacked(name, attack, values, intervals)
+        if not attacks:  # all that is known of it is its accuracy
+            yield Measured(
+                arm=name, attack="", values={**values, "clean": whole}, intervals={**intervals, **({"clean": ends} if ends else {})}
+            )
+
+
+def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any]) -> Measured:
+    from robust_tickets.attack.result import AttackResult
+    from robust_tickets.report.fields import interval, number
+
+    found = AttackResult.load(folder)
+    own = {name: number(getattr(found, name)) for name in MEASURES}
+    ends = {name: pair for name, given in found.intervals.items() if (pair := interval(given)) is not None}
+    return Measured(
+        arm=arm or folder.name or str(folder),
+        attack=found.attack,
+        values={**own, **{name: value for name, value in values.items() if value is not None}},
+        intervals={**intervals, **ends},
+        flags=found.flags,
+    )

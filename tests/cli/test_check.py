@@ -1,0 +1,123 @@
+"""``tickets check``: a gate over runs and attacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calling import tickets
+from fake_run import make_run
+from robust_tickets import PWWS, Classifier
+from robust_tickets.attack.result import AttackResult
+from robust_tickets.cli.main import main
+from robust_tickets.data.task import Split
+
+Capture = pytest.CaptureFixture[str]
+
+
+def judge(texts: list[str]) -> list[list[float]]:
+    return [[0.2, 0.8] if "good" in text or "film" in text else [0.8, 0.2] for text in texts]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> AttackResult:
+    texts = ["a good film", "a bad plot", "a good story", "an awful movie", "a bad film"]
+    split = Split.of([(text,) for text in texts], [1, 0, 1, 0, 0])
+    return PWWS()(Classifier.wrap(judge, labels=["bad", "good"]), split, n=0, folder=tmp_path_factory.mktemp("attack"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, attacked: AttackResult) -> Path:
+    """Two arms of a run, the second with the attack's real result, the first with none."""
+    folder = make_run(tmp_path / "run", n=4)
+    about = json.loads((folder / "arms.json").read_text())
+    about["arms"] = about["arms"][:2]
+    about["arms"][0]["attacks"] = []
+    for arm in about["arms"][1:]:
+        attacked.save(folder / arm["attacks"][0])
+    (folder / "arms.json").write_text(json.dumps(about))
+    return folder
+
+
+def check(capsys: Capture, folder: Any, *floors: str, flags: tuple[str, ...] = (), code: int = 0) -> Any:
+    return tickets(capsys, "check", str(folder), *(part for floor in floors for part in ("--min", floor)), *flags, code=code)
+
+
+def test_an_attack_folder(capsys: Capture, attacked: AttackResult) -> None:
+    assert (attacked.clean, attacked.folder is not None) == (80.0, True)
+    assert attacked.aua is not None
+    told = check(capsys, attacked.folder, "clean=80", f"aua={attacked.aua}", "n=5")
+    assert (told["passed"], [gate["measure"] for gate in told["gates"]]) == (True, ["clean", "aua", "n"])
+    assert told["flags"] == list(attacked.flags)
+    told = check(capsys, attacked.folder, "clean=80.0001", "aua=0", code=1)
+    assert [gate["passed"] for gate in told["gates"]] == [False, True]
+    assert told["gates"][0]["said"] == "clean 80 % is below 80.0001 %"
+
+
+def test_the_interval_is_stricter(capsys: Capture, attacked: AttackResult) -> None:
+    low = attacked.interval("clean")[0]
+    told = check(capsys, attacked.folder, f"clean={low}", "n=5", flags=("--interval",))
+    assert [gate["judged"] for gate in told["gates"]] == [low, 5]
+    told = check(capsys, attacked.folder, f"clean={low + 0.001}", flags=("--interval",), code=1)
+    assert "lower end of the interval" in told["gates"][0]["said"]
+
+
+def test_what_was_not_measured_does_not_pass(capsys: Capture, attacked: AttackResult) -> None:
+    for name in ("clean_full", "similarity"):
+        assert "was not measured" in check(capsys, attacked.folder, f"{name}=0", code=1)["gates"][0]["said"]
+
+
+def test_every_arm_of_a_run(capsys: Capture, run: Path) -> None:
+    told = check(capsys, run, "clean=80", "clean_full=81")
+    assert [(gate["arm"], gate["measure"], gate["value"]) for gate in told["gates"]] == [
+        ("earlyrobust", "clean", 81.4), ("earlyrobust", "clean_full", 81.4), ("finetune", "clean", 80.0), ("finetune", "clean_full", 82.6),
+    ]  # fmt: skip
+    told = check(capsys, run, "clean_full=82", code=1)
+    assert [gate["passed"] for gate in told["gates"]] == [False, True]
+    check(capsys, f"{run}:finetune", "clean_full=82")
+    assert "not measured" in check(capsys, run, "aua=0", code=1)["gates"][0]["said"]
+    check(capsys, f"{run}:finetune", "aua=0")
+    check(capsys, run, "clean_full=79.5", flags=("--interval",), code=1)  # 850 texts: some 2.6 points below
+    assert "did you mean 'finetune'" in check(capsys, f"{run}:finetunes", "aua=0", code=2)["error"]["hint"]
+
+
+def test_a_part_that_is_gone_is_no_pass(capsys: Capture, run: Path) -> None:
+    about = json.loads((run / "arms.json").read_text())
+    about["arms"][1]["attacks"].append("attack/gone")
+    (run / "arms.json").write_text(json.dumps(about))
+    assert "attack/gone is missing" in check(capsys, run, "clean=0", code=2)["error"]["message"]
+
+
+@pytest.mark.parametrize("floor", ["aua", "aua=", "aua=x", "aua=nan", "aua=-1", "aua=101", "clena=1", "=1", "", "suc=1", "n=inf"])
+def test_floors_that_say_nothing(floor: str, capsys: Capture, attacked: AttackResult) -> None:
+    assert check(capsys, attacked.folder, floor, code=2)["error"]["hint"]
+
+
+def test_what_is_refused(capsys: Capture, tmp_path: Path, attacked: AttackResult) -> None:
+    assert "no --min" in check(capsys, attacked.folder, code=2)["error"]["message"]
+    for folder in (tmp_path, tmp_path / "none", f"{attacked.folder}:arm"):
+        assert "neither a finished run nor" in check(capsys, folder, "aua=1", code=2)["error"]["message"]
+
+
+def test_for_people(capsys: Capture, attacked: AttackResult) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["check", str(attacked.folder), "--min", "clean=90", "--min", "n=1"])
+    said = capsys.readouterr().out
+    assert end.value.code == 1
+    assert "PWWS: clean 80 % is below 90 %" in said
+    assert "1 of 2 passed" in said
+
+
+def test_it_imports_no_torch(attacked: AttackResult) -> None:
+    code = f"""
+import sys
+from robust_tickets.cli.main import _run
+assert _run(["check", {str(attacked.folder)!r}, "--min", "clean=1"]) == 0
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
