@@ -76,3 +76,54 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         with pytest.raises(TicketsError, match="cannot make the folder") as caught:
             predict_file(clf(), data, out)
         assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_the_other_columns_go_along(tmp_path: Path, ending: str) -> None:
+    data, out = tmp_path / "in.jsonl", tmp_path / f"out.{ending}"
+    given = [
+        {"id": 7, "text": "a", "p_x": "mine", "more": {"k": [1, None]}},
+        {"id": None, "text": " ", "p_x": "\ud800", "more": True},
+        {"text": "b"},
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in given) + "no json\n")
+    told = predict_file(clf(), data, out, text="text")
+    assert told["written"] == ["line", "text", "id", "p_x", "more", "predicted", "p_x__", "p_x_", "problem"]
+    assert (told["rows"], told["bad"]) == (4, 2)
+    if ending == "parquet":
+        rows = pq.read_table(out).to_pylist()
+    elif ending == "jsonl":
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    else:
+        rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="," if ending == "csv" else "\t"))
+    kept = [[row[name] if row[name] != "" else None for name in ("id", "p_x", "more")] for row in rows]
+    as_text = [["7", "mine", '{"k": [1, null]}'], [None, "\ufffd", "true"], [None, None, None], [None, None, None]]
+    assert kept == ([[7, "mine", {"k": [1, None]}], [None, "\ufffd", True], *as_text[2:]] if ending == "jsonl" else as_text)
+    assert [row["problem"] or None for row in rows] == [None, "empty text", None, "not valid JSON"]
+
+
+def picky(wrong: set[str]) -> Classifier:
+    def judge(texts: Sequence[str]) -> np.ndarray:
+        if bad := wrong.intersection(texts):
+            raise ValueError(f"not {min(bad)}")
+        return longer(texts)
+
+    return Classifier.wrap(judge, labels=["x", "x_"])
+
+
+def test_a_text_that_cannot_be_answered_costs_its_row(tmp_path: Path) -> None:
+    data, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    data.write_text("text\n" + "".join(f"t{i}\n" for i in range(50)))
+    told = predict_file(picky({"t7", "t30"}), data, out)
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert (told["rows"], told["bad"]) == (50, 2)
+    assert {row["text"]: row["problem"] for row in rows if row["problem"]} == {"t7": "ValueError: not t7", "t30": "ValueError: not t30"}
+    assert all(row["predicted"] for row in rows if not row["problem"])
+    out.unlink()
+    for wrong in ({f"t{i}" for i in range(10, 40)}, {f"t{i}" for i in range(50)}):  # the victim is gone, or was never there
+        with pytest.raises(ValueError, match="not t"):
+            predict_file(picky(wrong), data, out)
+        assert not out.exists()
+    data.write_text("text\nt1\nt2\n")
+    with pytest.raises(ValueError, match="not t2"):
+        predict_file(picky({"t1", "t2"}), data, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from robust_tickets.data.columns import LABELS, text_columns
 from robust_tickets.data.rows import Rows, open_rows
@@ -12,11 +12,12 @@ from robust_tickets.data.table import text_problem
 
 
 class Unlabelled(NamedTuple):
-    """A row of a file: ``texts`` is empty where there is a ``problem``."""
+    """A row of a file: ``texts`` is empty where there is a ``problem``, ``rest`` (the other columns) where it could not be read at all."""
 
     line: int
     texts: tuple[str, ...]
     problem: str
+    rest: tuple[Any, ...] = ()
 
 
 def open_texts(path: str | Path, text: str | Sequence[str] | None = None, like: Sequence[str] = ()) -> tuple[Rows, tuple[str, ...]]:
@@ -27,7 +28,8 @@ def open_texts(path: str | Path, text: str | Sequence[str] | None = None, like: 
     return rows, text_columns(rows, text, but=LABELS)
 
 
-def read_texts(rows: Rows, columns: tuple[str, ...]) -> Iterator[Unlabelled]:
-    for record in rows.records(columns):
-        problem = record.problem or next(filter(None, map(text_problem, record.values)), "")
-        yield Unlabelled(record.line, () if problem else tuple(record.values), problem)
+def read_texts(rows: Rows, columns: tuple[str, ...], rest: tuple[str, ...] = ()) -> Iterator[Unlabelled]:
+    for record in rows.records((*columns, *rest)):
+        texts, others = tuple(record.values[: len(columns)]), tuple(record.values[len(columns) :])
+        problem = record.problem or next(filter(None, map(text_problem, texts)), "")
+        yield Unlabelled(record.line, () if problem else texts, problem, others)
