@@ -77,6 +77,36 @@ def test_labels_are_matched_by_name_not_by_order() -> None:
         replay(result, Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")))
 
 
+def test_models_that_call_their_classes_differently(tmp_path: Path) -> None:
+    models = [by_word("good"), by_word("good", labels=("bad", "fine"))]
+    maps = [{}, {"neg": "bad", "pos": "fine"}]
+    told = replay(attacked(), iter(models), label_map=maps, folder=tmp_path)
+    assert [cell["clean"] for cell in told.cells] == [80.0, 80.0]
+    assert json.loads((tmp_path / "replay.json").read_text())["label_map"] == maps
+    for wrong in (maps[1:], [*maps, {}], maps[::-1]):
+        with pytest.raises(TicketsError):
+            replay(attacked(), iter(models), label_map=wrong)
+
+
+def test_another_replay_is_not_written_over(tmp_path: Path) -> None:
+    models = [by_word("good"), by_word("film", "thing", labels=("pos", "neg"), positive=0)]
+    first = replay(attacked(), models, folder=tmp_path)
+    before = [(tmp_path / name).read_bytes() for name in ("rows.jsonl", "replay.json")]
+    others: list[tuple[Any, dict[str, Any]]] = [
+        (models[::-1], {}), (models[:1], {}), ([*models, models[0]], {}), (models, {"label_map": {"neg": "neg", "pos": "pos"}}),
+    ]  # fmt: skip
+    for given, flags in others:
+        with pytest.raises(TicketsError, match="holds a replay of other"):
+            replay(attacked(), given, folder=tmp_path, **flags)
+    with pytest.raises(TicketsError, match="other texts"):
+        replay([attacked(), attacked()], models, folder=tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in ("rows.jsonl", "replay.json")] == before
+    assert replay(attacked(), models, folder=tmp_path).cells == first.cells  # the same may be made again
+    (tmp_path / "replay.json").write_text("[]")
+    with pytest.raises(TicketsError, match="holds a replay"):
+        replay(attacked(), models, folder=tmp_path)
+
+
 def test_the_attacked_model_falls_for_all_that_was_found_on_it(tmp_path: Path) -> None:
     clf = tiny_classifier("bert", max_length=24)
     texts = [f"the {a} {b} was {c}" for a in ("good", "bad") for b in ("film", "story") for c in ("great", "poor")]

@@ -16,6 +16,7 @@ from typing import Any
 from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.choose import classes_of
 from robust_tickets.attack.conclude import about_model
+from robust_tickets.attack.earlier import REPLAY, ROWS, SCHEMA, Earlier
 from robust_tickets.attack.failures import fatal, hopeless, said
 from robust_tickets.attack.game import IN_FLIGHT, Game
 from robust_tickets.attack.replayed import Count
@@ -32,8 +33,6 @@ from robust_tickets.files import write_chunks, write_json
 from robust_tickets.progress import track
 from robust_tickets.run import environment
 
-SCHEMA = 1
-REPLAY, ROWS = "replay.json", "rows.jsonl"
 HOPELESS = 20  # texts that failed in a row: the cause is not in the texts
 
 
@@ -44,7 +43,7 @@ class Replay:
     sources: tuple[Mapping[str, Any], ...]
     models: tuple[Mapping[str, Any], ...]
     cells: tuple[Mapping[str, Any], ...]
-    label_map: Mapping[str, int | str]
+    label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]]  # of all models, or one of each
     seconds: float
     env: Mapping[str, Any]
     folder: Path | None = field(default=None, compare=False)
@@ -68,40 +67,51 @@ def replay(
     models: Classifier | Iterable[Classifier],
     *,
     labels: Sequence[str] | None = None,
-    label_map: Mapping[str, int | str] | None = None,
+    label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]] | None = None,
     folder: str | Path | None = None,
     token_budget: int | None = None,
 ) -> Replay:
     """Put texts to models. ``sources``: an attack's result or folder, a file, a split, what ``open_set`` opened, or a list of these.
 
-    Labels are matched to each model's by name, or by ``label_map``; ``labels`` names those of a split or a file. ``models`` may load one
-    after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a line for every set, model and example, and
-    ``replay.json`` the numbers.
+    Labels are matched to each model's by name, or by ``label_map``, one for all models or a list with one of each; ``labels`` names those
+    of a split or a file. ``models`` may load one after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a
+    line for every set, model and example, and ``replay.json`` the numbers; a folder with another replay is refused.
     """
     given = [sources] if isinstance(sources, AttackResult | Split | TextSet | str | Path) else list(sources)
     sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
     if not sets:
         raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
     known = [name for one in sets for name in one.labels]
-    for name in label_map or {}:
+    maps: list[Mapping[str, int | str]] = [label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}]
+    each = len(maps) > 1
+    for name in (name for one in maps for name in one):
         if name not in known:
             raise TicketsError(
                 f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}", hint=did_you_mean(name, known)
             )
     start, place = time.monotonic(), None if folder is None else Path(folder)
+    about = [{"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets]
+    shown = [dict(one) for one in maps] if each else dict(maps[0])
+    earlier = Earlier.of(place, about, shown)
     told: list[dict[str, Any]] = []
     cells: list[dict[str, Any]] = []
 
     def lines() -> Iterator[bytes]:
         for number, clf in enumerate([models] if isinstance(models, Classifier) else models):
             told.append(about_model(clf))
+            earlier.check(told)
+            if each and number >= len(maps):
+                raise TicketsError(f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model")
             victim = Victim(clf, token_budget)
             for which, texts in enumerate(sets):
                 count = Count()
-                for row in _judged(texts, clf, victim, _classes(texts, clf, label_map)):
+                for row in _judged(texts, clf, victim, _classes(texts, clf, maps[number if each else 0])):
                     count.add(row)
                     yield to_line({"source": which, "model": number, **row})
                 cells.append({"source": which, "model": number, **count.numbers(texts, clf)})
+        earlier.check(told, all_of_them=True)
+        if each and len(told) < len(maps):
+            raise TicketsError(f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model")
 
     if place is None:
         for _ in lines():
@@ -111,10 +121,10 @@ def replay(
     if not told:
         raise TicketsError("nothing to replay on: no model", hint="give at least one classifier")
     result = Replay(
-        sources=tuple({"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets),
+        sources=tuple(about),
         models=tuple(told),
         cells=tuple(cells),
-        label_map=dict(label_map or {}),
+        label_map=shown,
         seconds=round(time.monotonic() - start, 3),
         env=dict(environment()),
         folder=place,
@@ -124,9 +134,9 @@ def replay(
     return result
 
 
-def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str] | None) -> tuple[int, ...]:
+def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str]) -> tuple[int, ...]:
     clf.check_columns(texts.columns, texts.name)
-    mine = {name: to for name, to in (label_map or {}).items() if name in texts.labels}  # sets may name their labels differently
+    mine = {name: to for name, to in label_map.items() if name in texts.labels}  # sets may name their labels differently
     return classes_of(texts.labels, clf.labels, mine) or ()
 
 

@@ -14,6 +14,7 @@ from robust_tickets.cli.opening import Opening, mapped
 from robust_tickets.errors import TicketsError
 
 Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
+Maps = Annotated[tuple[str, ...], Parameter(name="--label-map", negative="", consume_multiple=False)]
 
 
 def replay(
@@ -25,7 +26,7 @@ def replay(
     text: str | None = None,
     label: str | None = None,
     original: str | None = None,
-    label_map: str | None = None,
+    label_map: Maps = (),
     token_budget: int | None = None,
     opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
@@ -52,7 +53,8 @@ def replay(
     original
         A file's column of original text, if it has one.
     label_map
-        Which class of the models each label is, where the names differ: bad=0,good=1.
+        Which class of the models each label is, where the names differ: bad=0,good=1. Once for all models, or once for
+        each, in their order.
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
     """
@@ -61,11 +63,16 @@ def replay(
 
     if not models:
         raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
+    if len(label_map) > 1 and len(label_map) != len(models):
+        raise TicketsError(
+            f"replay: {len(label_map)} label maps for {len(models)} models",
+            hint="--label-map once for all of them, or once for each, in their order",
+        )
     is_folder(out)
     reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
     sets = [open_set(one, **reading) for one in (source, *also)]
     opened = (opening.open(model, columns(text)) for model in models)
-    found = put(sets, opened, label_map=mapped(label_map), folder=out, token_budget=token_budget)
+    found = put(sets, opened, label_map=[mapped(one) or {} for one in label_map] or None, folder=out, token_budget=token_budget)
     told = found.to_json()
 
     def show(console: Any) -> None:
