@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from calling import tickets
+from robust_tickets.cli.main import main
 from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
 
 TEXTS = ("a good film", "a bad plot", "the story was good and the film was fine", "an awful movie", "not very good", "poor story, bad film")
@@ -146,6 +147,38 @@ def test_settings_of_the_attack(capsys: Capture, module: str, tmp_path: Path) ->
     assert attack(capsys, module, data, tmp_path / "d", *names, "--seen", str(data))["flags"]
     for flags in (["--temperature", "hot"], ["--subset", "last"], ["--compat", "0.0.1"], ["--query-budget", "0"], ["--retries", "-1"]):
         assert attack(capsys, module, data, tmp_path / "e", *names, *flags, code=2)["error"]["message"]
+
+
+def test_flags_of_speed(capsys: Capture, albert: Path, module: str, tmp_path: Path) -> None:
+    """--live changes nothing, --precision is told."""
+    data = rows(tmp_path / "d.jsonl")
+    plain, one = (attack(capsys, albert, data, tmp_path / live, "--live", live) for live in ("8", "1"))
+    assert plain["digest"] == one["digest"]
+    first, second = ([[e[k] for k in ("id", "status", "perturbed", "queries")] for e in outcomes(tmp_path / live)] for live in ("8", "1"))
+    assert first == second
+    short = attack(capsys, albert, data, tmp_path / "s", "--precision", "bfloat16")
+    assert (short["precision"], plain["precision"]) == ("bfloat16", None)
+    assert "precision" in short["flag_codes"]
+    assert attack(capsys, albert, data, tmp_path / "e", "--live", "0", code=2)["error"]["message"] == "live must be at least 1, got 0"
+    assert "int8" in attack(capsys, albert, data, tmp_path / "e", "--precision", "int8", code=2)["error"]["message"]
+    labels = ["--labels", "bad,good", "--precision", "float16"]
+    assert "cannot be lowered" in attack(capsys, module, data, tmp_path / "e", *labels, code=2)["error"]["message"]
+
+
+def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data = rows(tmp_path / "d.jsonl")
+    labels = ["--labels", "bad,good"]
+    assert attack(capsys, "my_judge:loud", data, tmp_path / "a", *labels)["n"] == 4
+    assert "exit 5" in attack(capsys, "my_judge:leaves", data, tmp_path / "b", *labels, code=3)["error"]["message"]
+    for wrong in (["--labels", "bad,"], [*labels, "--timeout", "inf"], [*labels, "--rate-limit", "nan"]):
+        assert attack(capsys, module, data, tmp_path / "c", *wrong, code=2)["error"]["hint"]
+
+
+def test_a_label_map_that_names_no_label_is_told(capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    arguments = ["--data", str(rows(tmp_path / "d.jsonl")), "--n", "4", "--out", str(tmp_path / "a"), "--label-map", "Good=1,gut=1"]
+    with pytest.raises(SystemExit):
+        main(["attack", str(albert), *arguments])
+    assert "the label map names gut, which no row has" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from robust_tickets.checks import at_least_one, not_negative
 from robust_tickets.errors import FAILED, TicketsError
 
 HOPELESS = 10  # failed calls in a row, with all their retries
+MOST = 1e6  # seconds to wait, or calls a second; a thread cannot wait for ever
 KEPT = 4_000_000  # characters of texts whose answers are kept
 
 
@@ -36,8 +37,8 @@ class Calls:
         not_negative(self, "retries", "backoff")
         for name in ("rate_limit", "timeout"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise TicketsError(f"{name} must be above 0, got {value}", hint="leave it out for none")
+            if value is not None and not 0 < value < MOST:
+                raise TicketsError(f"{name} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
 
 
 class Caller:

@@ -68,7 +68,8 @@ class Classifier:
             limit = positions_of(model)
             if self.max_length < 3 or (limit is not None and self.max_length > limit):
                 raise TicketsError(
-                    f"max_length must be between 3 and {limit or 'any'}, the positions of this model; got {max_length}", hint="lower it"
+                    f"max_length must be between 3 and {limit or 'any'}, the positions of this model; got {max_length}",
+                    hint="give a length between these, or leave it out",
                 )
             if model.config.num_labels != len(self.labels):
                 raise TicketsError(

@@ -86,7 +86,12 @@ class Opening:
 
 def split(names: str | None) -> tuple[str, ...] | None:
     """``bad,good`` as names."""
-    return None if names is None else tuple(part.strip() for part in names.split(","))
+    if names is None:
+        return None
+    found = tuple(part.strip() for part in names.split(","))
+    if not all(found):
+        raise TicketsError(f"--labels {names!r}: a name is empty", hint="for example --labels bad,good")
+    return found
 
 
 def mapped(given: str | None) -> dict[str, int | str] | None:

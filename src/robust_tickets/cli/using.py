@@ -31,7 +31,9 @@ def attack(
     temperature: str = "1",
     calibration: str | None = None,
     seen: str | None = None,
+    precision: Literal["bfloat16", "float16"] | None = None,
     token_budget: int | None = None,
+    live: int | None = None,
     csv: Path | None = None,
     parquet: Path | None = None,
     opening: Opening = Opening(),  # noqa: B008
@@ -80,8 +82,13 @@ def attack(
         A file of labelled texts to fit the temperature on; by default the rows that are not attacked.
     seen
         A file of what the model was trained on: the result says how many attacked texts are in it.
+    precision
+        Attack a copy of the model in fewer bits, which a GPU is faster with; the result says how many outcomes the model itself does not
+        confirm.
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
+    live
+        Examples under attack at the same time; changes speed and memory, not results.
     csv
         Write the examples as a table too: a .csv or .tsv file.
     parquet
@@ -123,6 +130,8 @@ def attack(
         seen=read(seen).test if seen else None,
         folder=out,
         token_budget=token_budget,
+        live=live,
+        precision=precision,
         query_budget=query_budget,
     )
     told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
@@ -154,7 +163,7 @@ def predict(
     data
         A csv, tsv, jsonl or parquet file.
     out
-        A csv, tsv, jsonl or parquet file with the texts, the label and every class's probability.
+        A csv, tsv, jsonl or parquet file with the rows of the first, and the label and every class's probability of each.
     text
         The text column; a pair as premise,hypothesis.
     """

@@ -32,6 +32,7 @@ class Match:
     ids: Mapping[str, int]
     note: str = ""
     guessed: bool = False  # ids were read as the classes in order
+    idle: tuple[str, ...] = ()  # names of the label map that no value has
 
 
 def label_text(value: Any) -> tuple[str, str]:
@@ -139,13 +140,14 @@ def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: S
     if not found and declared:
         inner, across = match(values, declared, where).ids, _mapped(declared, names, where, (), label_map).ids
         return Match(ids={v: across[declared[i]] for v, i in inner.items() if declared[i] in across})
+    idle = tuple(key for i, key in enumerate(keys) if i not in _by_name(values, keys).values())
     found |= _by_name([v for v in values if v not in found], names)
     if not found and values:
         raise TicketsError(
             f"{where}: the label map names {few(keys)}, the labels there are {few(order(values))}, the model's {few(names)}",
             hint=pasted(order(values), names),
         )
-    return Match(ids=found)
+    return Match(ids=found, idle=idle)
 
 
 def check(names: Sequence[str], where: str) -> None:

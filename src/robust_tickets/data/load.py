@@ -230,6 +230,8 @@ class _Loading:
         matched = match(values, names, files[0][0].name, declared, label_map=self.label_map, by_id=self.by_id)
         if matched.note and names != declared:  # read as ids though the names were only found in train: a guess that must be seen
             (self.warnings if matched.guessed and not self.labels else self.notes).append(f"{name}: {matched.note}")
+        if matched.idle:
+            self.warnings.append(f"{name}: the label map names {few(matched.idle)}, which no row has")
         known = matched.ids
         odd = [v for v in values if v not in known]
         about = f"\n  known labels: {few(names)}; not among them: {few(odd)}" if odd else ""

@@ -12,8 +12,8 @@ from robust_tickets.report.fields import interval, listed, mapping, number, opti
 from robust_tickets.report.model import Attack, Example
 
 ABOUT = (
-    "semantics", "compat", "scoring", "temperature", "calibration", "subset", "query_budget", "seen", "constraints", "resources", "model",
-    "task", "words", "outcomes", "spread", "digest", "env",
+    "semantics", "compat", "scoring", "temperature", "calibration", "subset", "query_budget", "precision", "unconfirmed", "seen",
+    "constraints", "resources", "model", "task", "words", "outcomes", "spread", "digest", "env",
 )  # fmt: skip
 
 

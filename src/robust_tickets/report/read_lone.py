@@ -72,7 +72,12 @@ def _read(folder: Path, notes: list[str]) -> Attack:
 def _plan(attack: Attack) -> Mapping[str, Any]:
     """What tells one way of attacking from another; the same for every victim."""
     about, task = attack.about, mapping(attack.about.get("task"))
-    asked = {"compat": about.get("compat"), "scoring": about.get("scoring"), "temperature": about.get("temperature")}
+    asked = {
+        "compat": about.get("compat"),
+        "scoring": about.get("scoring"),
+        "temperature": about.get("temperature"),
+        "precision": about.get("precision"),
+    }
     if mapping(about.get("calibration")):
         asked["temperature"] = "calibrated"
     said = {key: value for key, value in asked.items() if value not in (None, "probability", 1, 1.0)}
