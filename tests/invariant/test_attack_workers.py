@@ -149,6 +149,6 @@ def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(tmp_path: Path, 
 
 def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
-    assert [workers.how_many(n) for n in (1, 20, 40, 100, 10_000)] == [0, 0, 2, 6, 8]
+    assert [workers.how_many(n) for n in (1, 20, 40, 100, 10_000)] == [0, 0, 2, 6, 12]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     assert workers.how_many(10_000) == 0

@@ -5,6 +5,7 @@ the shape depends on the text alone: its length rounded up, and as many rows as 
 shape the arithmetic of a row is the same wherever it stands and whoever stands beside it; that is tried out on the very model, and where
 it does not hold, or the model cannot be captured, there are no shapes and near-ties are settled one by one (see ``game``). So an attack
 needs no second opinion, a forward pass costs one launch instead of hundreds, and nothing waits for the GPU until a round is through.
+In fp32 one pass of that size leaves part of a large GPU idle, so two run side by side, each in a lane (a stream) of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from robust_tickets.seeds import numpy_generator
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
 STEPS = ((64, 8), (128, 16), (1 << 20, 32))  # lengths are rounded up to a multiple of the second, up to the first
 TRIALS = 4  # companies a probe is put into
+LANES = {"float32": 2}  # streams; half precision is quick enough that capturing every shape twice costs more than it brings
 
 
 class Shapes:
@@ -29,8 +31,10 @@ class Shapes:
 
     def __init__(self, clf: Classifier) -> None:
         self.clf = clf
-        self._graphs: dict[int, Any] = {}
-        self._pool: Any = None
+        self._graphs: dict[tuple[int, int], Any] = {}  # by length and lane
+        self._turn = 0  # the lane of the last pass
+        self._lanes: list[Any] = []
+        self._pools: dict[int, Any] = {}
 
     @classmethod
     def of(cls, clf: Classifier) -> Shapes | None:
@@ -56,10 +60,14 @@ class Shapes:
             groups.setdefault(self.length(row.size), []).append(place)
         places: list[int] = []
         found: list[Any] = []
+        device = self.clf.device
         with torch.inference_mode(), _evaluating(self.clf.model):
+            self._begin()
             for length, where in sorted(groups.items()):
                 found += self._passes(length, [rows[i] for i in where])
                 places += where
+            for lane in self._lanes:
+                torch.cuda.current_stream(device).wait_stream(lane)
             told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))  # the one wait of the round
         if not torch.isfinite(told).all():
             raise TicketsError(
@@ -69,43 +77,60 @@ class Shapes:
         out[torch.tensor(places, dtype=torch.long)] = told
         return out.clone()
 
+    def _begin(self) -> None:
+        """The lanes, made once; each begins where the work before it ended."""
+        import torch
+
+        device = self.clf.device
+        if not self._lanes:
+            count = LANES.get(str(self.clf.model.dtype).removeprefix("torch."), 1)
+            self._lanes = [torch.cuda.Stream(device) for _ in range(count)]
+        for lane in self._lanes:
+            lane.wait_stream(torch.cuda.current_stream(device))
+
     def _passes(self, length: int, rows: list[Encoded]) -> Iterator[Any]:
-        """Logits on the device, a tensor for every pass of the shape."""
+        """Logits on the device, a tensor for every pass; lanes take turns."""
         import torch
 
-        graph, fed, told = self._graph(length)
-        height = len(told)
-        filled = [*rows, *rows[:1] * (-len(rows) % height)]
+        height = max(1, TOKENS // length)
+        for start in range(0, len(rows), height):
+            self._turn = (self._turn + 1) % len(self._lanes)
+            with torch.cuda.stream(self._lanes[self._turn]):
+                told = self._pass(length, height, rows[start : start + height])
+            yield told
+
+    def _pass(self, length: int, height: int, rows: list[Encoded]) -> Any:
+        """One pass; empty places are filled up with the first row."""
+        import torch
+
+        graph, fed, told = self._graph(length, height)
         assert self.clf.inputs is not None
-        arrays = self.clf.inputs.arrays(filled, width=length)
-        sent = {name: torch.from_numpy(array).pin_memory().to(self.clf.device, non_blocking=True) for name, array in arrays.items()}
-        for start in range(0, len(filled), height):
-            for name, place in fed.items():
-                place.copy_(sent[name][start : start + height])
-            graph.replay()
-            yield told[: len(rows) - start].clone()
+        arrays = self.clf.inputs.arrays([*rows, *rows[:1] * (height - len(rows))], width=length)
+        for name, place in fed.items():
+            place.copy_(torch.from_numpy(arrays[name]).pin_memory(), non_blocking=True)
+        graph.replay()
+        return told[: len(rows)].clone()
 
-    def _graph(self, length: int) -> tuple[Any, dict[str, Any], Any]:
+    def _graph(self, length: int, height: int) -> tuple[Any, dict[str, Any], Any]:
+        """Captured in the lane it will run in: libraries keep a scratch memory for every stream, which two passes must not share."""
         import torch
 
-        if length not in self._graphs:
-            device, height = self.clf.device, max(1, TOKENS // length)
+        key = length, self._turn
+        if key not in self._graphs:
+            device = self.clf.device
             assert self.clf.inputs is not None
             fed = {name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names}
             if "token_type_ids" in fed:
                 fed["token_type_ids"].zero_()
-            side = torch.cuda.Stream(device)
-            side.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(side):  # libraries set themselves up in the first calls, which must not be captured
-                for _ in range(2):
-                    self.clf.model(**fed)
-            torch.cuda.current_stream(device).wait_stream(side)
+            for _ in range(2):  # libraries set themselves up in the first calls, which must not be captured
+                self.clf.model(**fed)
+            torch.cuda.synchronize(device)
             graph = torch.cuda.CUDAGraph()
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            pool = self._pools.setdefault(self._turn, torch.cuda.graph_pool_handle())
+            with torch.cuda.graph(graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"):
                 told = self.clf.model(**fed).logits.float()
-            self._graphs[length] = graph, fed, told
-        return self._graphs[length]
+            self._graphs[key] = graph, fed, told
+        return self._graphs[key]
 
     def alike(self) -> bool:
         """Whether a probe gets the same bits at every place and in every company of its shape, at three lengths."""

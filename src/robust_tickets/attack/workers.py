@@ -22,7 +22,7 @@ from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.errors import FAILED, TicketsError
 
-MOST = 8  # workers: an H200 is busy with so many on text of 25 words
+MOST = 12  # workers: more bring an H200 nothing on text of 25 words
 EACH = 16  # examples a worker should have at least; a fork and its pages cost about 0.1 s
 SPARE = 1  # cores for the process with the models
 
