@@ -58,8 +58,8 @@ class AttackResult:
 
     attack: str
     digest: str  # of everything that determines the result
-    semantics: str  # whose rules the recipe was written from; that both give the same numbers has not been verified
-    compat: str | None  # a profile verified against another tool's own results; none so far
+    semantics: str  # whose rules the recipe was written from
+    compat: str | None  # the version of TextAttack whose rules held, example by example; none for own rules
     constraints: tuple[str, ...]  # where candidates come from, and which rules they pass
     resources: Mapping[str, Mapping[str, Any]]
     model: Mapping[str, Any]
