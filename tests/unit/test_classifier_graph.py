@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier.graph import open_onnx
 from robust_tickets.errors import TicketsError
 from victims import foreign_tokenizer, onnx_file
@@ -51,6 +52,22 @@ def test_every_shape_of_graph_gives_the_same_answers(shape: dict[str, Any], tmp_
     np.testing.assert_allclose(probabilities(clf), probabilities(plain), atol=1e-6)
     assert ("taken as probabilities" in capsys.readouterr().err) == bool(shape.get("softmax"))
     assert np.ptp(probabilities(clf)[:, 0]) > 0.2
+
+
+@pytest.mark.parametrize("shape", [{}, {"batch": 3}, {"names": ("input_ids",)}])
+def test_a_graph_that_scales_its_batch_as_a_whole_is_asked_one_text_at_a_time(
+    shape: dict[str, Any], tmp_path: Path, words: Path, capsys: Any
+) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    quantize_dynamic(onnx_file(tmp_path / "plain.onnx", **shape), tmp_path / "small.onnx")
+    clf = opened(tmp_path / "small.onnx", words, max_length=24)
+    assert "one at a time" in capsys.readouterr().err
+    together = clf.logits(TEXTS)
+    assert np.array_equal(together, np.concatenate([clf.logits([text]) for text in TEXTS]))
+    assert np.ptp(together[:, 0]) > 0.2
+    assert Victim(clf).noise == 0  # a batch moves nothing
+    assert Victim(opened(tmp_path / "plain.onnx", words)).noise > 0
 
 
 @pytest.mark.parametrize("names", [("input_ids",), ("input_ids", "token_type_ids"), ("input_ids", "attention_mask", "token_type_ids")])

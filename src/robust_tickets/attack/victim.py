@@ -137,6 +137,8 @@ class Victim:
 
 
 def _noise(clf: Classifier) -> float:
+    if clf.inputs is not None and clf.inputs.side == "alone":
+        return 0.0  # no two texts share a batch
     if clf.model is not None:
         return NOISE.get(str(clf.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
     # a graph computes in batches; a callable is taken at its word: the same text gets the same answer

@@ -4,6 +4,7 @@ Inputs are found by name (input_ids, attention_mask, token_type_ids, any of them
 probabilities, else the first. A graph is looked at before it is used: it answers a few texts, the longest among them, so that a wrong
 tokenizer, length or number of labels shows at once, and rows that sum to 1 are taken as probabilities. A graph of fixed length is padded
 to it, one of a fixed batch is filled up; without an attention mask only texts of one length share a batch, for padding would be read.
+A graph of dynamically quantised weights scales its batch as a whole: answers that depend on their company are asked for one at a time.
 
 A folder exported here has ``labels.json`` with all that; any other file takes a tokenizer and labels from its user, or from the
 tokenizer's files and the ``config.json`` beside it.
@@ -12,13 +13,13 @@ tokenizer's files and the ``config.json`` beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.inputs import LONG, SHORT, Inputs, own_length
+from robust_tickets.classifier.inputs import LONG, SHORT, Inputs, Side, own_length
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.texts import Encoded
 from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
@@ -35,6 +36,8 @@ INSTALL = 'pip install "robust-tickets[onnx]"'
 KNOWN = ("input_ids", "attention_mask", "token_type_ids")
 TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32, "tensor(bool)": np.bool_}
 OUTPUTS = ("logits", "probabilities")
+ROUNDING = 1e-5  # what company may move an answer of up to ORDINARY in float32; measured maxima are about a tenth
+ORDINARY = 16.0
 
 
 @dataclass(kw_only=True)
@@ -204,10 +207,34 @@ def _look(graph: Graph, tokenizer: Any, path: Path, labels: Sequence[str], longe
             f"{path} gives {found.shape[1]} numbers a text, there are {len(labels)} labels ({', '.join(labels)})",
             hint="--labels names every output once, in their order",
         )
+    graph.inputs = _shared(graph, tokenizer, longest)
+    if graph.inputs.side == "alone":
+        say(f"{path.name}: its answers depend on the other texts of a batch (quantised weights?): texts are asked about one at a time")
     sums = np.abs(found.astype(np.float64).sum(axis=1) - 1)
     graph.probabilities = bool((found >= 0).all() and (sums < 1e-3).all())
     if graph.probabilities:
         say(f"{path.name}: its output {graph.output!r} sums to 1 and is taken as probabilities")
+
+
+def _shared(graph: Graph, tokenizer: Any, longest: int) -> Inputs:
+    """The graph's inputs with the widest way of sharing a batch that leaves every answer as it is alone."""
+    given = graph.inputs
+    short, long = encoded(tokenizer, None, [(SHORT,), (LONG,)], longest, "token_type_ids" in given.names)
+    (cut,) = encoded(tokenizer, None, [(LONG,)], short.size, "token_type_ids" in given.names)
+    ways: list[tuple[Side, list[Encoded]]] = [("right", [short, long, cut]), ("equal", [short, cut])]
+    try:
+        for side, rows in ways if given.side == "right" else ways[1:]:
+            if rows[0] == rows[-1] and side == "equal":
+                continue  # to a tokenizer that knows no word of them they are one text, which shows nothing
+            graph.inputs = replace(given, side="alone")
+            alone = graph(rows)
+            graph.inputs = replace(given, side=side)
+            moved = np.abs(graph(rows) - alone).max()
+            if moved <= ROUNDING * max(1.0, float(np.abs(alone).max()) / ORDINARY):
+                return graph.inputs
+    finally:
+        graph.inputs = given
+    return replace(given, side="alone")
 
 
 def _digests(path: Path) -> dict[str, str]:
