@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
     labels = [f"c{i}" for i in range(classes)]
     if recipe == "a2t":
         return Classifier(
-            model=models.victim(classes),
+            model=tiny(classes),
             tokenizer=models.tokenizer(),
             labels=labels,
             max_length=models.LONGEST,
@@ -74,9 +74,25 @@ def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
 
 
 @cache
+def tiny(classes: int) -> Any:
+    return models.victim(classes)
+
+
+@cache
 def digests() -> tuple[str, str, str]:
     """Of the corpus, of the made-up resources' answers and of the tiny models, as the files of results hold them."""
     return texts.digest(), made.digest(), models.digest()
+
+
+@cache
+def groups() -> dict[str, list[Any]]:
+    """The corpus in groups of the same columns and classes."""
+    return texts.groups()  # type: ignore[no-any-return]
+
+
+def samples() -> dict[str, Any]:
+    """The corpus by id."""
+    return {f"{group}:{row}": sample for group, each in groups().items() for row, sample in enumerate(each)}
 
 
 @cache
@@ -118,10 +134,10 @@ def replay(
     monkeypatch: pytest.MonkeyPatch,
     *,
     live: int,
-    keep: Callable[[Any], bool] = lambda sample: True,
+    only: Collection[str],
     given: dict[str, Any] | None = None,
 ) -> Iterator[tuple[str, ExampleOutcome, Text]]:
-    """(id, outcome, final text) of every example that can be replayed here: those in Chinese need jieba."""
+    """(id, outcome, final text) of the examples ``only`` names."""
     kind = importlib.import_module(f"robust_tickets.attack.recipes.{recipe}").REGISTERED
     attack = kind(compat=compat, **(given or {}))
     parts = resources(recipe)
@@ -137,14 +153,14 @@ def replay(
         return plain(original, final, *rest)
 
     monkeypatch.setattr(plan, "marks", marks)
-    for group, samples in texts.groups().items():
-        columns, classes = texts.COLUMNS[samples[0].kind], samples[0].classes
-        clf = victim(recipe, classes, columns)
-        labels = [wanted[f"{group}:{row}"]["label"] for row in range(len(samples))]
-        split = Split.of([s.texts for s in samples], labels, name=group, columns=columns)
-        names = [f"{group}:{row}" for row, s in enumerate(samples) if (JIEBA or not chinese(s)) and keep(s)]
+    for group, each in groups().items():
+        names = [f"{group}:{row}" for row in range(len(each)) if f"{group}:{row}" in only]
         if not names:
             continue
+        columns, classes = texts.COLUMNS[each[0].kind], each[0].classes
+        labels = [wanted[f"{group}:{row}"]["label"] for row in range(len(each))]
+        split = Split.of([sample.texts for sample in each], labels, name=group, columns=columns)
+        clf = victim(recipe, classes, columns)
         for outcome in attack(clf, split, ids=names, seed=0, live=live).examples():
             yield outcome.id, outcome, finals.get(outcome.original, Text.of(outcome.original))
 

@@ -41,12 +41,14 @@ def _weights(word: str, classes: int) -> tuple[int, ...]:
 
 def logits(texts: list[tuple[str, ...]], classes: int) -> np.ndarray:
     """float32, (texts, classes). Rows never sum to 1 (TextAttack takes such rows for probabilities): 0.0613 sees to it."""
-    rows = np.zeros((len(texts), classes), dtype=np.float32)
-    for row, columns in zip(rows, texts, strict=True):
-        said = [token for column, text in enumerate(columns) for token in (f"<{column}>", *TOKEN.findall(text))]
-        total = np.array([_weights(word, classes) for word in said], dtype=np.int64).sum(axis=0)
-        row[1:] = (4.0 * total / (8 + len(said)) + 0.0613).astype(np.float32)
-    return rows
+    return np.array([_logits(columns, classes) for columns in texts], dtype=np.float32).reshape(len(texts), classes)
+
+
+@lru_cache(maxsize=1 << 16)
+def _logits(columns: tuple[str, ...], classes: int) -> tuple[float, ...]:
+    said = [token for column, text in enumerate(columns) for token in (f"<{column}>", *TOKEN.findall(text))]
+    totals = map(sum, zip(*(_weights(word, classes) for word in said), strict=True))
+    return 0.0, *(4.0 * total / (8 + len(said)) + 0.0613 for total in totals)
 
 
 # --- word vectors in clusters: cosines of 0.2 to 0.95 within one
@@ -88,17 +90,18 @@ def neighbour_table(words: list[str], matrix: np.ndarray, count: int) -> np.ndar
 
 @lru_cache(maxsize=1 << 16)
 def _sense(word: str) -> np.ndarray:
-    return generator("sense", word[:6]).normal(size=24)
+    return generator("sense", word[:6]).normal(size=24) * (4.0 if number("loud", word) % 7 == 0 else 1.0)
 
 
 def encode(texts: list[str]) -> np.ndarray:
     """float32, (texts, 24). Every seventh word weighs four times as much, so that similarities spread over the thresholds."""
-    rows = np.empty((len(texts), 24), dtype=np.float32)
-    for row, text in zip(rows, texts, strict=True):
-        said = [word.lower() for word in TOKEN.findall(text)]
-        parts = [np.full(24, 0.3), *(_sense(word) * (4.0 if number("loud", word) % 7 == 0 else 1.0) for word in said)]
-        row[:] = np.sum(parts, axis=0).astype(np.float32)
-    return rows
+    return np.array([_vector(text) for text in texts], dtype=np.float32).reshape(len(texts), 24)
+
+
+@lru_cache(maxsize=1 << 16)
+def _vector(text: str) -> np.ndarray:
+    parts = [np.full(24, 0.3), *(_sense(word.lower()) for word in TOKEN.findall(text))]
+    return np.sum(parts, axis=0).astype(np.float32)
 
 
 # --- the tagger: by ending, and by the word before
@@ -110,12 +113,14 @@ ENDINGS = {"ly": "ADV", "ing": "VERB", "ed": "VERB", "s": "NOUN", "y": "ADJ", "o
 def tags(said: list[str]) -> list[str]:
     found: list[str] = []
     for place, word in enumerate(said):
-        plain = word.lower()
-        by_ending = next((tag for ending, tag in ENDINGS.items() if plain.endswith(ending)), TAGS[number("tag", plain[:3]) % 3])
-        if place and found[-1] == "ADV" and by_ending == "NOUN":
-            by_ending = "ADJ"
-        found.append(by_ending)
+        tag = _tag(word.lower())
+        found.append("ADJ" if place and found[-1] == "ADV" and tag == "NOUN" else tag)
     return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _tag(plain: str) -> str:
+    return next((tag for ending, tag in ENDINGS.items() if plain.endswith(ending)), TAGS[number("tag", plain[:3]) % 3])
 
 
 def digest() -> str:
