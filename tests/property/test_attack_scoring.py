@@ -104,6 +104,19 @@ def test_log_odds_of_larger_logits_need_a_larger_distance_to_be_told_apart() -> 
     assert game(-3.0).tolerance(1600.0) == pytest.approx(2e-3)
 
 
+@pytest.mark.parametrize("odds", [False, True])
+def test_logits_that_are_all_large_need_a_larger_distance_too(odds: bool) -> None:
+    """Their difference, and so the score, is that of small ones; their rounding is not."""
+    found = []
+    for height in (0.0, 1600.0):
+        first = scored(0.5)
+        first.odds = odds
+        first.row.logits = first.row.logits + np.float32(height)
+        game = Game(original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=odds, first=first)
+        found.append(game.tolerance(first.score))
+    assert found[1] > 50 * found[0]
+
+
 @dataclass(frozen=True)
 class _Nothing:
     columns: tuple[str, ...] = ()

@@ -87,6 +87,7 @@ class Game:
     exact_vectors: set[str] = field(default_factory=set)
     edited: tuple[Text, int] | None = None  # the last text whose edits from the original were counted, and how many they are
     _dice: Dice | None = None
+    _grown: float | None = None  # how many times larger than measured the noise may be, by the clean text's logits
     filled: Any = None  # attack.transforms.masked: the masked language model's last answer
 
     @property
@@ -140,10 +141,13 @@ class Game:
         """How far apart two scores near ``score`` must be for the batched values to decide."""
         if self.noise == 0:
             return 0.0
+        if self._grown is None and self.first is not None:
+            # the score, too, where only a difference is at hand; the logits, where all are large and their difference is not
+            self._grown = max(1.0, _grown(self.first.row), abs(self.first.score) / ORDINARY if self.odds else 0.0)
+        grown = self._grown or 1.0
         if self.odds:
-            largest = max(abs(score), abs(self.first.score) if self.first else 0.0)
-            return 2 * self.noise * max(1.0, largest / ORDINARY)
-        return 2 * (self.noise * score * (1 - score) + ULP)
+            return 2 * self.noise * max(grown, abs(score) / ORDINARY)
+        return 2 * (self.noise * grown * score * (1 - score) + ULP)
 
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
@@ -179,7 +183,11 @@ class Game:
     def won(self, item: Scored) -> Steps:
         """Whether another class than the label has the highest probability."""
         below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
-        noise = self.noise * max(1.0, float(np.abs(item.row.logits).max()) / ORDINARY)
+        noise = self.noise * max(1.0, _grown(item.row))
         if top - below <= 2 * (noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
         return item.row.predicted != self.label
+
+
+def _grown(row: Row) -> float:
+    return float(np.abs(row.logits).max()) / ORDINARY
