@@ -82,6 +82,7 @@ def test_classes_that_nobody_named(capsys: Capture, tmp_path: Path) -> None:
     result = attack(capsys, model, words, tmp_path / "b", "--labels", "bad,good")
     assert (result["clean"], result["model"]["labels"]) == (clean, ["bad", "good"])
     named = foreign_folder(tmp_path / "n")
+    attack(capsys, named, words, tmp_path / "d", "--labels", "bad,good")  # which it calls them itself
     assert "calls its classes bad, good" in attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)["error"]["message"]
 
 

@@ -172,3 +172,12 @@ def test_an_older_folder_with_the_transformer_inside(plain: Path, tmp_path: Path
 
 def test_half_a_surrogate_is_no_crash(plain: Path) -> None:
     assert np.isfinite(SentenceEncoder.load(plain).encode(["half \ud800 a pair", ""])).all()
+
+
+def test_settings_that_are_no_object_are_named(plain: Path, tmp_path: Path) -> None:
+    place = tmp_path / "m"
+    shutil.copytree(plain, place)
+    (place / "1_Pooling").mkdir()
+    (place / "1_Pooling" / "config.json").write_text("[]")
+    with pytest.raises(TicketsError, match=r"1_Pooling/config\.json is not a JSON object"):
+        SentenceEncoder.load(place)

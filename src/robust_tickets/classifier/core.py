@@ -183,6 +183,8 @@ class Classifier:
     def named(self, labels: Sequence[str]) -> Classifier:
         """The same classifier with names for classes that nobody named (LABEL_0, LABEL_1, …), in the order of its outputs."""
         names = checked_labels(labels)
+        if names == self.labels:  # said of several models at once, of which some know it
+            return self
         if not unnamed(self.labels) or len(names) != len(self.labels):
             raise TicketsError(
                 f"{self.identity} calls its classes {', '.join(self.labels)}; got the names {', '.join(names)}",

@@ -52,7 +52,7 @@ def poolings(folder: Path) -> tuple[str, ...]:
     file = place / "config.json"
     if not file.is_file():
         return ("mean",)
-    raw = read_json(file)
+    raw = _settings(file)
     asked = [key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on is True]
     said = raw.get("pooling_mode", "mean")
     asked = asked or ([str(each) for each in said] if isinstance(said, list) else [str(said)])
@@ -60,6 +60,13 @@ def poolings(folder: Path) -> tuple[str, ...]:
     if unknown := sorted(set(modes) - set(POOLINGS)):
         raise TicketsError(f"{file} asks for pooling by {', '.join(unknown)}", hint=f"known are {', '.join(POOLINGS)}")
     return tuple(sorted(modes, key=POOLINGS.index))
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    raw = read_json(file)
+    if not isinstance(raw, dict):
+        raise TicketsError(f"{file} is not a JSON object", hint="get the folder again")
+    return raw
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, modes: tuple[str, ...]) -> torch.Tensor:
@@ -121,7 +128,7 @@ def _dense(place: Path, device: str) -> Step:
             answer: torch.Tensor = self.activation(torch.nn.functional.linear(rows, self.weight, self.bias))
             return answer
 
-    name = str(read_json(place / "config.json").get("activation_function", "Tanh")).rpartition(".")[2]
+    name = str(_settings(place / "config.json").get("activation_function", "Tanh")).rpartition(".")[2]
     if name not in ACTIVATIONS:
         raise TicketsError(f"{place} asks for the activation {name}", hint=f"known are {', '.join(ACTIVATIONS)}")
     try:
