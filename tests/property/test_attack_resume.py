@@ -22,6 +22,7 @@ from robust_tickets.attack.store import PART, OnDisk
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from tiny import tiny_classifier
 
 TEXTS = ["a good film", "bad bad plot", "the story is fine, really", "dull and slow", "", "happy dog runs", "old house"]
 SPLIT = Split.of(TEXTS, [0, 1, 0, 1, 0, 1, 0])
@@ -257,3 +258,57 @@ def test_a_full_disk_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
     assert [store.done(i) for i in range(4)] == [True, True, False, False]
     assert list(store.lines()) == [b'{"i": 1234567890}\n'] * 2
     store.close()
+
+
+class Killed(BaseException):
+    pass
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "budget": {"query_budget": 9},
+    "copy": {"precision": "bfloat16", "query_budget": 20},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """After any outcome that was kept, and before and after each file that the end writes."""
+    from robust_tickets.attack import conclude
+    from robust_tickets.attack.result import AttackResult
+
+    clf = tiny_classifier("bert", max_length=24) if "precision" in OPTIONS[name] else toy_victim(1)
+    said = ["good film", "bad bad plot", "a happy old story", "", "awful"]
+    split = Split.of(said, clf.logits(said).argmax(axis=1).tolist())
+
+    def attack(place: str) -> None:
+        PWWS()(clf, split, n=0, folder=tmp_path / place, live=2, **OPTIONS[name])
+
+    attack("whole")
+    moments = 0
+
+    def mortal(function: Any) -> Any:
+        def run(*given: Any, **named: Any) -> Any:
+            nonlocal moments
+            for after in (False, True):
+                if after:
+                    found = function(*given, **named)
+                moments -= 1
+                if moments == 0:
+                    raise Killed
+            return found
+
+        return run
+
+    monkeypatch.setattr(OnDisk, "add", mortal(OnDisk.add))
+    monkeypatch.setattr(OnDisk, "remove", mortal(OnDisk.remove))
+    monkeypatch.setattr(conclude, "write_chunks", mortal(conclude.write_chunks))
+    monkeypatch.setattr(AttackResult, "save", mortal(AttackResult.save))
+    for moment in range(1, 2 * (len(said) + 3) + 1):
+        moments = moment
+        with pytest.raises(Killed):
+            attack(str(moment))
+        moments = 0
+        attack(str(moment))
+        assert stable_files(tmp_path / str(moment)) == stable_files(tmp_path / "whole"), moment
+        assert sorted(p.name for p in (tmp_path / str(moment)).iterdir()) == ["examples.jsonl", "result.json"]
