@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import importlib.util
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -26,7 +25,6 @@ from robust_tickets.lexicon.vectors import Vectors
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "textattack"
 SCRIPTS = ROOT / "scripts" / "textattack_parity"
-JIEBA = importlib.util.find_spec("jieba") is not None
 
 sys.path.insert(0, str(SCRIPTS))
 made = importlib.import_module("made")

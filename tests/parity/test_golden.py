@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from replaying import GOLDEN, JIEBA, chinese, difference, digests, golden_names, read, replay, samples
+from replaying import GOLDEN, chinese, difference, digests, golden_names, read, replay, samples
 from robust_tickets.attack.rules import OFFERED, PREFIX
 from robust_tickets.lexicon import stopwords
 
@@ -56,7 +56,7 @@ def compared(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch, keep: C
     """Replay what ``keep`` keeps of a file, but for what TextAttack itself failed on (test_failures): all of it must agree."""
     _, wanted = read(recipe, version)
     answered = {name for name, example in wanted.items() if example["status"] != "error"}
-    kept = {name for name, sample in samples().items() if name in answered and keep(sample) and (JIEBA or not chinese(sample))}
+    kept = {name for name, sample in samples().items() if name in answered and keep(sample)}
     seen, wrong = set(), {}
     for name, outcome, final in replay(recipe, PREFIX + version, wanted, monkeypatch, live=7, only=kept):
         seen.add(name)

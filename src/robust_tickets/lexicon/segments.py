@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import tempfile
+import warnings
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,9 @@ def cut(text: str) -> list[str]:
 @cache
 def _tokenizer() -> Any:
     try:
-        import jieba
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it imports setuptools' pkg_resources, where there is one, which warns of its end
+            import jieba
     except ImportError as error:
         raise TicketsError(
             "the text holds Chinese characters, and this profile's TextAttack cuts such texts by jieba, which is not installed",
