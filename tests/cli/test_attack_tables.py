@@ -41,3 +41,16 @@ def test_a_table_that_cannot_be_is_refused_before_the_attack(
     said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
     assert "table" in said["message"] or "folder" in said["message"]
     assert not (tmp_path / "a").exists()
+
+
+def test_a_table_never_takes_the_place_of_the_data(capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    data = tmp_path / "d.csv"
+    data.write_text("text,label\na good film,good\na bad plot,bad\n")
+    before = data.read_text()
+    other = tmp_path / "seen.csv"
+    other.write_text(before)
+    for table in (data, other, tmp_path / "x" / ".." / "d.csv"):
+        said = attack(capsys, albert, data, tmp_path / "a", "--seen", str(other), "--csv", str(table), code=2)["error"]["message"]
+        assert "is a file to read from" in said
+    assert "d.csv is a file" in attack(capsys, albert, data, tmp_path / "a", "--csv", str(data / "t.csv"), code=2)["error"]["message"]
+    assert (data.read_text(), other.read_text(), (tmp_path / "a").exists()) == (before, before, False)

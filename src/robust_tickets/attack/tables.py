@@ -54,6 +54,9 @@ def checked(path: str | Path, *endings: str) -> Path:
         raise TicketsError(f"cannot write a table as {ending or 'a file without ending'!r}: {path}", hint=f"end it in {', '.join(allowed)}")
     if path.is_dir():
         raise TicketsError(f"{path} is a folder", hint="give a file name")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise TicketsError(f"cannot write {path}: {above} is a file", hint="write elsewhere")
     return path
 
 

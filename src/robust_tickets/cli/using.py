@@ -104,6 +104,9 @@ def attack(
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     is_folder(out)
     tables = [checked(path, *endings) for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",))) if path is not None]
+    for path in tables:
+        if any(given is not None and path.resolve() == Path(given).resolve() for given in (data, calibration, seen)):
+            raise TicketsError(f"{path} is a file to read from", hint="write the table to another file")
     named = {"compat": compat, "scoring": scoring}
     settings = {"name": attack, **{k: v for k, v in named.items() if v is not None}, **tree_of(set)}
     configured = build_component("attacks", settings, attack)
