@@ -11,6 +11,7 @@ import pytest
 
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.engine import PROBES
+from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
@@ -64,6 +65,28 @@ def test_no_candidates_are_made_that_the_budget_could_not_ask_about(monkeypatch:
     assert (outcome.status, outcome.queries) == ("failed", budget)
     assert sum(made[:-1]) < max(1, budget - 1 - 100)  # 100 words, each hidden once
     assert (made == []) == (budget <= 101)
+
+
+def test_rows_of_texts_that_will_not_come_again_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many words there are as many as queries: they must not all be held until the example ends."""
+    kept: list[int] = []
+
+    def count(game: Game, best: Any) -> None:
+        before = len(game.known)
+        plain(game, best)
+        assert best.row in game.known.values()
+        kept.append(len(game.known))
+        assert kept[-1] <= 2 < before  # where the search is, and where it began
+
+    plain = Game.forget
+    monkeypatch.setattr(Game, "forget", count)
+
+    def unmoved(texts: list[str]) -> np.ndarray:
+        p = np.array([0.9 - 0.01 * (12 - text.split().count("film")) for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    (outcome,) = PWWS()(Classifier.wrap(unmoved, labels=["neg", "pos"]), Split.of(["film " * 12], [1]), n=0).examples()
+    assert (outcome.status, outcome.words_changed, len(kept)) == ("failed", 12, 12)
 
 
 def test_the_first_of_equals_wins_and_is_marked() -> None:

@@ -135,6 +135,14 @@ class Game:
             self.passes += question.passes
         return found
 
+    def forget(self, best: Scored) -> None:
+        """Drop the rows of texts that will not come again, now that the search goes on from ``best``: of a long text they are many.
+
+        The kept ones are those that a new text may equal, token by token, where a victim cuts it: equal texts must stay a tie.
+        """
+        kept = {id(best.row), id(self.first.row) if self.first else 0}
+        self.known = {key: row for key, row in self.known.items() if id(row) in kept}
+
     # --- comparisons
 
     def tolerance(self, score: float) -> float:

@@ -147,6 +147,7 @@ class Greedy:
             accepted = found[_place(answers, top)]
             text, best = accepted.text, top
             best.similarity = accepted.cosine
+            game.forget(best)
         return "failed", text, first, best
 
     def _winner(self, game: Game, found: list[Candidate], answers: list[Scored], top: Scored) -> Steps:
@@ -154,10 +155,11 @@ class Greedy:
         if found[_place(answers, top)].cosine is None:
             return _place(answers, top)
         leading: list[int] = []
+        places = {id(answer): place for place, answer in enumerate(answers)}
         for answer in (yield from game.ordered(answers)):
             if not (yield from game.won(answer)):
                 break
-            leading.append(_place(answers, answer))
+            leading.append(places[id(answer)])
         highest = max(_cosine(found[i]) for i in leading)
         near = 2 * game.vector_noise + ROUNDING  # each may be off by the noise, either way
         close = [i for i in leading if highest - _cosine(found[i]) <= near]
