@@ -130,8 +130,17 @@ def test_loads_quickly_and_without_heavy_packages() -> None:
 
 def test_a_look_up_takes_microseconds() -> None:
     words = [name for name in ("film", "goose", "run", "quick") for name in synonyms(name)]
-    wordnet.synonyms.cache_clear()
+    wordnet._synonyms.cache_clear()
     started = time.process_time()
     for word in words:
         synonyms(word)
     assert (time.process_time() - started) / len(words) < 2e-3
+
+
+def test_no_form_is_longer_than_what_is_looked_up() -> None:
+    parts = wordnet._table().parts.values()
+    assert max(len(form) for part in parts for form in (*part.naming, *part.irregular)) < wordnet.LONGEST
+    before = wordnet._synonyms.cache_info().currsize
+    assert wordnet.synonyms("dogs" * 1000) == ()
+    assert not wordnet.known("dogs" * 1000)
+    assert wordnet._synonyms.cache_info().currsize == before  # a word of megabytes is not remembered

@@ -15,6 +15,7 @@ import numpy as np
 
 START, END = ("-START-", "-START2-"), ("-END-", "-END2-")  # what stands beyond the ends of a text
 DECISIONS = 1 << 17  # remembered, about 40 MB
+LONGEST = 1000  # characters of a context whose decisions are remembered
 
 
 class Perceptron:
@@ -32,13 +33,14 @@ class Perceptron:
         end = len(words) if last is None else last + 1
         shown = [*START, *map(shape, words[: end + 2]), *END]
         before, before2 = START
+        decide = self._decided if sum(map(len, words)) <= LONGEST else self._decide  # what is remembered is bounded
         found = []
         for i in range(end):
             tag = self.certain.get(words[i])
             if not tag:
                 # a word two to the right that training never saw there cannot decide anything: all such share one decision
                 far = shown[i + 4] if f"i+2 word {shown[i + 4]}" in self._weights else None
-                tag = self._decided(words[i], *shown[i : i + 4], far, before, before2)
+                tag = decide(words[i], *shown[i : i + 4], far, before, before2)
             found.append(tag)
             before, before2 = tag, before
         return found

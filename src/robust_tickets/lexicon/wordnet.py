@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from robust_tickets.lexicon.words import is_one_word
 
+LONGEST = 100  # characters; no form in WordNet has more, and longer words are not worth remembering
 # WordNet's rules of detachment: an ending and what to put in its place. All that fit are tried.
 RULES: dict[str, tuple[tuple[str, str], ...]] = {
     "noun": (
@@ -74,9 +75,13 @@ def base_forms(word: str, part: str) -> list[str]:
     return [form for form in dict.fromkeys([word, *forms]) if form in table.naming]
 
 
-@lru_cache(maxsize=1 << 16)
 def synonyms(word: str) -> tuple[str, ...]:
     """Single-word lemma names of every synset of ``word``, sorted, without ``word`` as it is written."""
+    return _synonyms(word) if len(word) <= LONGEST else ()
+
+
+@lru_cache(maxsize=1 << 16)
+def _synonyms(word: str) -> tuple[str, ...]:
     found: set[str] = set()
     for part, table in _table().parts.items():
         for form in base_forms(word.lower(), part):
@@ -87,7 +92,7 @@ def synonyms(word: str) -> tuple[str, ...]:
 
 def known(word: str) -> bool:
     """Whether ``word``, or a base form of it, is in WordNet (lemmas that share no synset with a single word are not counted)."""
-    return any(base_forms(word.lower(), part) for part in RULES)
+    return len(word) <= LONGEST and any(base_forms(word.lower(), part) for part in RULES)
 
 
 def digest() -> str:
