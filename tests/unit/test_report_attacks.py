@@ -76,6 +76,9 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
     (run,) = read_folders([*folders, lone(tmp_path, title="first", folder="budget", query_budget=50)])
     assert len(run.arms) == 2
     assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (at most 50 queries)"]
+    # and so is a copy of it in fewer bits
+    (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="bits", precision="bfloat16")])
+    assert (len(run.arms), list(run.attack_titles.values())) == (1, ["PWWS", "PWWS (precision bfloat16)"])
     # the same way twice: two victims that only share a name
     (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="again", arm=2)])
     assert [arm.title for arm in run.arms] == ["first (first)", "first (again)"]
