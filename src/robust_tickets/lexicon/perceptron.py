@@ -8,7 +8,7 @@ the contexts an attack asks about differ in one word. A test holds both against 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -33,7 +33,7 @@ class Perceptron:
         end = len(words) if last is None else last + 1
         shown = [*START, *map(shape, words[: end + 2]), *END]
         before, before2 = START
-        decide = self._decided if sum(map(len, words)) <= LONGEST else self._decide  # what is remembered is bounded
+        decide: Callable[..., str] = self._decided if sum(map(len, words)) <= LONGEST else self._decide  # what is remembered is bounded
         found = []
         for i in range(end):
             tag = self.certain.get(words[i])
