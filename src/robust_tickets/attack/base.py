@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robust_tickets.attack.rules import Rules, rules_of
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.lexicon.resolve import NONE as NONE  # as a resource: drops it and its constraint, under a name that says so
+from robust_tickets.registry import ATTACKS
 
 if TYPE_CHECKING:
     from robust_tickets.attack.plan import Prepared
@@ -38,7 +39,9 @@ class Attack:
             raise TicketsError(f"scoring is {' or '.join(SCORINGS)}, got {self.scoring!r}", hint=did_you_mean(self.scoring, SCORINGS))
 
     def rules(self) -> Rules:
-        return rules_of(self.compat, type(self).__module__.rpartition(".")[2])
+        package, _, file = type(self).__module__.rpartition(".")
+        # a plug-in is its own, whatever its file is called: no profile was checked for it
+        return rules_of(self.compat, file if package == ATTACKS.package else f"{type(self).__module__}.{type(self).__name__}")
 
     def needs(self) -> tuple[str, ...]:
         """The kinds of resources it needs with these settings; ``tickets doctor`` reads ``NEEDS``, those of the plain attack."""
