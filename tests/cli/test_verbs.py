@@ -168,3 +168,12 @@ def test_json_is_asked_for_in_either_way(capsys: pytest.CaptureFixture[str], fla
     with pytest.raises(SystemExit):
         main(["ls", "methods", flag])
     assert "earlyrobust" in json.loads(capsys.readouterr().out)["methods"]
+
+
+@pytest.mark.parametrize("arguments", ["attack --help", "ls attacks", "--help"])
+def test_a_reader_that_goes_away_is_no_error(arguments: str) -> None:
+    command = f"{sys.executable} -c 'from robust_tickets.cli.main import main; main()' {arguments}"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")

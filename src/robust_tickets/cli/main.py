@@ -74,6 +74,8 @@ def _run(arguments: list[str]) -> int:
             traceback.print_exc()
         return _fail(problem.message, problem.hint, problem.exit_code, as_json)
     except SystemExit as end:  # no verb ends the process: code that a verb called did
+        if isinstance(end.__context__, BrokenPipeError):  # rich, when the reader went away (`tickets --help | head -1`)
+            return 0
         if debug:
             traceback.print_exc()
         return _fail(
