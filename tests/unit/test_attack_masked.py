@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,23 @@ def test_other_families_load(tmp_path: Path, family: str) -> None:
     language = MaskedModel.load(tmp_path)
     with torch.inference_mode():
         assert torch.allclose(language.logits([[2, 5, 3]], 3), model(torch.tensor([[2, 5, 3]])).logits, atol=1e-5)
+
+
+def test_weights_it_does_not_need_are_not_talked_of(tmp_path: Path) -> None:
+    """BERT's own checkpoint has a pooler, of which transformers prints a report."""
+    model = tiny_model("bert", "AutoModelForPreTraining")
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer(model.config).save_pretrained(tmp_path)
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addHandler(handler)
+    try:
+        MaskedModel.load(tmp_path)
+    finally:
+        logger.removeHandler(handler)
+    assert said == []
 
 
 def test_what_is_no_masked_language_model_is_refused(tmp_path: Path) -> None:

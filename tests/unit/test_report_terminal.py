@@ -116,11 +116,14 @@ def test_the_json_says_what_the_page_says(tmp_path):
 
 def test_a_single_attack_prints_at_80_columns(tmp_path):
     folder = make_run(tmp_path / "r")
-    result = read_json(folder / "attack/00000000/result.json") | {"flags": ["few examples"]}
+    long = {"attack": "BERT-Attack of the papers (not BERT-Attack)", "similarity": 0.921}  # a recipe's own title
+    result = read_json(folder / "attack/00000000/result.json") | {"flags": ["few examples"]} | long
     text = "\n".join(printed(attack_table(result), 80))
     for name in ("clean", "aua", "suc"):
         assert numbers.percent(result[name]).replace("\u00a0", " ") in text
     assert "few examples" in text
+    assert "similarity" in text
+    assert "…" not in text
 
 
 def test_amounts_have_three_digits():

@@ -8,10 +8,7 @@ the global random state nor the order of loading moves them; a checkpoint that l
 from __future__ import annotations
 
 import importlib.util
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from robust_tickets.classifier.tokens import has_tokenizer, readable
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.layout import Layout, has_layout, layout_of
+from robust_tickets.lexicon.silence import silence as silence
 from robust_tickets.seeds import torch_generator
 
 # name -> (package that carries it, folder in the package, how to get it)
@@ -207,40 +205,6 @@ def assemble(model_class: Any, config: Any, tensors: Mapping[str, Any], buffers:
             model.get_submodule(owner)._buffers[leaf] = buffers[name].clone()
     model.tie_weights()
     return model.eval()
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """Keeps transformers' progress bars and its report on new weights from the user: what matters in it, we say ourselves."""
-    logger = logging.getLogger("transformers.modeling_utils")
-    hide = _hide_report
-    logger.addFilter(hide)
-    try:
-        with _no_bars():
-            yield
-    finally:
-        logger.removeFilter(hide)
-
-
-def _hide_report(record: logging.LogRecord) -> bool:
-    said = record.getMessage()
-    return not any(part in said for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    from transformers.utils import logging as bars
-
-    if not bars.is_progress_bar_enabled():
-        yield
-        return
-    with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
-        bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings(action="ignore"):
-            bars.enable_progress_bar()
 
 
 def _first_line(problem: BaseException) -> str:

@@ -6,8 +6,7 @@ length, so that their product is the cosine. sentence-transformers is not needed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.modules import Step, pool, poolings, steps_after, transformer_folder, width_after
+from robust_tickets.lexicon.silence import silence
 from robust_tickets.lexicon.splice import Splicer, packed
 from robust_tickets.lexicon.use import UniversalEncoder, saved_model_files, whole
 
@@ -85,7 +85,7 @@ class SentenceEncoder:
         pooling, steps, inner = poolings(folder), steps_after(folder, device), transformer_folder(folder)
         try:
             tokenizer = AutoTokenizer.from_pretrained(inner)
-            with no_bar():
+            with silence():
                 model, report = AutoModel.from_pretrained(inner, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
         except (OSError, ValueError, KeyError) as problem:
             why = (str(problem).splitlines() or [type(problem).__name__])[0]
@@ -148,20 +148,6 @@ class SentenceEncoder:
             cut = slice(longest - len(row), None) if self.tokenizer.padding_side == "left" else slice(0, len(row))
             line[cut], marks[cut] = row, 1
         return tokens, mask
-
-
-@contextmanager
-def no_bar() -> Iterator[None]:
-    """Loading takes a moment; transformers' own bar would only clutter."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _batches(lengths: list[int], budget: int) -> list[list[int]]:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.encoder import model_files, no_bar
+from robust_tickets.lexicon.encoder import model_files
+from robust_tickets.lexicon.silence import silence
 from robust_tickets.lexicon.words import is_one_word
 
 CONTINUES = "##"
@@ -47,7 +48,7 @@ class MaskedModel:
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)
-            with no_bar(), torch.random.fork_rng():
+            with silence(), torch.random.fork_rng():
                 model, report = AutoModelForMaskedLM.from_pretrained(
                     folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
                 )

@@ -200,7 +200,7 @@ def attack_table(result: Mapping[str, Any]) -> Table:
     rest = [numbers.count(result["queries"], 1), numbers.percent(result["perturbed"]), numbers.similarity(result.get("similarity"))]
     heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
     table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
-    table.columns[0].header = "attack"
+    table.columns[0].header, table.columns[0].no_wrap = "attack", False  # a long name is folded, numbers never are
     table.title, table.title_justify = Text(clean(f"{result['n']} examples, seed {result['seed']}")), "left"
     flags = "; ".join(str(flag) for flag in result["flags"])
     if flags:
