@@ -93,6 +93,11 @@ def test_what_lies_beside_the_file_is_taken(tmp_path: Path) -> None:
     clf = open_onnx(tmp_path)
     assert (clf.labels, clf.max_length, clf.identity) == (("no", "yes"), 40, f"onnx:{tmp_path / 'model.onnx'}")
     assert clf.digest != open_onnx(tmp_path, max_length=20).digest
+    assert open_onnx(tmp_path, labels=("no", "yes")).digest == clf.digest
+    with pytest.raises(TicketsError, match="calls its classes no, yes"):  # turned round it would be attacked on the wrong labels
+        open_onnx(tmp_path, labels=("yes", "no"))
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
+    assert open_onnx(tmp_path, labels=("yes", "no")).labels == ("yes", "no")
 
 
 def test_what_does_not_fit_is_said_at_once(tmp_path: Path, words: Path) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.heads import unnamed
 from robust_tickets.classifier.inputs import LONG, SHORT, Inputs, Side, own_length
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.texts import Encoded
@@ -107,6 +108,13 @@ def open_onnx(
     longest = max_length or about.get("max_length") or own_length(reader, positions if isinstance(positions, int) else None)
     longest = min(int(longest), graph.width or int(longest))
     _look(graph, reader, path, labels, longest)
+    beside = path.parent / "config.json"
+    own = about.get("labels") or (_labels(config) if beside.is_file() else ())
+    if not unnamed(own) and own != labels:  # a tokenizer's folder elsewhere may be another model's
+        raise TicketsError(
+            f"{path} calls its classes {', '.join(own)}, as the files beside it say; got the names {', '.join(labels)}",
+            hint="leave --labels out; what the data calls them is said by --label-map",
+        )
     graph.digest = digest({"files": _digests(path), "words": digest_of(reader)})
     read = about.get("columns") or columns
     name = f"onnx:{path}"
