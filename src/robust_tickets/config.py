@@ -103,6 +103,8 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
             value = {**describe(default), **value}  # {steps = 3} changes one setting of the default component
         elif not registry and isinstance(value, Mapping) and dataclasses.is_dataclass(default) and not isinstance(default, type):
             value = {**to_plain(default), **value}  # and a table inside a config one of its settings
+        elif known[key].metadata.get("none_is_a_word") and isinstance(value, Said) and value == "none":
+            value = str(value)
         built[key] = build_component(registry, value, place) if registry else _coerce(hints[key], value, place)
     try:
         return cls(**built)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from robust_tickets.lexicon.resolve import Resource
 
 SCORINGS = ("probability", "log-odds")
+
+
+def resource() -> Any:
+    """The field of a resource: left out, it is looked for; "none" drops it, on the command line too, where none else means left out."""
+    return field(default=None, metadata={"none_is_a_word": True})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.changed import ShareModified
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
@@ -55,10 +55,10 @@ class A2T(Attack):
     white_box: ClassVar[bool] = True
 
     mlm: bool = False
-    vectors: str | None = None
-    masked: str | None = None
-    tagger: str | None = None
-    encoder: str | None = None
+    vectors: str | None = resource()
+    masked: str | None = resource()
+    tagger: str | None = resource()
+    encoder: str | None = resource()
     words: int = 20  # candidates of a word
     word_similarity: float = 0.8  # cosine
     sentence_similarity: float = 0.9  # cosine

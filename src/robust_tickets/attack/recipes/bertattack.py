@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.changed import ShareChanged
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
@@ -46,8 +46,8 @@ class BertAttack(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("masked", "encoder")
 
-    masked: str | None = None  # the masked language model
-    encoder: str | None = None
+    masked: str | None = resource()  # the masked language model
+    encoder: str | None = resource()
     words: int | None = None  # K; left out, by the rules: 48, or 8 for TextAttack 0.3.11
     share: float = 0.4  # of words that may change
     similarity: float = 0.2  # cosine

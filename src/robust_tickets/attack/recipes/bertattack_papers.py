@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
@@ -39,9 +39,9 @@ class BertAttackPapers(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
-    vectors: str | None = None
-    tagger: str | None = None
-    encoder: str | None = None
+    vectors: str | None = resource()
+    tagger: str | None = resource()
+    encoder: str | None = resource()
     neighbours: int = 50
     similarity: float = 0.2  # cosine
     window: int = 15  # words

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.base import Attack, resource
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.encoder import NOISE, Encoder
@@ -49,8 +49,8 @@ class TextBugger(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
 
-    vectors: str | None = None
-    encoder: str | None = None
+    vectors: str | None = resource()
+    encoder: str | None = resource()
     neighbours: int = 5
     similarity: float = 0.8  # angular: 1 - angle/π
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack
+from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
@@ -43,9 +43,9 @@ class TextFooler(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
-    vectors: str | None = None
-    tagger: str | None = None
-    encoder: str | None = None
+    vectors: str | None = resource()
+    tagger: str | None = resource()
+    encoder: str | None = resource()
     neighbours: int = 50
     word_similarity: float = 0.5  # cosine
     sentence_similarity: float = 0.840845057  # angular: 1 - angle/π
