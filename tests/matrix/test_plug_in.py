@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from plugging import block, install
 from robust_tickets.layout import REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
@@ -40,22 +39,10 @@ print("agreed")
 """
 
 
-def block(title: str) -> str:
-    found = re.search(rf"```{title}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    assert found, title
-    return found[1]
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """The page's module and its entry points, as pip would lay them down."""
-    (tmp_path / "my_backbones.py").write_text(block('python title="my_backbones.py"'), encoding="utf-8")
-    points = tomllib.loads(block("toml"))["project"]["entry-points"]
-    info = tmp_path / "my_backbones-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-backbones\nVersion: 1.0\n", encoding="utf-8")
-    lines = [line for group, entries in points.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))]
-    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    install(tmp_path, PAGE, "my_backbones")
     return tmp_path
 
 
@@ -65,7 +52,7 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_works_as_it_is_written(installed: Path) -> None:
-    done = run(installed, block('python title="try_it.py"'))
+    done = run(installed, block(PAGE, 'python title="try_it.py"'))
     assert done.returncode == 0, done.stderr[-2000:]
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         "TicketNomicBertForSequenceClassification",

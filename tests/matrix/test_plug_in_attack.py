@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+
+from plugging import install
 
 PAGE = Path(__file__).parents[2] / "docs" / "attacks" / "recipes.md"
 # calls a text good by its letters a, and does not know them in capitals
@@ -20,22 +20,10 @@ def probabilities(texts):
 """
 
 
-def block(title: str) -> str:
-    found = re.search(rf"```{title}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    assert found, title
-    return found[1]
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """The page's module and its entry point, as pip would lay them down; a victim and texts beside them."""
-    (tmp_path / "my_attacks.py").write_text(block('python title="my_attacks.py"'), encoding="utf-8")
-    points = tomllib.loads(block("toml"))["project"]["entry-points"]
-    info = tmp_path / "my_attacks-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-attacks\nVersion: 1.0\n", encoding="utf-8")
-    lines = [line for group, entries in points.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))]
-    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    install(tmp_path, PAGE, "my_attacks")
     (tmp_path / "victim.py").write_text(VICTIM, encoding="utf-8")
     rows = ["text,label", "a warm day at last,good", "many sad and bad men had a hat,good", "cold wind,bad"]
     (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
