@@ -13,6 +13,7 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from tiny import tiny_classifier
 
@@ -116,3 +117,15 @@ def test_a_broken_victim_is_an_error() -> None:
 
     with pytest.raises(TicketsError, match="in a row"):
         PWWS()(Classifier.wrap(broken, labels=["x", "y"]), Rows(["good"] * 50, [0] * 50), n=0)  # type: ignore[arg-type]
+
+
+def test_many_bad_texts_in_a_row_do_not_stop_a_run_whose_victim_still_answers() -> None:
+    def judge(texts: list[str]) -> np.ndarray:
+        if any("bad" in text for text in texts):
+            raise ValueError("not this one")
+        return np.array([[0.2, 0.8]] * len(texts))
+
+    clf = Classifier.wrap(judge, labels=["n", "p"])
+    texts = ["bad"] * 45 + ["a good film"] * 2
+    found = list(PWWS()(clf, Split.of(texts, [1] * 47), n=0, live=1).examples())
+    assert [example.status for example in found] == ["error"] * 45 + ["failed"] * 2

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from robust_tickets.attack.asking import Steps
-from robust_tickets.attack.failures import fatal, hopeless
+from robust_tickets.attack.failures import answers, fatal, hopeless
 from robust_tickets.attack.game import IN_FLIGHT
 from robust_tickets.attack.gradient import Gradient
 from robust_tickets.attack.plan import Plan, failed, play
@@ -17,7 +17,7 @@ from robust_tickets.attack.victim import Victim
 from robust_tickets.attack.workers import fan_out, how_many
 from robust_tickets.progress import duration, say, track
 
-HOPELESS = 20  # examples that failed in a row: the cause is not in the examples
+HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
 SAID_FROM = 60.0  # seconds; work longer than this is announced
 
 
@@ -54,7 +54,7 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
             if isinstance(outcome, Failed):
                 if end := fatal(outcome.problem):
                     raise end
-                if wrong >= HOPELESS or wrong == total:
+                if wrong == total or (wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))):
                     raise hopeless(outcome.problem, wrong)
                 outcome = failed(plan, int(plan.rows[number]), outcome.problem)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from robust_tickets.errors import FAILED, TicketsError
 
 LESS = "lower token_budget, or the classifier's max_length"
@@ -25,6 +27,15 @@ def fatal(problem: Exception) -> TicketsError | None:
     if isinstance(problem, TicketsError):
         return problem if problem.exit_code == FAILED else None
     return TicketsError(f"out of memory: {said(problem)}", hint=LESS, exit_code=FAILED) if out_of_memory(problem) else None
+
+
+def answers(clf: Any, columns: int) -> bool:
+    """Whether the victim still answers an ordinary text; then examples that fail one after another are themselves at fault."""
+    try:
+        clf.logits([("a good film",) * columns])
+    except Exception:
+        return False
+    return True
 
 
 def hopeless(problem: Exception, count: int) -> TicketsError:
