@@ -33,7 +33,11 @@ SOURCES = {
     "snli": Source("snli/test.parquet", ("premise", "hypothesis"), "snli", tuple(range(5, 9824, 990))),
     "mrpc": Source("mrpc/validation.parquet", ("sentence1", "sentence2"), "mrpc", tuple(range(7, 408, 50))),
 }
-TRAINED = (("sentiment", "sst2/train.parquet", 1200), ("snli", "snli/validation.parquet", 900), ("mrpc", "mrpc/train.parquet", 700))
+TRAINED = (  # head, file, how many of its rows
+    ("sentiment", "sst2/train.parquet", 1200),
+    ("snli", "snli/validation.parquet", 900),
+    ("mrpc", "mrpc/train.parquet", 700),
+)
 
 
 def read(shared: Path, file: str) -> list[tuple[tuple[str, ...], int]]:
@@ -90,11 +94,7 @@ def train(shared: Path) -> None:
     """Logistic regression by plain gradient descent, on rows that are not attacked."""
     encode = minilm().encode
     heads = {}
-    for name, file, count in (
-        ("sentiment", "sst2/train.parquet", 1200),
-        ("snli", "snli/validation.parquet", 900),
-        ("mrpc", "mrpc/train.parquet", 700),
-    ):
+    for name, file, count in TRAINED:
         found = read(shared, file)
         chosen = [found[int(i)] for i in np.random.default_rng(0).permutation(len(found))[:count]]
         inputs = np.stack([features(encode, texts) for texts, _ in chosen])

@@ -16,8 +16,7 @@ from robust_tickets.attack.rules import OFFERED, PREFIX
 from robust_tickets.lexicon import stopwords
 
 FEWEST = 150  # examples a file must hold
-NEWEST = "0.3.11"
-LONG = 80  # words; six texts have more. Under older versions' profiles these are left to the slow tests
+LONG = 80  # words; six texts have more: these are left to the slow tests
 OFFERS = [(recipe, profile.removeprefix(PREFIX)) for recipe, profiles in OFFERED.items() for profile in profiles]
 
 
@@ -39,11 +38,11 @@ def test_files_are_of_this_corpus_and_large_enough(recipe: str, version: str) ->
 
 @pytest.mark.parametrize(("recipe", "version"), golden_names())
 def test_every_example_ends_as_in_textattack(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared(recipe, version, monkeypatch, lambda sample: version == NEWEST or not long(sample), fewest=FEWEST)
+    compared(recipe, version, monkeypatch, lambda sample: not long(sample), fewest=FEWEST)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("recipe", "version"), [name for name in golden_names() if name[1] != NEWEST])
+@pytest.mark.parametrize(("recipe", "version"), golden_names())
 def test_long_texts_end_as_in_textattack(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compared(recipe, version, monkeypatch, long, fewest=5)
 
