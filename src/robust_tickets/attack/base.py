@@ -64,7 +64,13 @@ class Attack:
 
     def prepare(self, device: str) -> Prepared:
         """The attack with its resources loaded, models among them on ``device``."""
-        raise TypeError(f"{type(self).__name__} has no prepare")  # a recipe without it is a mistake of its author
+        from robust_tickets.attack.loading import loaded
+
+        return self.assemble(**loaded(self.needs(), self.found(), device))
+
+    def assemble(self, *args: Any, **parts: Any) -> Prepared:
+        """The attack from its parts (``attack.loading.PARTS``); one that is None is dropped, and the result says so."""
+        raise TypeError(f"{type(self).__name__} has no assemble")  # a recipe without it is a mistake of its author
 
     def __call__(
         self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any

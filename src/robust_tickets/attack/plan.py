@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.failures import said
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
@@ -25,6 +26,8 @@ from robust_tickets.seeds import derive
 if TYPE_CHECKING:
     from robust_tickets.data.task import Example, Split
 
+DROPPED = {"vectors": "near words", "tagger": "part of speech", "encoder": "sentence similarity"}  # what goes with a resource
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
@@ -38,6 +41,30 @@ class Prepared:
     dropped: tuple[str, ...] = ()
     english: bool = True  # whether a resource knows English only
     warm: Callable[[Iterable[str]], object] | None = None  # told all words of the attacked texts beforehand, to look them up at once
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        kit: Greedy,
+        *,
+        encode: Any = None,
+        services: Mapping[str, Service] | None = None,
+        missing: Mapping[str, Any] | None = None,
+        warm: Callable[[Iterable[str]], object] | None = None,
+    ) -> Prepared:
+        """A kit with its encoder and other services; the kinds in ``missing`` that are None are named in the title, and what they did."""
+        gone = [kind for kind, part in (missing or {}).items() if part is None]
+        offered = getattr(kit.transform, "parts", (kit.transform,))
+        return cls(
+            title=title + (f" without {' and '.join(gone)}" if gone else ""),
+            kit=kit,
+            constraints=tuple(part.describe() for part in (*offered, *kit.frozen, *kit.constraints)),
+            services={**(services or {}), **({} if encode is None else {"encoder": Encoder(encode)})},
+            vector_noise=0.0 if encode is None else NOISE,
+            dropped=tuple(DROPPED[kind] for kind in gone),
+            warm=warm,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

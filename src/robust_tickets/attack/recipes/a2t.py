@@ -31,7 +31,6 @@ from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.masked import Masked
 from robust_tickets.attack.plan import Prepared
@@ -87,20 +86,6 @@ class A2T(Attack):
             said["encoder"]["substitute"] = said["encoder"]["name"] not in ENCODER
         return said
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.encoder import SentenceEncoder
-        from robust_tickets.lexicon.masked import MaskedModel
-        from robust_tickets.lexicon.tagger import Tagger
-        from robust_tickets.lexicon.vectors import Vectors
-
-        found = self.found()
-        return self.assemble(
-            vectors=None if self.mlm else Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
-            language=MaskedModel.load(found["masked"].path, device=device) if self.mlm else None,
-            tags=Tagger.load(found["tagger"].path) if "tagger" in found else None,
-            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-        )
-
     def assemble(
         self,
         *,
@@ -123,16 +108,13 @@ class A2T(Attack):
         checks: list[Any] = [] if self.mlm else [WordCosine(vectors, self.word_similarity)]
         checks += [SameSpeech(tags, swap=False)] if tags is not None else []
         checks += [SentenceSimilarity(self.sentence_similarity, metric="cosine")] if encode is not None else []
-        missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
-        services: dict[str, Any] = {"masked": Masked(language, self.words, language.whole_words)} if self.mlm else {}
-        return Prepared(
-            title="A2T" + ("-MLM" if self.mlm else "") + (f" without {' and '.join(missing)}" if missing else ""),
-            kit=Greedy(ranking=Steepest(), transform=offered, frozen=rules, constraints=tuple(checks)),
-            constraints=tuple(part.describe() for part in (offered, *rules, *checks)),
-            services=services if encode is None else {**services, "encoder": Encoder(encode)},
-            vector_noise=0.0 if encode is None else NOISE,
-            dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
-            warm=None if self.mlm else lambda words: vectors.table((word.lower() for word in words if word not in stop), self.words),
+        return Prepared.of(
+            "A2T-MLM" if self.mlm else "A2T",
+            Greedy(ranking=Steepest(), transform=offered, frozen=rules, constraints=tuple(checks)),
+            encode=encode,
+            services={"masked": Masked(language, self.words, language.whole_words)} if self.mlm else {},
+            missing={"tagger": tags, "encoder": encode},
+            warm=None if self.mlm else offered.warmed(stop),
         )
 
 

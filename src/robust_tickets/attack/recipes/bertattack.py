@@ -30,7 +30,6 @@ from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.changed import ShareChanged
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.masked import Masked
 from robust_tickets.attack.plan import Prepared
@@ -64,16 +63,6 @@ class BertAttack(Attack):
                 hint="TextAttack has 0.4 and 0.2",
             )
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.encoder import SentenceEncoder
-        from robust_tickets.lexicon.masked import MaskedModel
-
-        found = self.found()
-        return self.assemble(
-            language=MaskedModel.load(found["masked"].path, device=device),
-            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-        )
-
     def assemble(self, *, language: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``encode`` the constraint is dropped, and the result says so."""
         from robust_tickets.lexicon import stopwords
@@ -82,13 +71,12 @@ class BertAttack(Attack):
         rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
         checks: list[Any] = [ShareChanged(self.share)]
         checks += [SentenceSimilarity(self.similarity, metric="cosine")] if encode is not None else []
-        return Prepared(
-            title="BERT-Attack" + ("" if encode is not None else " without encoder"),
-            kit=Greedy(ranking=DropScore(UNKNOWN), transform=offered, frozen=rules, constraints=tuple(checks)),
-            constraints=tuple(part.describe() for part in (offered, *rules, *checks)),
-            services={"masked": Masked(language, offered.count), **({} if encode is None else {"encoder": Encoder(encode)})},
-            vector_noise=0.0 if encode is None else NOISE,
-            dropped=() if encode is not None else ("sentence similarity",),
+        return Prepared.of(
+            "BERT-Attack",
+            Greedy(ranking=DropScore(UNKNOWN), transform=offered, frozen=rules, constraints=tuple(checks)),
+            encode=encode,
+            services={"masked": Masked(language, offered.count)},
+            missing={"encoder": encode},
         )
 
 

@@ -24,7 +24,6 @@ from robust_tickets.attack.base import NONE, Attack, resource
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
@@ -54,18 +53,6 @@ class BertAttackPapers(Attack):
         if not -1 <= self.similarity <= 1:
             raise TicketsError(f"similarity is a cosine from -1 to 1, got {self.similarity}", hint="the papers' code has 0.2")
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.encoder import SentenceEncoder
-        from robust_tickets.lexicon.tagger import Tagger
-        from robust_tickets.lexicon.vectors import Vectors
-
-        found = self.found()
-        return self.assemble(
-            vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
-            tags=Tagger.load(found["tagger"].path) if "tagger" in found else None,
-            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-        )
-
     def assemble(
         self,
         *,
@@ -86,15 +73,12 @@ class BertAttackPapers(Attack):
         )
         checks: list[Any] = [SameSpeech(tags)] if tags is not None else []
         checks += [SentenceSimilarity(self.similarity, self.window, metric="cosine")] if encode is not None else []
-        missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
-        return Prepared(
-            title="BERT-Attack of the papers (not BERT-Attack)" + (f" without {' and '.join(missing)}" if missing else ""),
-            kit=Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
-            constraints=tuple(part.describe() for part in (near, *rules, *checks)),
-            services={} if encode is None else {"encoder": Encoder(encode)},
-            vector_noise=0.0 if encode is None else NOISE,
-            dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
-            warm=lambda words: vectors.table((word.lower() for word in words if word not in stop), self.neighbours),
+        return Prepared.of(
+            "BERT-Attack of the papers (not BERT-Attack)",
+            Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
+            encode=encode,
+            missing={"tagger": tags, "encoder": encode},
+            warm=near.warmed(stop),
         )
 
 

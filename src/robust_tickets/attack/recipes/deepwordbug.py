@@ -53,12 +53,8 @@ class DeepWordBug(Attack):
         if self.edits == "substitution":
             kinds = (Substitution(LETTERS),)
         rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
-        near = EditDistance(self.most_edits)
-        return Prepared(
-            title="DeepWordBug",
-            kit=Greedy(ranking=DropScore(UNKNOWN), transform=Several(kinds), frozen=rules, constraints=(near,)),
-            constraints=tuple(part.describe() for part in (*kinds, *rules, near)),
-        )
+        kit = Greedy(ranking=DropScore(UNKNOWN), transform=Several(kinds), frozen=rules, constraints=(EditDistance(self.most_edits),))
+        return Prepared.of("DeepWordBug", kit)
 
 
 REGISTERED = DeepWordBug

@@ -45,11 +45,7 @@ class PWWS(Attack):
 
         synonyms = Synonyms(wordnet.synonyms)
         rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
-        return Prepared(
-            title="PWWS",
-            kit=Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules),
-            constraints=tuple(part.describe() for part in (synonyms, *rules)),
-        )
+        return Prepared.of("PWWS", Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules))
 
 
 REGISTERED = PWWS

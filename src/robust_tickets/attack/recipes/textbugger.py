@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 from robust_tickets.attack.base import Attack, resource
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
@@ -60,37 +59,23 @@ class TextBugger(Attack):
         if not 0 <= self.similarity <= 1:
             raise TicketsError(f"similarity (angular) is from 0 to 1, got {self.similarity}", hint="TextAttack has 0.8")
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.encoder import SentenceEncoder
-        from robust_tickets.lexicon.vectors import Vectors
-
-        found = self.found()
-        return self.assemble(
-            vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest) if "vectors" in found else None,
-            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-        )
-
     def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""
         from robust_tickets.lexicon import stopwords
         from robust_tickets.lexicon.homoglyphs import LOOKALIKE
 
         bugs: list[Any] = [Insertion(" ", inner=True), Deletion(inner=True), NeighbourSwap(inner=True), Homoglyphs(LOOKALIKE)]
-        bugs += [Neighbours(vectors, self.neighbours)] if vectors is not None else []
+        near = None if vectors is None else Neighbours(vectors, self.neighbours)
+        bugs += [near] if near is not None else []
         stop = stopwords.nltk(self.rules().stopwords)
         rules = (NoRepeat(), NoStopwords(stop, "NLTK's English list"))
         checks = (SentenceSimilarity(self.similarity),) if encode is not None else ()
-        missing = [name for name, part in (("vectors", vectors), ("encoder", encode)) if part is None]
-        return Prepared(
-            title="TextBugger" + (f" without {' and '.join(missing)}" if missing else ""),
-            kit=Greedy(ranking=DropScore(), transform=Several(tuple(bugs)), frozen=rules, constraints=checks),
-            constraints=tuple(part.describe() for part in (*bugs, *rules, *checks)),
-            services={} if encode is None else {"encoder": Encoder(encode)},
-            vector_noise=0.0 if encode is None else NOISE,
-            dropped=tuple({"vectors": "near words", "encoder": "sentence similarity"}[name] for name in missing),
-            warm=None
-            if vectors is None
-            else lambda words: vectors.table((word.lower() for word in words if word not in stop), self.neighbours),
+        return Prepared.of(
+            "TextBugger",
+            Greedy(ranking=DropScore(), transform=Several(tuple(bugs)), frozen=rules, constraints=checks),
+            encode=encode,
+            missing={"vectors": vectors, "encoder": encode},
+            warm=None if near is None else near.warmed(stop),
         )
 
 

@@ -29,7 +29,6 @@ from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.encoder import NOISE, Encoder
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
@@ -67,18 +66,6 @@ class TextFooler(Attack):
                 hint="TextAttack has 0.5 and 0.840845057",
             )
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.encoder import SentenceEncoder
-        from robust_tickets.lexicon.tagger import Tagger
-        from robust_tickets.lexicon.vectors import Vectors
-
-        found = self.found()
-        return self.assemble(
-            vectors=Vectors.load(found["vectors"].path, digest=found["vectors"].digest),
-            tags=Tagger.load(found["tagger"].path) if "tagger" in found else None,
-            encode=SentenceEncoder.load(found["encoder"].path, device=device).encode if "encoder" in found else None,
-        )
-
     def assemble(
         self,
         *,
@@ -95,15 +82,12 @@ class TextFooler(Attack):
         checks += [SameSpeech(tags)] if tags is not None else []
         if encode is not None:
             checks.append(SentenceSimilarity(self.sentence_similarity, self.window, reference="current", skip_short=True))
-        missing = [name for name, part in (("tagger", tags), ("encoder", encode)) if part is None]
-        return Prepared(
-            title="TextFooler" + (f" without {' and '.join(missing)}" if missing else ""),
-            kit=Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
-            constraints=tuple(part.describe() for part in (near, *rules, *checks)),
-            services={} if encode is None else {"encoder": Encoder(encode)},
-            vector_noise=0.0 if encode is None else NOISE,
-            dropped=tuple({"tagger": "part of speech", "encoder": "sentence similarity"}[name] for name in missing),
-            warm=lambda words: vectors.table((word.lower() for word in words if word not in stopwords.TEXTFOOLER), self.neighbours),
+        return Prepared.of(
+            "TextFooler",
+            Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
+            encode=encode,
+            missing={"tagger": tags, "encoder": encode},
+            warm=near.warmed(stopwords.TEXTFOOLER),
         )
 
 
