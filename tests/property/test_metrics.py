@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from robust_tickets.attack import flags
-from robust_tickets.attack.result import Tally
+from robust_tickets.attack.tally import Tally
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure import metrics
 from robust_tickets.measure.metrics import attack_metrics, bootstrap_difference, classification, mcnemar_exact, paired_interval, wilson
