@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robust_tickets.data.labels import few
+from robust_tickets.data.source import ALL
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 
@@ -25,7 +26,7 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
     for name in dict.fromkeys((train, test)):
         absent = [n for n, count in zip(names, _counts(splits[name], names), strict=True) if not count] if name in splits else []
         if absent:
-            warnings.append(f"{name} has no row of the class(es) {few(absent)}")
+            warnings.append(f"{_called(name)} has no row of the class(es) {few(absent)}")
     for name, effect in ((train, "so the results flatter the model"), (validation, "so what is picked on one is favoured by the other")):
         if name == test or name not in splits or test not in splits:
             continue
@@ -38,8 +39,13 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
         if shared:
             warnings.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {name}, {effect}")
     if test in splits and len(splits[test]) < FEWEST:
-        warnings.append(f"{test} has only {len(splits[test])} rows: differences between models will hardly show")
+        warnings.append(f"{_called(test)} has only {len(splits[test])} rows: differences between models will hardly show")
     return notes, warnings
+
+
+def _called(name: str) -> str:
+    """A lone file that is taken whole has no splits to speak of."""
+    return "the file" if name == ALL else name
 
 
 def _counts(split: Split, names: Sequence[str]) -> list[int]:
