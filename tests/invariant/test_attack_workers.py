@@ -147,6 +147,31 @@ def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(tmp_path: Path, 
     assert stable_files(tmp_path / "whole") == stable_files(tmp_path / "again")
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(0, 0), (1, 1), (3, 3), (99, 24), (None, 5)])
+def test_workers_may_be_asked_for(monkeypatch: pytest.MonkeyPatch, shaped: None, asked: int | None, expected: int) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    split = split_of(clf)
+    seen: list[int] = []
+    plain = carry.fan_out
+
+    def counted(numbers: Any, job: Any, services: Any, live: int, workers: int) -> Any:
+        seen.append(workers)
+        return plain(numbers, job, services, live, min(workers, 2))
+
+    monkeypatch.setattr(carry, "fan_out", counted)
+    monkeypatch.setattr(carry, "how_many", lambda examples: 5)
+    PWWS()(clf, split, n=0, workers=asked)
+    assert seen == ([expected] if expected else [])
+
+
+def test_workers_on_a_cpu_are_told_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    PWWS()(clf, split_of(clf, 2), n=0, workers=3)
+    assert "this one runs in one process" in capsys.readouterr().err
+    with pytest.raises(TicketsError, match="workers must be at least 0"):
+        PWWS()(clf, split_of(clf, 2), n=0, workers=-1)
+
+
 def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     assert [workers.how_many(n) for n in (1, 20, 40, 100, 10_000)] == [0, 0, 2, 6, 12]

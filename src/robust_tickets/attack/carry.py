@@ -14,14 +14,14 @@ from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.attack.store import Memory, OnDisk, to_line
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
-from robust_tickets.attack.workers import fan_out, how_many
+from robust_tickets.attack.workers import can_fork, fan_out, how_many
 from robust_tickets.progress import duration, say, track
 
 HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
 SAID_FROM = 60.0  # seconds; work longer than this is announced
 
 
-def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None) -> float:
+def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None, workers: int | None = None) -> float:
     """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
     services: dict[str, Service] = {"victim": victim, **plan.prepared.services}
     if plan.white_box:
@@ -29,8 +29,8 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
     live = min(live or victim.live, max(1, len(numbers)))
-    workers = how_many(len(numbers)) if victim.divisible and live > 1 else 0
-    begun = min(live, len(numbers)) if workers else 0
+    crew = _crew(workers, victim, len(numbers), live)
+    begun = live if crew else 0
 
     def job(number: int) -> Steps:
         return play(plan, int(plan.rows[number]), victim, IN_FLIGHT // live)
@@ -47,7 +47,7 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     began = time.monotonic()
     announced = wrong = finished = 0
     with track(plan.prepared.title, total, done) as bar:
-        found = fan_out(numbers, job, services, live, workers) if workers else drive(jobs(), services, live, victim.groups)
+        found = fan_out(numbers, job, services, live, crew) if crew else drive(jobs(), services, live, victim.groups)
         for number, outcome in found:
             finished += 1
             wrong = wrong + 1 if isinstance(outcome, Failed) else 0
@@ -66,3 +66,12 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
                 if whole > SAID_FROM:
                     say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {begun}")
     return time.monotonic() - start
+
+
+def _crew(asked: int | None, victim: Victim, examples: int, live: int) -> int:
+    """How many worker processes; none unless the victim's forward passes are a function of token ids alone, as on a GPU."""
+    if not victim.divisible:
+        if asked:
+            say("workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process")
+        return 0
+    return how_many(examples if live > 1 else 0) if asked is None else can_fork(min(asked, examples))

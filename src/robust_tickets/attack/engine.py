@@ -1,7 +1,7 @@
 """Run a recipe against a victim: choose the examples, drive the attacks, write the result.
 
-The result depends on the recipe, the victim, the examples, the seed and the query budget; ``token_budget`` and ``live`` only decide how
-fast it comes. With a folder, the same call after a kill goes on where it was and ends with the same outcomes.
+The result depends on the recipe, the victim, the examples, the seed and the query budget; ``token_budget``, ``live`` and ``workers``
+only decide how fast it comes. With a folder, the same call after a kill goes on where it was and ends with the same outcomes.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def run_attack(
     clean_full: float | None = None,
     token_budget: int | None = None,
     live: int | None = None,
+    workers: int | None = None,
     query_budget: int | None = None,
     precision: str | None = None,
 ) -> AttackResult:
@@ -62,6 +63,7 @@ def run_attack(
     them. ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a name of the task to
     a class number or name of the classifier). Without them the split's labels must be the classifier's class numbers.
     ``temperature`` divides the logits; "calibrated" fits it on ``calibration``, or on the rows of ``split`` that are not attacked.
+    ``workers`` are the processes that look words up for a victim on a GPU (0: none besides this one; left out: as the machine has cores).
     ``precision`` ("bfloat16", "float16") attacks a copy in fewer bits, which is faster on a GPU; how many outcomes the victim itself does
     not confirm goes into the result.
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
@@ -72,6 +74,8 @@ def run_attack(
             raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")
     if n < 0:
         raise TicketsError(f"n must be at least 0, got {n}", hint="0 attacks all rows")
+    if workers is not None and workers < 0:
+        raise TicketsError(f"workers must be at least 0, got {workers}", hint="0 attacks in one process; leave it out for the default")
     if recipe.white_box and clf.model is None:
         raise TicketsError(
             f"{type(recipe).__name__} reads the victim's gradients, and {clf.identity} answers with probabilities only",
@@ -134,7 +138,7 @@ def run_attack(
             warn(
                 "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
             )
-        seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live)
+        seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live, workers)
         return conclude(plan, store, names, place, seconds, clean_full, foreign)
     finally:
         store.close()

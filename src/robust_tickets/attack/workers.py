@@ -29,10 +29,14 @@ SPARE = 1  # cores for the process with the models
 
 def how_many(examples: int) -> int:
     """Workers for so many examples on this machine; 0 where there is no fork, or too little to share."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    count = min(MOST, len(os.sched_getaffinity(0)) - SPARE, examples // EACH)
+    count = can_fork(min(MOST, examples // EACH))
+    count = min(count, len(os.sched_getaffinity(0)) - SPARE) if count else 0
     return count if count > 1 else 0
+
+
+def can_fork(count: int) -> int:
+    """``count``, or 0 on a system where a process with threads is not to be forked."""
+    return count if sys.platform.startswith("linux") else 0
 
 
 def fan_out(
@@ -73,7 +77,7 @@ def _serve(crew: Mapping[Connection, Any], services: Mapping[str, Service]) -> I
                 crew[pipe].join()
                 raise TicketsError(
                     f"a worker process of the attack died (exit code {crew[pipe].exitcode})",
-                    hint="the same command goes on; if it was killed for memory, give a lower --live or attack on one process: live=1",
+                    hint="the same command goes on; if it was killed for memory, give a lower --live, or --workers 0 for one process",
                     exit_code=FAILED,
                 ) from None
             if kind == "end":

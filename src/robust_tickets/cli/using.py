@@ -34,6 +34,7 @@ def attack(
     precision: Literal["bfloat16", "float16"] | None = None,
     token_budget: int | None = None,
     live: int | None = None,
+    workers: int | None = None,
     csv: Path | None = None,
     parquet: Path | None = None,
     opening: Opening = Opening(),  # noqa: B008
@@ -89,6 +90,8 @@ def attack(
         Padded tokens in one forward pass; changes speed and memory, not results.
     live
         Examples under attack at the same time; changes speed and memory, not results.
+    workers
+        Processes that look words up for a model on a GPU; 0 for none besides this one. Changes speed and memory, not results.
     csv
         Write the examples as a table too: a .csv or .tsv file.
     parquet
@@ -134,6 +137,7 @@ def attack(
         folder=out,
         token_budget=token_budget,
         live=live,
+        workers=workers,
         precision=precision,
         query_budget=query_budget,
     )
