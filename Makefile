@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+# threads that spin make everything slower on a busy machine
+export OMP_WAIT_POLICY ?= passive
 
 .PHONY: demo test test-slow lint check-types coverage clean
 .DELETE_ON_ERROR:

@@ -16,7 +16,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError
 
-from robust_tickets import __version__
+from robust_tickets import __version__, progress
 from robust_tickets.cli import checking, doctor, judging, looking, making, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
@@ -54,10 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     as_json, debug = _flag(arguments, "--json"), _flag(arguments, "--debug")
-    if _flag(arguments, "--quiet"):
-        from robust_tickets import progress
-
-        progress.quiet()
+    progress.quiet(_flag(arguments, "--quiet"))
     try:
         # a victim's own code may print: standard output belongs to the document
         with redirect_stdout(sys.stderr) if as_json and not _flag(arguments, "--help") else nullcontext():
