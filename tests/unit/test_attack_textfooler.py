@@ -83,6 +83,7 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
     # below 15 words nothing is measured, all are equally similar, and the highest score wins
     assert outcome.perturbed == (text.replace("good", winner),)
     assert bool(windows) == (filler >= 14)
+    assert (outcome.similarity is not None) == (result.similarity is not None) == (filler >= 14)
 
 
 def test_thresholds_outside_their_range_are_refused() -> None:

@@ -36,6 +36,11 @@ class Candidate:
     sharpen: Callable[[], Steps] | None = None  # measures it again, exactly
 
     @property
+    def measured(self) -> float | None:
+        """The cosine for the record. A text too short for its constraint counts as equal in the search, which is no measurement."""
+        return None if self.sharpen is None else self.cosine
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return self.base.swapped(self.index, self.new)
 
@@ -142,11 +147,11 @@ class Greedy:
             if (yield from game.won(top)):
                 game.fell_at = yield from fell_at(game, asked, best, answers)
                 chosen = yield from self._winner(game, found, answers, top)
-                answers[chosen].similarity = found[chosen].cosine
+                answers[chosen].similarity = found[chosen].measured
                 return "success", found[chosen].text, first, answers[chosen]
             accepted = found[_place(answers, top)]
             text, best = accepted.text, top
-            best.similarity = accepted.cosine
+            best.similarity = accepted.measured
             game.forget(best)
         return "failed", text, first, best
 

@@ -53,7 +53,10 @@ def load_classifier(
     model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
     if wanted is None:
         if not has_head:
-            raise TicketsError(f"{found.identity} has no classification head", hint="give a task or labels=[...] for a new one")
+            raise TicketsError(
+                f"{found.identity} has no classification head",
+                hint="give a model that was trained to classify; to train a new head, give a task or labels=[...]",
+            )
         wanted = labels_of_config(config)
     model, kept = with_labels(model, wanted, has_head=has_head, seed=seed)
     if has_head and not kept:

@@ -19,7 +19,10 @@ HEADS = (
     ("attack wins", "of the texts that were right before, the share that the attack turned"),
     ("queries", "how often the attack asked the model per text that was right before; the mean"),
     ("words changed", "mean share of a text's words that were changed where the attack won"),
-    ("similarity", "mean similarity of the sentence before and after where the attack won; only attacks that measure it have one"),
+    (
+        "similarity",
+        "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; others have none",
+    ),
     ("parameters", "all of the model's, embeddings included"),
     ("FLOPs", "floating-point operations of one forward pass over one text"),
     ("time", "search and training together where the search was timed, else training"),

@@ -53,7 +53,7 @@ class SentenceSimilarity:
         worded = [candidate for candidate in candidates if candidate.placed()]
         measured = [candidate for candidate in worded if not (self.skip_short and candidate.count() < self.window)]
         for candidate in worded:
-            candidate.cosine = candidate.likeness = 1.0
+            candidate.cosine, candidate.likeness, candidate.sharpen = 1.0, 1.0, None
         against = game.original if self.reference == "original" else current
         pairs = [self._windows(candidate, against) for candidate in measured]
         yield from _encode(game, [text for pair in pairs for text in pair])
