@@ -188,3 +188,15 @@ def test_a_label_map_that_names_no_label_is_told(capsys: Capture, albert: Path, 
 def test_flags_that_do_not_belong_to_a_folder(flags: list[str], capsys: Capture, albert: Path, tmp_path: Path) -> None:
     said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
     assert flags[0] in said["message"]
+
+
+def test_a_folder_of_the_modules_name_hides_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package in the working directory, or an attack's folder that is called like the module; a run stays a run."""
+    from robust_tickets.cli.opening import is_function
+
+    monkeypatch.chdir(tmp_path)
+    for folder in ("package", "module", "run", "other"):
+        Path(folder).mkdir()
+    for file in ("package/__init__.py", "module.py", "run.py", "run/config.json"):
+        Path(file).touch()
+    assert [is_function(f"{name}:judge") for name in ("package", "module", "nothing", "run", "other")] == [True, True, True, False, False]

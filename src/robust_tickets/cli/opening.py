@@ -116,8 +116,12 @@ def number_or_word(given: str) -> float | str:
 
 def is_function(model: str) -> bool:
     """Whether ``model`` is package.module:function and no run of that name lies here."""
+    if FUNCTION.fullmatch(model) is None or Path(model).exists():
+        return False
     run = Path(model.partition(":")[0])
-    return FUNCTION.fullmatch(model) is not None and not Path(model).exists() and not run.is_dir()
+    begun = any((run / name).is_file() for name in ("arms.json", "config.json"))
+    code = (run / "__init__.py").is_file() or run.with_name(run.name + ".py").is_file()  # a package, or a module and a folder beside it
+    return not run.is_dir() or (code and not begun)
 
 
 def imported(name: str) -> Any:
