@@ -29,6 +29,8 @@ def main() -> None:
     said = argparse.ArgumentParser(description=__doc__)
     said.add_argument("--victim", required=True, help="folder of a sequence classifier for SST-2")
     said.add_argument("--about", required=True, help="what the victim is, for the record")
+    said.add_argument("--about-encoder", default="all-MiniLM-L6-v2")
+    said.add_argument("--about-vectors", default="substitute for the counter-fitted ones")
     said.add_argument("--texts", required=True, help="parquet file with text and label")
     said.add_argument("--vectors", required=True)
     said.add_argument("--tagger", required=True)
@@ -82,6 +84,8 @@ def main() -> None:
         QUESTION,
         {
             "victim": asked.about,
+            "encoder": asked.about_encoder,
+            "vectors": asked.about_vectors,
             "attack": "TextFooler",
             "rows": "the first of SST-2's validation split",
             "threads": asked.threads or "default",
