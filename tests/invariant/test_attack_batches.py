@@ -159,7 +159,7 @@ def test_noise_of_the_encoder_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.attack.recipes.textfooler.NOISE", 0.0)
+    monkeypatch.setattr("robust_tickets.attack.plan.NOISE", 0.0)
     found = fooled(tmp_path, monkeypatch)
     assert not found[0] == found[1] == found[2]
 
