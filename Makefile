@@ -13,6 +13,10 @@ demo: $(STAMPS)/demo
 	$(BIN)/tickets demo $(DEMO)
 
 test: $(STAMPS)/test lint check-types
+	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+
+# the same tests under a tracer, which makes them slower
+coverage: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "not slow and not gpu" --cov=robust_tickets --cov-report=term:skip-covered $(ARGS)
 
 test-slow: $(STAMPS)/test
