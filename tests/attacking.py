@@ -146,3 +146,13 @@ def stable_files(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     result = json.loads((folder / "result.json").read_text())
     lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
     return {k: v for k, v in result.items() if k not in VARIES}, [{k: v for k, v in x.items() if k not in RAW} for x in lines]
+
+
+def levenshtein(a: str, b: str) -> int:
+    """The textbook's table, one row at a time."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from attacking import MARK, Literal, draw, literal_replace, toy_victim
+from attacking import MARK, Literal, draw, levenshtein, literal_replace, toy_victim
 from robust_tickets import config
 from robust_tickets.attack.base import Attack
 from robust_tickets.attack.engine import run_attack
@@ -103,15 +103,6 @@ def edits(word: str) -> list[str]:
     found.append(word[:i] + word[i + 1 :])
     i = np.random.randint(0, len(word))
     return [*found, word[:i] + random.choice(string.ascii_letters) + word[i:]]
-
-
-def levenshtein(a: str, b: str) -> int:
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
 
 
 @pytest.mark.parametrize("pairs", [False, True])

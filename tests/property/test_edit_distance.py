@@ -6,22 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attacking import levenshtein
 from robust_tickets.attack.constraints.edits import STRIDE, EditDistance, distance
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
 from robust_tickets.errors import TicketsError
-
-
-def table(a: str, b: str) -> int:
-    """The textbook's table, one row at a time."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
-
 
 short = st.text(alphabet="ab c", max_size=14)
 
@@ -29,7 +19,7 @@ short = st.text(alphabet="ab c", max_size=14)
 @given(short, short, st.integers(0, 16))
 @settings(max_examples=600, deadline=None)
 def test_equals_the_table(a: str, b: str, most: int) -> None:
-    whole = table(a, b)
+    whole = levenshtein(a, b)
     assert distance(a, b, most) == (whole if whole <= most else None)
 
 
@@ -42,7 +32,7 @@ def test_equals_the_table_on_texts_longer_than_a_stride(a: str, changes: list[tu
     b = a
     for place, new in changes:
         b = b[:place] + new + b[place + 1 :]
-    assert distance(a, b, 30) == table(a, b)
+    assert distance(a, b, 30) == levenshtein(a, b)
 
 
 def test_ends_and_strides() -> None:
@@ -67,7 +57,7 @@ def test_the_constraint_measures_from_the_original(words: list[str], data: st.Da
         news = data.draw(st.lists(st.sampled_from(["ab", "bac", "a bc", "abcab", "c", "abc", "", "--"]), min_size=1, max_size=4))
         candidates = [Candidate(current, index, new) for new in news]
         kept = EditDistance(most).keep(game, candidates, current)
-        assert kept == [c for c in candidates if table(original.joined, "\n".join(c.columns)) <= most]
+        assert kept == [c for c in candidates if levenshtein(original.joined, "\n".join(c.columns)) <= most]
         if kept and len(kept[0].text):
             current = kept[0].text
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from robust_tickets.errors import FAILED, TicketsError
 
+T = TypeVar("T")
+R = TypeVar("R")
 LESS = "lower token_budget, or the classifier's max_length"
 
 
@@ -20,6 +23,26 @@ def out_of_memory(problem: BaseException) -> bool:
     if isinstance(problem, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(problem, RuntimeError) and any(words in str(problem).lower() for words in ("out of memory", "can't allocate memory"))
+
+
+def in_halves(
+    run: Callable[[list[T]], list[R]], items: list[T], what: Callable[[T], str], smaller: Callable[[list[T], int], None]
+) -> list[R]:
+    """``run(items)``; a batch too large for the memory is cut in halves, and ``smaller`` is told, for the batches to come."""
+    import torch
+
+    try:
+        return run(items)
+    except (MemoryError, RuntimeError) as problem:
+        if not out_of_memory(problem):
+            raise
+        if len(items) == 1:
+            raise TicketsError(f"not enough memory for {what(items[0])}: {said(problem)}", hint=LESS, exit_code=FAILED) from None
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(items) // 2  # outside the handler, which holds what the failed call had in memory
+    smaller(items, half)
+    return in_halves(run, items[:half], what, smaller) + in_halves(run, items[half:], what, smaller)
 
 
 def fatal(problem: Exception) -> TicketsError | None:

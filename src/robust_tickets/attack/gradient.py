@@ -21,6 +21,7 @@ from robust_tickets.attack.asking import Slope
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Encoded, batches_by_size
+from robust_tickets.classifier.passing import evaluating
 
 PASSES = 4  # a backward pass keeps what a forward pass drops: batches are smaller by this
 MOST_WORDS = 1024
@@ -65,10 +66,8 @@ class Gradient:
             return embedded[-1]
 
         handle = model.get_input_embeddings().register_forward_hook(hold)
-        training = model.training
-        model.eval()
         try:
-            with torch.enable_grad():
+            with torch.enable_grad(), evaluating(model):
                 logits = model(**self.clf.batch(rows)).logits.float() / self.temperature
                 labels = logits.argmax(dim=1)
                 loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
@@ -80,7 +79,6 @@ class Gradient:
                 near = (first - second <= 2 * self.noise).tolist()
         finally:
             handle.remove()
-            model.train(training)
         found = [each[: row.size].float().cpu().numpy() for each, row in zip(gradient, rows, strict=True)]
         return [
             self._slopes([row], [question])[0] if close and len(rows) > 1 else each  # the batch may have chosen the class

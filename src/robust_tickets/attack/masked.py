@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.attack.asking import Fill
-from robust_tickets.attack.failures import LESS, out_of_memory, said
+from robust_tickets.attack.failures import in_halves
 from robust_tickets.classifier import batches_by_size
 from robust_tickets.classifier.texts import clean
-from robust_tickets.errors import FAILED, TicketsError
 
 NOISE = 1e-3  # how much a batch may move a score in float32; measured with BERT-base: 1.2e-4 over all scores of 14 texts
 BUDGETS = {"cpu": 512, "gpu": 8_192}  # padded tokens a batch; 30,000 scores each make a gigabyte of the larger
@@ -56,22 +55,15 @@ class Masked:
 
     def _best(self, rows: list[list[int]], widths: list[int], at: list[int | None]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Ids and gaps of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
-        import torch
 
-        try:
-            return self._chosen(rows, widths, at)
-        except (MemoryError, RuntimeError) as problem:
-            if not out_of_memory(problem):
-                raise
-            if len(rows) == 1:
-                raise TicketsError(
-                    f"not enough memory for the masked language model on {widths[0]} tokens: {said(problem)}", hint=LESS, exit_code=FAILED
-                ) from None
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        half = len(rows) // 2
-        self.token_budget = max(1, min(self.token_budget, half * max(widths)))
-        return self._best(rows[:half], widths[:half], at[:half]) + self._best(rows[half:], widths[half:], at[half:])
+        def run(some: list[tuple[list[int], int, int | None]]) -> list[tuple[np.ndarray, np.ndarray]]:
+            return self._chosen([row for row, _, _ in some], [width for _, width, _ in some], [place for _, _, place in some])
+
+        def smaller(some: list[tuple[list[int], int, int | None]], half: int) -> None:
+            self.token_budget = max(1, min(self.token_budget, half * max(width for _, width, _ in some)))
+
+        asked = list(zip(rows, widths, at, strict=True))
+        return in_halves(run, asked, lambda one: f"the masked language model on {one[1]} tokens", smaller)
 
     def _chosen(self, rows: list[list[int]], widths: list[int], at: list[int | None]) -> list[tuple[np.ndarray, np.ndarray]]:
         import torch

@@ -11,13 +11,12 @@ In fp32 one pass of that size leaves part of a large GPU idle, so two run side b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from robust_tickets.classifier import Classifier, Encoded
-from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.seeds import numpy_generator
 
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
@@ -55,13 +54,14 @@ class Shapes:
     def logits(self, rows: Sequence[Encoded]) -> Any:
         import torch
 
+        check_tokens(rows)
         groups: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(self.length(row.size), []).append(place)
         places: list[int] = []
         found: list[Any] = []
         device = self.clf.device
-        with torch.inference_mode(), _evaluating(self.clf.model):
+        with torch.inference_mode(), evaluating(self.clf.model):
             self._begin()
             for length, where in sorted(groups.items()):
                 found += self._passes(length, [rows[i] for i in where])
@@ -69,13 +69,10 @@ class Shapes:
             for lane in self._lanes:
                 torch.cuda.current_stream(device).wait_stream(lane)
             told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))  # the one wait of the round
-        if not torch.isfinite(told).all():
-            raise TicketsError(
-                f"the model {self.clf.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
-            )
-        out = torch.empty_like(told)
+        check_logits(told, self.clf.identity)
+        out = torch.empty_like(told)  # made here, out of inference mode
         out[torch.tensor(places, dtype=torch.long)] = told
-        return out.clone()
+        return out
 
     def _begin(self) -> None:
         """The lanes, made once; each begins where the work before it ended."""
@@ -157,13 +154,3 @@ class Shapes:
     def _noise(self, dice: np.random.Generator, size: int) -> Encoded:
         ids = dice.integers(0, self.clf.model.config.vocab_size, size).astype("<i4")
         return Encoded(data=ids.tobytes(), kinds=bytes(size) if self.clf.token_types else b"", size=size)
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row
-from robust_tickets.attack.failures import LESS, out_of_memory, said
+from robust_tickets.attack.failures import in_halves
 from robust_tickets.attack.shapes import Shapes
 from robust_tickets.classifier import Classifier, Encoded
-from robust_tickets.errors import FAILED, TicketsError
 
 # How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
@@ -120,20 +119,13 @@ class Victim:
 
         if self.shapes is not None:
             return self.shapes.logits(rows)
-        try:
-            return self.clf.logits_of_encoded(rows)
-        except (MemoryError, RuntimeError) as problem:
-            if not out_of_memory(problem):
-                raise
-            if len(rows) == 1:
-                raise TicketsError(
-                    f"not enough memory for one text of {rows[0].size} tokens: {said(problem)}", hint=LESS, exit_code=FAILED
-                ) from None
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        half = len(rows) // 2
+        parts = in_halves(
+            lambda some: [self.clf.logits_of_encoded(some)], rows, lambda row: f"one text of {row.size} tokens", self._smaller
+        )
+        return torch.cat(parts)
+
+    def _smaller(self, rows: list[Encoded], half: int) -> None:
         self.token_budget = max(1, min(self.token_budget, half * rows[0].size))
-        return torch.cat([self._logits(rows[:half]), self._logits(rows[half:])])
 
 
 def _noise(clf: Classifier) -> float:

@@ -22,6 +22,7 @@ from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
+from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
 from robust_tickets.classifier.tokens import digest_of
@@ -255,26 +256,18 @@ class Classifier:
 
         if not rows:
             return torch.zeros((0, len(self.labels)))
-        if self.tokenizer is not None and not all(row.size for row in rows):
-            raise TicketsError("the tokenizer gives no token for a text, so the model has nothing to read", hint="leave such texts out")
+        if self.tokenizer is not None:
+            check_tokens(rows)
         if self.graph is not None:
             return torch.from_numpy(self.graph(rows))
         if self.model is None:
             return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], len(self.labels), self.identity))
         assert self.inputs is not None
-        training = self.model.training
-        self.model.eval()
         logits = torch.zeros((len(rows), len(self.labels)))  # made here, out of inference mode: callers may do arithmetic in place
-        try:
-            with torch.inference_mode():
-                for where in self.inputs.together(rows):
-                    logits[where] = self.model(**self.batch([rows[i] for i in where])).logits.float().cpu()
-        finally:
-            self.model.train(training)
-        if not torch.isfinite(logits).all():
-            raise TicketsError(
-                f"the model {self.identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
-            )
+        with torch.inference_mode(), evaluating(self.model):
+            for where in self.inputs.together(rows):
+                logits[where] = self.model(**self.batch([rows[i] for i in where])).logits.float().cpu()
+        check_logits(logits, self.identity)
         return logits
 
     def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
