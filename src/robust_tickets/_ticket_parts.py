@@ -72,3 +72,16 @@ def size_of(masks: Group) -> int:
 
 def kept_in(masks: Group) -> int:
     return sum(int(np.count_nonzero(m)) for m in masks)
+
+
+def rounding_of(note: Any, masks: Mapping[str, Group], unit_weights: Mapping[str, int]) -> str:
+    """The note that rounding leaves in a ticket's provenance, in words; empty for none, and for what is no such note."""
+    match note:
+        case {"round_to": int(multiple), "neurons": (int(before), int(after))}:
+            weights = sum(kept_in(m) * unit_weights[g] for g, m in masks.items())
+            were = weights + (before - after) * unit_weights["neurons"]
+            return (
+                f"neurons rounded to multiples of {multiple}: {after:,} kept instead of {before:,}, "
+                f"{weights:,} prunable weights instead of {were:,} ({100 * (weights / max(1, were) - 1):+.2f} %)"
+            )
+    return ""

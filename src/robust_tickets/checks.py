@@ -16,7 +16,8 @@ def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
     """Refuse a ``value`` that is not among ``known``: a typo must not choose the other branch."""
     known = tuple(known)
     if value not in known:
-        raise TicketsError(f"{what} is {value!r}, expected one of {', '.join(map(str, known))}", hint=did_you_mean(str(value), known))
+        words = list(map(str, known))
+        raise TicketsError(f"{what} is {value!r}, expected one of {', '.join(words)}", hint=did_you_mean(str(value), words))
 
 
 def check_literals(component: Any) -> None:

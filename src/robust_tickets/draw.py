@@ -5,6 +5,8 @@ is kept. That is stable across machines, which a threshold on floats is not: coe
 Every layer keeps at least ``floor`` units: the best of each layer are reserved first, the rest of the budget goes to the best of the
 others, so the total stays exact (EarlyRobust's repair, without its re-computed threshold).
 
+``rounded`` brings the number that each layer keeps to a multiple that matrix kernels like, for neurons: a head is such a unit already.
+
 ``draw_weights`` does the same for single weights, without a floor. It partitions one float32 copy of the scores instead of sorting them:
 85 million take 0.5 GB and a few seconds.
 """
@@ -24,6 +26,7 @@ from robust_tickets.errors import TicketsError
 Scope = Literal["global", "layer"]
 WeightScope = Literal["global", "matrix"]
 Rule = Literal["exact", "quantile"]
+Multiple = Literal[1, 8, 16, 64]  # 1: nothing is rounded
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -91,6 +94,44 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
         for i in empty:
             best = np.where(np.isinf(work[i]), -np.inf, work[i])
             work[i][int(np.argmax(best))] = np.inf
+
+
+def rounded(masks: Sequence[np.ndarray], scores: Sequence[np.ndarray], multiple: int, *, scope: Scope = "global") -> Arrays:
+    """``masks`` with a multiple of ``multiple`` units kept in every layer, or all of its units; never none.
+
+    Each layer goes to the multiple below or above. In the global scope the layers with the largest remainders go up, as many of them as
+    bring the total closest to what it was; in the layer scope every layer goes to its nearest. Of two that are as near, the smaller. The
+    units added are the best of those that were out, the units dropped the worst of those that were in.
+    """
+    one_of("the multiple that units are rounded to", multiple, get_args(Multiple))
+    multiple = int(multiple)
+    counts, sizes = [int(np.count_nonzero(m)) for m in masks], [len(m) for m in masks]
+    groups = [[i] for i in range(len(masks))] if scope == "layer" else [list(range(len(masks)))]
+    kept = list(counts)
+    for group in groups if multiple > 1 else ():
+        for i, count in zip(group, _round([counts[i] for i in group], [sizes[i] for i in group], multiple), strict=True):
+            kept[i] = count
+    made = []
+    for mask, score, count in zip(masks, scores, kept, strict=True):
+        new = np.zeros(len(mask), dtype=bool)
+        new[np.lexsort((-np.asarray(score, dtype=np.float64), ~mask))[:count]] = True  # those in first, each by falling score
+        new.flags.writeable = False
+        made.append(new)
+    return tuple(made)
+
+
+def _round(counts: list[int], sizes: list[int], multiple: int) -> list[int]:
+    low = [count if count == size else count // multiple * multiple for count, size in zip(counts, sizes, strict=True)]
+    high = [min(size, -(-count // multiple) * multiple) for count, size in zip(counts, sizes, strict=True)]
+    low = [down or up for down, up in zip(low, high, strict=True)]  # no layer is left without units
+    between = [i for i in range(len(counts)) if low[i] < high[i]]
+    between.sort(key=lambda i: (low[i] - counts[i]) / (high[i] - low[i]))  # the largest remainder first; stable: then the earlier layer
+    best, off = low, abs(sum(low) - sum(counts))
+    for i in between:
+        low = [*low[:i], high[i], *low[i + 1 :]]
+        if abs(sum(low) - sum(counts)) < off:
+            best, off = low, abs(sum(low) - sum(counts))
+    return best
 
 
 def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Arrays:

@@ -21,7 +21,7 @@ import numpy as np
 
 from robust_tickets import _ticket_files
 from robust_tickets import draw as _draw
-from robust_tickets._ticket_parts import Group, frozen, kept_in, masks_from_kept, read_only, size_of
+from robust_tickets._ticket_parts import Group, frozen, kept_in, masks_from_kept, read_only, rounding_of, size_of
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError, did_you_mean
 
@@ -133,6 +133,7 @@ class Ticket:
         head_scope: _draw.Scope | None = None,
         neuron_scope: _draw.Scope | None = None,
         rule: _draw.Rule | None = None,
+        round_to: _draw.Multiple | None = None,
         sparsity: float | None = None,
         scope: _draw.WeightScope | None = None,
     ) -> Ticket:
@@ -140,8 +141,12 @@ class Ticket:
 
         What is left out is as in the draw that made this ticket (``provenance["draw"]``); where none did, nothing is removed, the scope
         is global and the rule exact. So ``draw(neurons=0.4)`` changes the neurons and removes the same heads.
+
+        ``round_to`` (8, 16 or 64; 1: off) brings the neurons of every layer to a multiple that matrix kernels like (``draw.rounded``):
+        the fraction removed is then nearly, not exactly, what was asked, and ``rounding`` tells by how much.
         """
-        units = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule}
+        units: dict[str, Any] = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope}
+        units |= {"rule": rule, "round_to": round_to}
         weights = {"sparsity": sparsity, "scope": scope}
         structured = self.kind == "structured"
         asked, others, whole = (units, weights, _WHOLE) if structured else (weights, units, _WHOLE_WEIGHTS)
@@ -162,7 +167,28 @@ class Ticket:
             }
         else:
             masks = {"weights": _draw.draw_weights(self.scores["weights"], how["sparsity"], scope=how["scope"])}
-        return replace(self, masks=masks, provenance={**self.provenance, "draw": how})
+        multiple = how.pop("round_to", 1)  # where nothing is rounded, nothing is noted either
+        origin = {key: value for key, value in self.provenance.items() if key not in ("draw", "rounded")}
+        drawn = replace(self, masks=masks, provenance={**origin, "draw": how})
+        return drawn if multiple == 1 else drawn.rounded_to(multiple, scope=how["neuron_scope"])
+
+    def rounded_to(self, multiple: _draw.Multiple, *, scope: _draw.Scope = "global") -> Ticket:
+        """The neurons of every layer brought to a multiple (``draw.rounded``); noted in the provenance, with the count before."""
+        if self.kind != "structured" or "neurons" not in self.scores:
+            raise TicketsError(f"round_to needs neurons with scores, this ticket has {', '.join(self.masks)}", hint="leave round_to out")
+        neurons = _draw.rounded(self.masks["neurons"], self.scores["neurons"], multiple, scope=scope)
+        if multiple == 1:
+            return self
+        note = {"round_to": multiple, "neurons": [kept_in(self.masks["neurons"]), kept_in(neurons)]}
+        told = {**self.provenance, "rounded": note}
+        if "draw" in told:
+            told["draw"] = {**told["draw"], "round_to": multiple}
+        return replace(self, masks={**self.masks, "neurons": neurons}, provenance=told)
+
+    @property
+    def rounding(self) -> str:
+        """What rounding did, in words: neurons and matrix weights before and after; empty where nothing was rounded."""
+        return rounding_of(self.provenance.get("rounded"), self.masks, self.unit_weights)
 
     @property
     def layers(self) -> int:
@@ -237,5 +263,5 @@ def _again(told: Mapping[str, Any]) -> Ticket:
     return Ticket(**told)
 
 
-_WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact"}
+_WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact", "round_to": 1}
 _WHOLE_WEIGHTS: dict[str, Any] = {"sparsity": 0.0, "scope": "global"}

@@ -116,6 +116,7 @@ def draw(
     neurons: float | None = None,
     head_scope: Literal["global", "layer"] | None = None,
     neuron_scope: Literal["global", "layer"] | None = None,
+    round_to: Literal[1, 8, 16, 64] | None = None,
     sparsity: float | None = None,
     scope: Literal["global", "matrix"] | None = None,
     common: Common = Common(),  # noqa: B008
@@ -136,6 +137,8 @@ def draw(
         Compare heads of the whole model, or within each layer; likewise.
     neuron_scope
         The same for neurons.
+    round_to
+        Bring the neurons of every layer to the nearest multiple, which matrix kernels like; 1 leaves them as drawn.
     sparsity
         The fraction of single weights removed, for unstructured tickets.
     scope
@@ -144,8 +147,14 @@ def draw(
     from robust_tickets.ticket import Ticket
     from robust_tickets.walk.arms import Draw
 
-    asked = Draw(heads=heads, neurons=neurons, head_scope=head_scope, neuron_scope=neuron_scope, sparsity=sparsity, scope=scope).asked()
-    drawn = Ticket.load(ticket).draw(**asked)
+    units: dict[str, Any] = {
+        "heads": heads,
+        "neurons": neurons,
+        "head_scope": head_scope,
+        "neuron_scope": neuron_scope,
+        "round_to": round_to,
+    }
+    drawn = Ticket.load(ticket).draw(**Draw(**units, sparsity=sparsity, scope=scope).asked())
     if is_folder(out) and (out / "stage.json").exists():  # or a search would be found done with a ticket that it did not find
         raise TicketsError(f"{out} holds finished work (see its stage.json)", hint="give another --out")
     drawn.save(out)
@@ -218,12 +227,16 @@ def train(
 
 def _ticket(ticket: Any, out: Path) -> Answer:
     told = {"ticket": str(out), "kind": ticket.kind, "removed": ticket.removed, "sparsity": ticket.sparsity, "digest": ticket.digest}
+    if ticket.rounding:
+        told["rounded"] = dict(ticket.provenance["rounded"])
     words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
     structured = ticket.kind == "structured"
     more = f"{ticket.sparsity:.1%} of the prunable weights" if structured else f"of {len(ticket.names)} matrices; a mask brings no speed"
 
     def show(console: Any) -> None:
         console.print(f"ticket without {words} ({more})", markup=False)
+        if ticket.rounding:
+            console.print(ticket.rounding, markup=False)
         print(f"ticket: {out}")
 
     return Answer(data=told, show=show)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robust_tickets import progress
 from robust_tickets.files import write_json, write_text
 from robust_tickets.ticket import Ticket
 
@@ -27,3 +28,10 @@ class Found:
         if self.distances:
             write_json(folder / "distances.json", dict(self.distances))
         return self.ticket.save(folder)
+
+
+def told(ticket: Ticket) -> Ticket:
+    """``ticket``, after saying what rounding made of its neurons, where they were rounded."""
+    if ticket.rounding:
+        progress.say(f"search: {ticket.rounding}")
+    return ticket

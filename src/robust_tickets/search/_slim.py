@@ -12,7 +12,7 @@ their own files. Only c leaves the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
-from robust_tickets.search._found import Found
+from robust_tickets.search._found import Found, told
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
 from robust_tickets.seeds import derive, torch_generator
@@ -46,6 +46,7 @@ class Slim(PerTask, Optimised):
     adversary: Any = field(default=None, metadata={"registry": "adversaries"})
     head_scope: Literal["global", "layer"] = "global"
     neuron_scope: Literal["global", "layer"] = "global"
+    round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer of the ticket; the rule that stops the search sees exact draws
     # stopping
     gamma: float = 0.1
     window: int = 5
@@ -105,7 +106,7 @@ class Slim(PerTask, Optimised):
             batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), file_order=not self.loader_shuffle),
             tokenizer=theta.tokenizer,
             origin={"model": {"identity": clf.identity, "digest": clf.digest}, "task": {"name": task.name, "digest": task.digest}},
-            identity=identity_of(self, clf, task) if folder else "",
+            identity=identity_of(replace(self, round_to=1), clf, task) if folder else "",  # rounding changes no step
             folder=folder,
         )
 
@@ -211,8 +212,9 @@ class Slim(PerTask, Optimised):
             "steps_run": steps,
             "converged": converged,
         }
+        ticket = watch.draw(watch.records[point], provenance=provenance)  # type: ignore[call-arg]
         return Found(
-            ticket=watch.draw(watch.records[point], provenance=provenance),  # type: ignore[call-arg]
+            ticket=told(ticket.draw(round_to=self.round_to)),
             trace=trace,
             distances={
                 "schema": 1,

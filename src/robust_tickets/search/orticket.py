@@ -119,7 +119,8 @@ class ORTicket(Slim):
             "mlm": {"identity": self.mlm or clf.identity, "digest": digest_of_model(theta)},
             "corpus": {"name": corpus.name, "digest": corpus.digest, "blocks": len(batches.blocks), "block": self.block},
         }
-        settings = {k: v for k, v in to_plain(self).items() if k not in (*INVISIBLE, "corpus", "mlm")}  # these count by what they hold
+        unseen = (*INVISIBLE, "round_to", "corpus", "mlm")  # the last two count by what they hold; rounding changes no step
+        settings = {k: v for k, v in to_plain(self).items() if k not in unseen}
         told = {
             "method": "ORTicket",
             "settings": settings,

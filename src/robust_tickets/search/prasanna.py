@@ -6,7 +6,8 @@ measure again, and go on while accuracy on the validation split is at least 90 %
 A step that falls below is undone.
 
 Two things are ours. A ticket keeps something in every layer: its last head is not masked, and a masked MLP keeps its one most important
-neuron (and its bias). And importance is measured on the validation split by default; the paper leaves open on which (``on="train"``).
+neuron (and its bias), or its ``round_to`` most important ones. And importance is measured on the validation split by default; the paper
+leaves open on which (``on="train"``).
 
 The ticket carries no scores: how much goes is the rule's answer, not a setting, so that there is no other sparsity to draw.
 """
@@ -44,6 +45,7 @@ class Prasanna:
     mlp_step: int = 1  # masked in one iteration
     floor: float = 0.9  # of the whole model's accuracy
     on: Literal["validation", "train"] = "validation"  # where importance is measured
+    round_to: Literal[1, 8, 16, 64] = 1  # neurons that a masked MLP keeps
     rows: int = 0  # at most so many rows of it, drawn by the seed; 0: all
     batch_size: int = 32
     tuning: FineTune = TUNING  # its seed is the search's
@@ -137,7 +139,7 @@ class Prasanna:
         return found
 
     def _choose(self, measured: Any, masks: _Masks, phase: str) -> dict[str, Any]:
-        """What to mask next: [layer, head] pairs and [layer, neuron that stays] pairs, least important first."""
+        """What to mask next: [layer, head] and [layer, neuron that stays, …], least important first."""
         heads: list[list[int]] = []
         mlps: list[list[int]] = []
         if phase in ("both", "heads"):
@@ -150,9 +152,9 @@ class Prasanna:
                     heads.append([layer, head])
                     left[layer] -= 1
         if phase in ("both", "mlps"):
-            whole = [i for i, mask in enumerate(masks.neurons) if mask.all() and len(mask) > 1]
+            whole = [i for i, mask in enumerate(masks.neurons) if mask.all() and len(mask) > self.round_to]
             chosen = sorted(whole, key=lambda i: float(measured.mlps[i]))[: self.mlp_step]
-            mlps = [[i, int(measured.neurons[i].argmax())] for i in chosen]
+            mlps = [[i, *np.argsort(-measured.neurons[i], kind="stable")[: self.round_to].tolist()] for i in chosen]
         return {"heads": heads, "mlps": mlps}
 
     def _batches(self, clf: Any, task: Any) -> Any:
@@ -186,14 +188,14 @@ class _Masks:
     def do(self, line: dict[str, Any]) -> None:
         for layer, head in line["heads"]:
             self.heads[layer][head] = False
-        for layer, neuron in line["mlps"]:
+        for layer, *stay in line["mlps"]:
             self.neurons[layer][:] = False
-            self.neurons[layer][neuron] = True
+            self.neurons[layer][stay] = True
 
     def undo(self, line: dict[str, Any]) -> None:
         for layer, head in line["heads"]:
             self.heads[layer][head] = True
-        for layer, _ in line["mlps"]:
+        for layer, *_ in line["mlps"]:
             self.neurons[layer][:] = True
 
     def redo(self, line: dict[str, Any]) -> None:

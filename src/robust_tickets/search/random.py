@@ -4,6 +4,7 @@ Of heads and neurons (EarlyRobust): ``match="global"`` is one draw at the given 
 ``match="layer"`` keeps as many units in every layer as a given ticket (``like=``), at random places. Of single weights (RobustT), where
 ``sparsity`` is given or ``like`` is an unstructured ticket: ``"matrix"`` keeps as many in every matrix as ``like``, which is RobustT's,
 ``"layer"`` as many in every layer, ``"global"`` is one draw over all; without ``like``, ``"matrix"`` removes ``sparsity`` of every matrix.
+``round_to`` rounds the neurons of each layer, also where ``like`` gives their number: what it has rounded already stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from robust_tickets.config import describe
 from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
-from robust_tickets.search._found import Found
+from robust_tickets.search._found import Found, told
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
 
@@ -33,6 +34,7 @@ class RandomTicket:
     neurons: float = 0.3
     sparsity: float | None = None  # given: an unstructured ticket
     match: Literal["global", "layer", "matrix"] = "global"
+    round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +75,8 @@ class RandomTicket:
                 "RandomTicket(match='matrix') is for single weights",
                 hint="give sparsity=, like=an unstructured ticket, or match='layer'",
             )
+        if self.round_to > 1 and weights:
+            raise TicketsError("RandomTicket.round_to rounds neurons, a ticket of single weights has none", hint="round_to=1")
         if kind == "structured" and weights:
             raise TicketsError(
                 "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons", hint="leave sparsity out"
@@ -87,13 +91,13 @@ class RandomTicket:
         }
         about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model), "provenance": origin}
         if like is None:
-            return Ticket.from_scores(scores=scores, heads=self.heads, neurons=self.neurons, **about)
+            return told(Ticket.from_scores(scores=scores, heads=self.heads, neurons=self.neurons, round_to=self.round_to, **about))
         _same_backbone(like, layout.family, sizes)
         masks = {
             group: tuple(keep_best([score], int(mask.sum()))[0] for score, mask in zip(scores[group], like.masks[group], strict=True))
             for group in scores
         }
-        return Ticket(kind="structured", masks=masks, scores=scores, **about)
+        return told(Ticket(kind="structured", masks=masks, scores=scores, **about).rounded_to(self.round_to))
 
     def _weights(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
         shapes = {name: tuple(module.weight.shape) for name, module in layout.matrices_of(model).items()}

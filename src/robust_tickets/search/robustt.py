@@ -34,7 +34,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _tuned
-from robust_tickets.search._found import Found
+from robust_tickets.search._found import Found, told
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.seeds import derive, torch_generator
@@ -76,6 +76,7 @@ class RobustT(PerTask, Optimised):
 
     sparsity: float = 0.3
     granularity: Literal["weight", "neuron", "head", "matrix", "layer"] = "weight"
+    round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer, of a structured ticket
     adversary: Any = field(default=FreeLB(steps=3, step_size=0.03, init=0.05), metadata={"registry": "adversaries"})
     penalty: float = 0.1  # lambda
     ramp: Literal["corrected", "official"] = "corrected"
@@ -106,6 +107,8 @@ class RobustT(PerTask, Optimised):
         not_negative(self, "penalty", "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
         if not 0 <= self.sparsity < 1:
             raise TicketsError(f"RobustT.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.3 removes 30 %")
+        if self.round_to > 1 and self.finds == "unstructured":
+            raise TicketsError("RobustT.round_to rounds neurons, a ticket of single weights has none", hint='granularity="neuron"')
         if self.run_epochs > self.epochs:
             raise TicketsError(f"RobustT.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs")
         if self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0):
@@ -152,7 +155,7 @@ class RobustT(PerTask, Optimised):
         from robust_tickets.layout import layout_of
         from robust_tickets.prune.hardconcrete import HardConcrete
         from robust_tickets.train.loop import Loop
-        from robust_tickets.train.step import full_precision, make_step
+        from robust_tickets.train.step import Unclipped, full_precision, make_step
 
         for given in (clf,) if tuned is None else (clf, tuned):
             if given.model is None:
@@ -161,7 +164,7 @@ class RobustT(PerTask, Optimised):
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned
         tuning = _tuned.determining(self.tuning, self.seed) if tuned is None else TUNING
-        searched = replace(self, sparsity=RobustT.sparsity, run_epochs=0, tuning=tuning)  # where it is drawn and left changes no step
+        searched = replace(self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning)  # how it is drawn changes no step
         identity = identity_of(searched, start, task) if folder else ""
         theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
@@ -181,6 +184,7 @@ class RobustT(PerTask, Optimised):
                 precision=self.precision,
                 tokenizer=theta.tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
+                autocast=self.clip_scope == "all",  # the weights' gradients must lie where autograd puts them
             )
             if self.clip_scope == "all":
                 step = log.clipping_all(step, theta.model, self.clip)
@@ -196,7 +200,9 @@ class RobustT(PerTask, Optimised):
                 seed=derive(self.seed, "search"),
                 generators=generators,
                 evaluate=self._evaluation(theta, task, log),
-                unclipped=lambda done: self.penalty_at(done, total) * gates.regulariser(self.normalisation),
+                unclipped=Unclipped(
+                    loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)
+                ),
                 after_step=log,
                 memory=log,
                 folder=folder,
@@ -234,8 +240,9 @@ class RobustT(PerTask, Optimised):
             group: [np.zeros(n, dtype=np.float32) for n in counts] for group, counts in sizes.items()
         }  # the other group is kept whole
         scores[learned] = gates.snapshot()  # of the other group all are kept
-        draw: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity}
-        return Ticket.from_scores(family=layout.family, scores=scores, unit_weights=layout.unit_weights(model), provenance=about, **draw)
+        draw: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity, "round_to": self.round_to}
+        sized = layout.unit_weights(model)
+        return told(Ticket.from_scores(family=layout.family, scores=scores, unit_weights=sized, provenance=about, **draw))
 
     def _evaluation(self, clf: Any, task: Any, log: GateLog) -> Any:
         from robust_tickets.train.evaluate import evaluate
@@ -245,9 +252,9 @@ class RobustT(PerTask, Optimised):
         split = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
 
         def numbers() -> dict[str, Any]:
-            told = evaluate(clf, split).numbers()
-            log.evaluated(told["accuracy"])
-            return told
+            measured = evaluate(clf, split).numbers()
+            log.evaluated(measured["accuracy"])
+            return measured
 
         return numbers
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from robust_tickets.walk.arms import Origin
     from robust_tickets.walk.recipe import Recipe
 
-DRAWN_BY = {"structured": ("heads", "neurons", "head_scope", "neuron_scope"), "unstructured": ("sparsity", "scope")}
+DRAWN_BY = {"structured": ("heads", "neurons", "head_scope", "neuron_scope", "round_to"), "unstructured": ("sparsity", "scope")}
 
 
 def check(recipe: Recipe) -> None:

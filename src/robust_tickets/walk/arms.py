@@ -31,6 +31,7 @@ class Draw:
     neurons: float | None = None
     head_scope: Literal["global", "layer"] | None = None
     neuron_scope: Literal["global", "layer"] | None = None
+    round_to: Literal[1, 8, 16, 64] | None = None
     sparsity: float | None = None
     scope: Literal["global", "matrix"] | None = None
 
@@ -211,7 +212,7 @@ class Arms:
         if top.get("name"):  # the same sparsity as [search], wherever that came from
             first = self._build(top, None, f"{self.given.recipe}.search")
             known = {f.name for f in fields(METHODS.get(own["name"])) if f.init}
-            shared = {key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None}
+            shared = {key: getattr(first, key) for key in (*SPARSITY, "round_to") if key in known and getattr(first, key, None) is not None}
         return self._build({**shared, **own}, table.searched_on, where)
 
     def _build(self, settings: Mapping[str, Any], elsewhere: Source | None, where: str) -> Any:

@@ -100,6 +100,8 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
     drawn.save(stage.folder)
     stage.finish()
     say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in drawn.removed.items()))
+    if drawn.rounding:
+        say(f"draw: {drawn.rounding}")
     return drawn
 
 
