@@ -1,0 +1,110 @@
+"""Results that grow: entries are written one by one, and a run that is started again skips what is there.
+
+Entries of another device or other versions are not gone on from: numbers of one file were made on one machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robust_tickets.run import environment
+
+RESULTS = Path(__file__).parent / "results"
+SAME = ("device", "packages")  # what must be equal to go on
+
+
+class Store:
+    """``results/<name>.json``, or ``<folder>/<name>.json`` beginning with what ``results`` has."""
+
+    def __init__(self, name: str, question: str, settings: Mapping[str, Any], folder: Path | None = None) -> None:
+        self.path = (folder or RESULTS) / f"{name}.json"
+        self.env = dict(environment())
+        self.told: dict[str, Any] = {"question": question, "settings": dict(settings), "env": self.env, "commands": [], "entries": {}}
+        for path in dict.fromkeys((self.path, RESULTS / f"{name}.json")):
+            before = json.loads(path.read_text()) if path.is_file() else None
+            if before and all(before["env"].get(key) == self.env.get(key) for key in SAME) and before["settings"] == self.told["settings"]:
+                self.told["entries"], self.told["commands"] = before["entries"], before["commands"]
+                print(f"going on with {len(self.entries)} entries", flush=True)
+                break
+        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_without_folders(sys.argv[1:])])
+        if command not in self.told["commands"]:
+            self.told["commands"].append(command)
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        return self.told["entries"]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.entries
+
+    def put(self, key: str, value: Mapping[str, Any], line: str = "") -> None:
+        """Add an entry, write the file, print a line."""
+        self.entries[key] = dict(value)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self.path.with_suffix(".part")
+        unfinished.write_text(json.dumps(self.told, indent=1, sort_keys=True) + "\n")
+        unfinished.replace(self.path)
+        print(f"{key}: {line or json.dumps(value)}", flush=True)
+
+
+def clocked(call: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of a call, from an idle device to an idle device."""
+    wait(device)
+    begun = time.perf_counter()
+    call()
+    wait(device)
+    return time.perf_counter() - begun
+
+
+def in_turns(candidates: Mapping[str, Callable[[], Any]], repeats: int, device: torch.device) -> dict[str, list[float]]:
+    """Seconds of every call, by name; they run in turns, so that a slow phase of the machine hits all. The caller warms them up."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for name, call in candidates.items():
+                seconds[name].append(clocked(call, device))
+    finally:
+        gc.enable()
+    return seconds
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def milliseconds(seconds: list[float]) -> dict[str, float]:
+    """Median and quartiles, mean and its standard error, in ms; the mean is what a sum over batches of many lengths follows."""
+    low, middle, high = statistics.quantiles(seconds, n=4)
+    error = statistics.stdev(seconds) / len(seconds) ** 0.5
+    told = {"median": middle, "q1": low, "q3": high, "mean": statistics.fmean(seconds), "error": error}
+    return {name: round(1000 * value, 4) for name, value in told.items()} | {"n": len(seconds)}
+
+
+def device_of(name: str | None) -> torch.device:
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def free(device: torch.device) -> None:
+    """Give back what models that are gone have held."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _without_folders(arguments: list[str]) -> list[str]:
+    """Paths are of one machine: FOLDER stands for them."""
+    paths = ("--out", "--data", "--model", "--work")
+    return ["FOLDER" if i and arguments[i - 1] in paths else argument for i, argument in enumerate(arguments)]
