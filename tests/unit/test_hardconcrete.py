@@ -232,7 +232,7 @@ def test_the_fused_gate_has_autograds_gradients() -> None:
     log_alpha = (3 * torch.randn(40, 30, dtype=torch.float64, generator=torch_generator(1, "a"))).requires_grad_()
     weight = torch.randn(40, 30, dtype=torch.float64, generator=torch_generator(2, "w")).requires_grad_()
     pull = torch.randn(40, 30, dtype=torch.float64, generator=torch_generator(3, "g"))
-    fused = hc._Sampled.apply(log_alpha, weight, torch_generator(4, "u"))
+    fused = hc._Sampled.apply(log_alpha, weight, torch_generator(4, "u"), torch.float64)
     got = torch.autograd.grad((fused * pull).sum(), (log_alpha, weight))
     plain = hc.sampled(log_alpha, torch_generator(4, "u")) * weight
     expected = torch.autograd.grad((plain * pull).sum(), (log_alpha, weight))

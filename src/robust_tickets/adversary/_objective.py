@@ -13,7 +13,7 @@ it as ``objective.memory``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class Objective:
     loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     regulariser: Callable[[], Tensor] | None = None
     half: bool = False  # bf16 autocast around the forward pass
+    dropping: Callable[[], AbstractContextManager[None]] = nullcontext  # around gradients of weights that are thrown away
     memory: nn.Module | None = None  # what the adversary's ``begin`` returned
     update: Callable[[], None] | None = None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
 
@@ -185,6 +186,8 @@ class SameDropout:
     """Rewinds torch's global stream, which dropout reads, so that all passes of a step drop the same units."""
 
     def __init__(self, device: torch.device) -> None:
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("dropout that is shared between passes rewinds the random stream, which a graph cannot")
         self.device = device
         self.at_start = self._state()
 

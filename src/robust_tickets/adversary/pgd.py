@@ -16,6 +16,7 @@ the gradients of the weights: a third each) that costs (2K+3)/3, 4.33 for K = 5,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -60,7 +61,9 @@ class PGD(Ball):
     def _gradient(self, objective: Objective, delta: Tensor) -> Tensor:
         """Of the loss with respect to delta; whatever gradients the parameters hold already stay as they are."""
         wasted = [p for p in objective.model.parameters() if p.requires_grad] if self.naive else []
-        return torch.autograd.grad(objective.loss(delta), [delta, *wasted], allow_unused=self.naive)[0]
+        loss = objective.loss(delta)
+        with objective.dropping() if self.naive else nullcontext():
+            return torch.autograd.grad(loss, [delta, *wasted], allow_unused=self.naive)[0]
 
 
 REGISTERED = PGD

@@ -83,7 +83,7 @@ class _Scale:
     """While an output projection runs, its weight is the scaled one: one coefficient for each unit's columns."""
 
     def __init__(self, coefficients: nn.ParameterList, layer: int) -> None:
-        self.coefficients, self.layer = coefficients, layer
+        self.coefficients, self.layer, self.before = coefficients, layer, None
 
     def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         weight, scale = module._parameters["weight"], self.coefficients[self.layer]
@@ -91,7 +91,10 @@ class _Scale:
         if weight.shape[1] != len(scale):  # heads: several columns share one coefficient
             scale = scale.repeat_interleave(weight.shape[1] // len(scale))
         # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        module.__dict__["weight"] = (weight * scale).to(weight.dtype)
+        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.half
+        module.__dict__["weight"] = (weight * scale).to(args[0].dtype)
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         module.__dict__.pop("weight", None)
+        if self.before is not None:
+            module.__dict__["weight"] = self.before

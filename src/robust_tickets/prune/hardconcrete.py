@@ -134,19 +134,19 @@ class HardConcrete(nn.Module):
     def __exit__(self, *_: object) -> None:
         self.detach()
 
-    def gated(self, entry: Covered) -> Tensor:
-        """The weight of a matrix under its gates, in the weight's own precision."""
+    def gated(self, entry: Covered, kind: torch.dtype) -> Tensor:
+        """The weight of a matrix under its gates, in the precision ``kind``."""
         weight = entry.module._parameters["weight"]
         log_alpha = self.log_alpha[entry.gate]
         if self.granularity == "weight":
             if not self.training:
-                return (evaluated(log_alpha) * weight).to(weight.dtype)
+                return (evaluated(log_alpha) * weight).to(kind)
             if entry.gate not in self._drawn:
-                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator)
+                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator, kind)
             return self._drawn[entry.gate]
         if entry.gate not in self._drawn:
             self._drawn[entry.gate] = sampled(log_alpha, self.generator) if self.training else evaluated(log_alpha)
-        return (entry.spread(self._drawn[entry.gate]) * weight).to(weight.dtype)
+        return (entry.spread(self._drawn[entry.gate]) * weight).to(kind)
 
     def regulariser(self, normalisation: Normalisation = "per_matrix") -> Tensor:
         """R: the expected share of open gates, P(m > 0).
@@ -215,34 +215,37 @@ class _Sampled(torch.autograd.Function):
     """``sampled(log_alpha) * weight`` for a gate per weight; between the passes it keeps s and nothing else of the weight's size."""
 
     @staticmethod
-    def forward(ctx: Any, log_alpha: Tensor, weight: Tensor, generator: torch.Generator) -> Tensor:
+    def forward(ctx: Any, log_alpha: Tensor, weight: Tensor, generator: torch.Generator, kind: torch.dtype) -> Tensor:
         s = _noise(log_alpha, generator).add_(log_alpha).div_(BETA).sigmoid_()
         ctx.save_for_backward(s, weight)
-        return (s * (ZETA - GAMMA)).add_(GAMMA).clamp_(0.0, 1.0).mul_(weight).to(weight.dtype)
+        return (s * (ZETA - GAMMA)).add_(GAMMA).clamp_(0.0, 1.0).mul_(weight).to(kind)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         s, weight = ctx.saved_tensors
         stretched = (s * (ZETA - GAMMA)).add_(GAMMA)
         of_weight = (stretched.clamp(0.0, 1.0) * gradient).to(weight.dtype) if ctx.needs_input_grad[1] else None
         inside = stretched.eq(stretched.clamp(0.0, 1.0))  # a clipped gate has no slope
         slope = (1 - s).mul_(s).mul_((ZETA - GAMMA) / BETA).mul_(inside).mul_(weight).mul_(gradient)
-        return slope, of_weight, None
+        return slope, of_weight, None, None
 
 
 class _Gated:
     """While a module runs, its weight is the gated one."""
 
     def __init__(self, gates: HardConcrete, entry: Covered) -> None:
-        self.gates, self.entry = gates, entry
+        self.gates, self.entry, self.before = gates, entry, None
 
     def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        module.__dict__["weight"] = self.gates.gated(self.entry)
+        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.half
+        module.__dict__["weight"] = self.gates.gated(self.entry, args[0].dtype)
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         module.__dict__.pop("weight", None)
+        if self.before is not None:
+            module.__dict__["weight"] = self.before
 
 
 def _plan(model: Any, layout: Layout, granularity: str) -> tuple[list[tuple[int, ...]], list[Covered]]:

@@ -1,6 +1,7 @@
 """The one training loop, on Accelerate. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
 
-Order, precision, schedule, clipping, accumulation, metrics, progress, evaluation, stopping and checkpoints live here. A run that is
+Order, metrics, progress, evaluation, stopping and checkpoints live here; what one update computes (accumulation, clipping, schedule,
+precision) is its engine's, eager or captured, see ``engine.py``. A run that is
 killed and started again ends with the same weights, bit for bit on CPU: a checkpoint holds parameters, optimiser, every random
 stream and the step, and everything else (learning rate, epoch, place in the data) is a function of the step. A checkpoint is taken only
 between steps, after the step's log line, evaluation and callback are done, and taking one draws no random number.
@@ -10,11 +11,10 @@ The model is trained where it is: move the classifier to a device first.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,14 @@ from robust_tickets import progress
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state
+from robust_tickets.train.engines import Kind, engine_for
 from robust_tickets.train.optim import Optim, adamw, named_parameters
-from robust_tickets.train.step import Step
+from robust_tickets.train.step import Step, Unclipped
 from robust_tickets.train.track import Metrics
+from robust_tickets.train.writer import Writer
 
 LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
-CHECKPOINT_SHARE = 0.05  # at most this share of the time goes into writing checkpoints
+CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time
 
 
 @dataclass(kw_only=True)
@@ -51,7 +53,7 @@ class Loop:
     rates: Mapping[str, float] = field(default_factory=dict)  # of parts that learn at another rate than optim's
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
-    unclipped: Callable[[int], Tensor] | None = None  # of the updates done: a loss whose gradient joins after the others were clipped
+    unclipped: Unclipped | None = None  # a loss whose gradient joins after the others were clipped
     after_step: Callable[[int, Tensor], bool] | None = None  # updates done and the loss (on the device); True stops the run
     memory: state.Memory | None = None  # what a method remembers between steps
     folder: Path | None = None  # metrics.jsonl and checkpoint/
@@ -60,6 +62,7 @@ class Loop:
     checkpoint_steps: int = 0  # also after every so many updates
     log_every: int = 10  # updates between two reads of the loss, and the NaN check
     stop_after: int | None = None  # leave after so many updates in all, with a checkpoint
+    engine_kind: Kind = "auto"
 
     def __post_init__(self) -> None:
         if self.accumulate < 1 or self.epochs < 1 or self.log_every < 1:
@@ -80,7 +83,8 @@ class Loop:
         # dropout reads torch's global stream: the caller's is put back
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             try:
-                self._train()
+                with self.writer or nullcontext():
+                    self._train()
             finally:
                 self.optimiser.zero_grad(set_to_none=True)  # gradients are as large as the model
         return self.done
@@ -107,14 +111,15 @@ class Loop:
         self.optimiser = adamw(self.parts, self.optim, self.rates)
         self.parameters = named_parameters(self.parts)
         self.device = next(iter(self.parameters.values())).device
+        self.writer = Writer(self.folder / "checkpoint", self.device) if self.folder else None
+        self.engine = engine_for(self)
 
     def _begin(self) -> None:
         self.metrics = Metrics(self.folder / "metrics.jsonl" if self.folder else None)
         self.done, self.stopped, self.note = 0, False, ""
         self.spent, self.started = 0.0, time.monotonic()
         self.running, self.counted = torch.zeros((), device=self.device), 0
-        self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)
-        self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
+        self.saved_at, self.saved_step = time.monotonic(), -1
         for part in self.parts.values():
             part.train()
         if not self._resume():
@@ -130,39 +135,9 @@ class Loop:
         return self.total if self.stop_after is None else min(self.total, self.stop_after)
 
     def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
-        """Forward and backward over the group's micro-batches, each at its share of the rows; then the (last) optimiser step."""
-        self.optimiser.zero_grad(set_to_none=True)
-        self.replay = 0
-        rows = [len(batch["labels"]) for batch in group]
-        loss = torch.zeros((), device=self.device)
-        for batch, count in zip(group, rows, strict=True):
-            share = count / sum(rows)
-            batch = {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
-            loss = loss + share * self.step(batch, partial(self._backward, share), self._midway)
-        self._descend()
+        loss = self.engine.update(group, self.done)
         self.done += 1
         return loss
-
-    def _midway(self) -> None:
-        """An optimiser step inside a batch; the last one is the loop's own."""
-        self._descend()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.replay += 1
-
-    def _descend(self) -> None:
-        """Clip, set the learning rate, one optimiser step."""
-        norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
-        self.exploded = self.exploded | ~torch.isfinite(norm)  # stays on the device until the loss is read
-        if self.unclipped is not None:
-            self.accelerator.backward(self.unclipped(self.done))
-        for parameters in self.optimiser.param_groups:
-            horizon = self.horizon or self.total
-            rate = self.optim.lr_at(self.done * self.updates + self.replay, horizon * self.updates)
-            parameters["lr"] = rate * parameters["pace"]
-        self.optimiser.step()
-
-    def _backward(self, share: float, loss: Tensor) -> None:
-        self.accelerator.backward(loss * share)
 
     def _after(self, loss: Tensor) -> None:
         self.running, self.counted = self.running + loss, self.counted + 1
@@ -179,8 +154,7 @@ class Loop:
         loss = self._read_loss()
         self.running, self.counted = torch.zeros((), device=self.device), 0
         self.note = f"loss {loss:.3f}"
-        rate = self.optimiser.param_groups[0]["lr"]
-        self.metrics.write(self._line() | {"loss": loss, "lr": rate, "seconds": round(self._seconds(), 3)})
+        self.metrics.write(self._line() | {"loss": loss, "lr": self.engine.rate, "seconds": round(self._seconds(), 3)})
 
     def _read_loss(self) -> float:
         """The mean loss since the last line; the only place that waits for the device, so here NaN is found."""
@@ -191,7 +165,7 @@ class Loop:
                 hint=LOWER,
                 exit_code=FAILED,
             )
-        if self.exploded:
+        if self.engine.exploded:
             raise TicketsError(f"{self.title}: the gradient exploded by step {self.done}", hint=LOWER, exit_code=FAILED)
         return loss
 
@@ -216,26 +190,25 @@ class Loop:
         return self.spent + time.monotonic() - self.started
 
     def _save(self, *, always: bool = False, epoch_ends: bool = False) -> None:
-        if self.folder is None or self.saved_step == self.done:
+        if self.writer is None or self.saved_step == self.done:
             return
         since = time.monotonic() - self.saved_at
-        cheap = since >= self.save_cost / CHECKPOINT_SHARE
+        cheap = since >= self.writer.cost / CHECKPOINT_SHARE and not self.writer.busy  # no write is waited for because of another
         by_time = cheap and (epoch_ends or since >= self.checkpoint_every)
         by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
         if not (always or by_time or by_step):
             return
         self._read_loss()  # a run that went wrong never replaces a good checkpoint
         self._check_weights()
-        begun = time.monotonic()
-        checkpoint.write(self.folder / "checkpoint", state.capture(self))
+        self.writer.write(state.capture(self), wait=always)
         self.saved_at, self.saved_step = time.monotonic(), self.done
-        self.save_cost = self.saved_at - begun
 
     def _resume(self) -> bool:
         found = checkpoint.read(self.folder / "checkpoint") if self.folder else None
         if found is None:
             return False
         state.restore(self, found)
+        self.engine.resumed()
         self.saved_step = self.done
         if not self._over():
             progress.say(f"{self.title}: going on from step {self.done} of {self._last()}")

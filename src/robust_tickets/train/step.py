@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,10 +14,19 @@ from robust_tickets import progress
 from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.checks import one_of
 from robust_tickets.layout import layout_of
+from robust_tickets.train.half import Half
 
 Precision = Literal["fp32", "bf16"]
 Backward = Callable[[Tensor], None]
 Update = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unclipped:
+    """A loss whose gradient joins after the others were clipped: ``weight`` of the updates done, times ``loss()``."""
+
+    loss: Callable[[], Tensor]
+    weight: Callable[[int], float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +36,7 @@ class Step:
     run: Callable[[Mapping[str, Tensor], Backward, Update | None], Tensor]
     memory: nn.Module | None = None  # the adversary's: trained and saved with the model
     updates: int = 1  # optimiser steps that one batch takes (FreeAT: one a replay)
+    half: Half | None = None  # bf16 working weights, where the step computes with them
 
     def __call__(self, batch: Mapping[str, Tensor], backward: Backward, update: Update | None = None) -> Tensor:
         return self.run(batch, backward, update)
@@ -45,13 +56,20 @@ def make_step(
     regulariser: Callable[[], Tensor] | None = None,
     tokenizer: Any = None,
     seed: int = 0,
+    autocast: bool = False,
 ) -> Step:
-    """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up."""
+    """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up.
+
+    ``bf16`` has working weights beside the masters (``half.py``), which the loop's engine keeps; with ``autocast`` every pass casts
+    the weights themselves, and their gradients lie where autograd puts them.
+    """
     one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
     memory = None
     if hasattr(adversary, "begin"):
         memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(next(model.parameters()).device)
+
+    half = Half(model, layout) if precision == "bf16" and not autocast else None
 
     def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
         objective = Objective(
@@ -61,13 +79,14 @@ def make_step(
             backward=backward,
             generator=generator,
             regulariser=regulariser,
-            half=precision == "bf16",
+            half=precision == "bf16" and half is None,
+            dropping=half.dropped if half else nullcontext,
             memory=memory,
             update=update,
         )
         return plain(objective) if adversary is None else adversary(objective)
 
-    return Step(run=run, memory=memory, updates=int(getattr(adversary, "updates", 1)))
+    return Step(run=run, memory=memory, updates=int(getattr(adversary, "updates", 1)), half=half)
 
 
 def full_precision(model: Any) -> None:

@@ -1,0 +1,141 @@
+"""One update, done eagerly: the gradients of a group of micro-batches, clipping, the learning rate, AdamW. The reference of all engines.
+
+The loop says which batches and which update it is; everything that an update computes is here, and ``captured.py`` records just this code
+as CUDA graphs. So nothing here reads a value back from the device, and what changes from update to update (learning rate, a penalty's
+weight) is a number on the device where there is one. On the CPU it is a Python float, in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robust_tickets.train.half import Half
+from robust_tickets.train.optim import Optim
+from robust_tickets.train.step import Step, Unclipped
+
+CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the memory-efficient kernel (docs/speed.md)
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """``update(group, done)`` is the update that follows ``done`` updates; it returns the group's mean loss, on the device."""
+
+    step: Step
+    parameters: Mapping[str, nn.Parameter]
+    optimiser: torch.optim.AdamW
+    accelerator: Any
+    optim: Optim
+    horizon: int  # updates that the schedule is made for
+    unclipped: Unclipped | None = None
+    generators: Sequence[torch.Generator] = ()  # that the step draws from, besides torch's own
+    name: str = "eager"
+
+    def __post_init__(self) -> None:
+        self.device = next(iter(self.parameters.values())).device
+        self.half: Half | None = self.step.half
+        self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)  # was a gradient ever infinite; read with the loss
+        self.replay = 0  # optimiser steps made inside this batch
+        self.rate = 0.0  # the last learning rate
+        self.on_device = self.device.type == "cuda"
+        if self.on_device:
+            self.rates = torch.zeros(self.step.updates, device=self.device)
+            self.weight = torch.zeros((), device=self.device)
+            for group in self.optimiser.param_groups:
+                group["lr"] = torch.zeros((), device=self.device)
+
+    def update(self, group: Sequence[Batch], done: int) -> Tensor:
+        """Forward and backward over the group's micro-batches, each at its share of the rows; then the (last) optimiser step."""
+        self._schedule(done)
+        self._clear()
+        rows = [len(batch["labels"]) for batch in group]
+        loss = torch.zeros((), device=self.device)
+        for batch, count in zip(group, rows, strict=True):
+            loss = loss + self._gradients(self._moved(batch), count / sum(rows))
+        self._descend()
+        return loss
+
+    def resumed(self) -> None:
+        """The weights were put back from a checkpoint."""
+        if self.half:
+            self.half.refresh()
+
+    def _schedule(self, done: int) -> None:
+        """What this update has that the last one had not."""
+        updates = self.step.updates
+        self.replay = 0
+        self._rates = [self.optim.lr_at(done * updates + i, self.horizon * updates) for i in range(updates)]
+        self._weight = self.unclipped.weight(done) if self.unclipped else 0.0
+        self.rate = self._rates[-1]
+        if self.on_device:
+            for place, rate in enumerate(self._rates):
+                self.rates[place].fill_(rate)  # a number in a kernel's arguments: nothing is waited for
+            self.weight.fill_(self._weight)
+
+    def _moved(self, batch: Batch) -> dict[str, Tensor]:
+        return {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
+
+    def _clear(self) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.half:
+            self.half.clear()
+
+    def _gradients(self, batch: Batch, share: float) -> Tensor:
+        """Add a micro-batch's gradients, weighted; its weighted loss, detached."""
+        with self.half or nullcontext(), attention(batch, self.device, bool(self.half)):
+            return share * self.step(batch, partial(self._backward, share), self._midway)
+
+    def _backward(self, share: float, loss: Tensor) -> None:
+        with self.half.collected() if self.half else nullcontext():
+            self.accelerator.backward(loss * share)
+
+    def _midway(self) -> None:
+        """An optimiser step inside a batch; the last one is the update's own."""
+        self._descend()
+        self._clear()
+        self.replay += 1
+
+    def _descend(self) -> None:
+        """Clip, set the learning rate, one optimiser step."""
+        if self.half:
+            self.half.settle()
+        self._clip()
+        if self.unclipped is not None:
+            weight = self.weight if self.on_device else self._weight
+            self.accelerator.backward(weight * self.unclipped.loss())
+        for group in self.optimiser.param_groups:
+            if self.on_device:
+                torch.mul(self.rates[self.replay], group["pace"], out=group["lr"])
+            else:
+                group["lr"] = self._rates[self.replay] * group["pace"]
+        self.optimiser.step()
+        if self.half:
+            self.half.refresh()
+
+    def _clip(self) -> None:
+        """Scale the gradients to the largest norm allowed. On a GPU AdamW's kernel does it, unless a gradient is still to come."""
+        if not self.on_device or self.unclipped is not None or not self.optim.clip:
+            norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
+            # the same factor as clip_grad_norm_ has; the kernel divides by it
+            self.optimiser.grad_scale = ((norm + 1e-6) / self.optim.clip).clamp_min(1.0)  # type: ignore[attr-defined]
+        self.exploded |= ~torch.isfinite(norm)  # stays on the device until the loss is read
+
+
+def attention(batch: Batch, device: torch.device, half: bool) -> AbstractContextManager[Any]:
+    """The attention kernel that is fastest at this length; torch's own choice where it is not known."""
+    if not half or device.type != "cuda" or batch["input_ids"].shape[1] < CUDNN_FROM:
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return sdpa_kernel(order, set_priority=True)  # type: ignore[no-any-return]

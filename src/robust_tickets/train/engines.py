@@ -1,0 +1,39 @@
+"""Which engine a run gets: eager everywhere, CUDA graphs where they pay. The log says which one it was, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from robust_tickets import progress
+from robust_tickets.train.engine import Engine
+
+if TYPE_CHECKING:
+    from robust_tickets.train.loop import Loop
+
+Kind = Literal["auto", "eager", "graph"]
+WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
+
+
+def engine_for(loop: Loop) -> Engine:
+    """``auto`` takes graphs on a CUDA device for runs of some length; ``graph`` elsewhere is said to be eager."""
+    kind, cuda = loop.engine_kind, loop.device.type == "cuda"
+    if kind == "graph" and not cuda:
+        progress.say(f"{loop.title}: graphs need a CUDA device, the model is on {loop.device.type}: it runs eagerly")
+    graphs = cuda and (kind == "graph" or (kind == "auto" and loop.total >= WORTH))
+    if cuda:
+        progress.say(f"{loop.title}: engine {'graph' if graphs else 'eager'}")
+    made: type[Engine] = Engine
+    if graphs:
+        from robust_tickets.train.captured import Captured
+
+        made = Captured
+    return made(
+        step=loop.step,
+        parameters=loop.parameters,
+        optimiser=loop.optimiser,
+        accelerator=loop.accelerator,
+        optim=loop.optim,
+        horizon=loop.horizon or loop.total,
+        unclipped=loop.unclipped,
+        generators=tuple(loop.generators.values()),
+    )
