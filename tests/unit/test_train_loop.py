@@ -22,7 +22,8 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.train.evaluate import evaluate
-from robust_tickets.train.finetune import FineTune, batches_of, identity_of
+from robust_tickets.train.feed import batches_of
+from robust_tickets.train.finetune import FineTune, identity_of
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.optim import Optim, adamw, named_parameters
 from robust_tickets.train.step import make_step

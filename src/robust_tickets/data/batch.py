@@ -1,18 +1,21 @@
-"""Batches: tokenised on the way, bucketed by length, in an order that depends on seed, epoch and batch size alone.
+"""Batches: tokenised on the way or from a token table, bucketed by length, in an order of seed, epoch and batch size alone.
 
 Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is shuffled
-again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch.
+again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A
+token table changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from robust_tickets.data.task import Split
+from robust_tickets.data.tokens import TokenTable
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
@@ -33,11 +36,19 @@ class Batches:
     seed: int = 0
     shuffle: bool = True
     token_types: bool = False  # does the model take token_type_ids
+    tokens: TokenTable | None = field(default=None, compare=False, repr=False)  # of the same split, tokenizer, length and types
+    widths: tuple[int, ...] = ()  # tokens that a batch is padded to: the first that holds it; none: its longest row
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.max_length < 1:
             raise TicketsError(
                 f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}", hint="change the value"
+            )
+        if any(width < 1 for width in self.widths) or list(self.widths) != sorted(set(self.widths)):
+            raise TicketsError(f"widths must rise, from 1 token or more, got {self.widths}", hint="leave them out to pad to the longest")
+        if self.tokens is not None and len(self.tokens) != len(self.split):
+            raise TicketsError(
+                f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}", hint="make it of the split that is read"
             )
 
     def __len__(self) -> int:
@@ -70,10 +81,26 @@ class Batches:
     def _batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         import torch
 
+        batch = self._read(rows) if self.tokens is None else self.tokens.batch(rows, self._width(int(self.tokens.lengths[rows].max())))
+        batch["labels"] = torch.from_numpy(self.split.labels[rows].astype(np.int64))
+        if not self.shuffle:
+            batch["index"] = torch.from_numpy(rows.astype(np.int64))
+        return batch
+
+    def _width(self, longest: int) -> int:
+        """Tokens that a batch with this longest row is padded to."""
+        if not self.widths:
+            return longest
+        at = bisect_left(self.widths, longest)
+        return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
+
+    def _read(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The same rows, tokenised now."""
+        from torch.nn.functional import pad
+
         examples = self.split.take(rows)
-        columns = [[e.texts[i] for e in examples] for i in range(len(self.split.columns))]
         encoded = self.tokenizer(
-            *columns,
+            *([e.texts[i] for e in examples] for i in range(len(self.split.columns))),
             truncation="longest_first",
             max_length=self.max_length,
             padding=True,
@@ -81,10 +108,11 @@ class Batches:
             return_attention_mask=True,
             return_token_type_ids=self.token_types,
         )
-        batch: dict[str, torch.Tensor] = {key: encoded[key] for key in ("input_ids", "attention_mask")}
-        if self.token_types:
-            batch["token_type_ids"] = encoded["token_type_ids"]
-        batch["labels"] = torch.tensor([e.label for e in examples], dtype=torch.long)
-        if not self.shuffle:
-            batch["index"] = torch.from_numpy(rows.astype(np.int64))
-        return batch
+        names = ("input_ids", "attention_mask", *(("token_type_ids",) if self.token_types else ()))
+        longest = encoded["input_ids"].shape[1]
+        more = self._width(longest) - longest
+        if not more:
+            return {name: encoded[name] for name in names}
+        filling = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0) or 0}
+        sides = (more, 0) if self.tokenizer.padding_side == "left" else (0, more)
+        return {name: pad(encoded[name], sides, value=filling.get(name, 0)) for name in names}

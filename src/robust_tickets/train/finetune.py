@@ -19,6 +19,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
+from robust_tickets.train.feed import batches_of
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
@@ -90,7 +91,9 @@ class FineTune(Optimised):
             title="train",
             parts={"model": clf.model, **step.parts},
             step=step,
-            batches=batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches")),
+            batches=batches_of(
+                clf, task, self.batch_size, derive(self.seed, "finetune", "batches"), reads=self.steps(task) * self.accumulate
+            ),
             optim=self.optim,
             epochs=self.epochs,
             max_steps=self.max_steps,
@@ -127,22 +130,6 @@ def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
 def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
     batches = math.ceil(len(task.train) / batch_size)
     return math.ceil(batches / accumulate)
-
-
-def batches_of(clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False) -> Any:
-    """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file."""
-    from robust_tickets.data.batch import Batches
-    from robust_tickets.train.order import FileOrder
-
-    kind = FileOrder if file_order else Batches
-    return kind(
-        split=task.train,
-        tokenizer=clf.tokenizer,
-        batch_size=batch_size,
-        max_length=clf.max_length,
-        seed=seed,
-        token_types=clf.token_types,
-    )
 
 
 def identity_of(method: Any, clf: Any, task: Any) -> str:

@@ -114,7 +114,7 @@ def _passes(method: Any) -> float:
 
 def _seconds_a_row(walk: Walk) -> float:
     """Forward and backward of one training row."""
-    from robust_tickets.train.finetune import batches_of
+    from robust_tickets.train.feed import batches_of
 
     model = walk.start.copy()
     model.model.train()

@@ -1,0 +1,40 @@
+"""What a training reads: batches of the task's training split, from a token table where the run is long enough to pay for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
+
+
+def batches_of(
+    clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False, reads: int | None = None, widths: bool = False
+) -> Any:
+    """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
+
+    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
+    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest.
+    """
+    from robust_tickets.data.batch import Batches
+    from robust_tickets.data.tokens import token_table
+    from robust_tickets.data.widths import steps, widths_of
+    from robust_tickets.train.order import FileOrder
+
+    kind = FileOrder if file_order else Batches
+    batches = kind(
+        split=task.train,
+        tokenizer=clf.tokenizer,
+        batch_size=batch_size,
+        max_length=clf.max_length,
+        seed=seed,
+        token_types=clf.token_types,
+    )
+    enough = reads is not None and reads >= ENOUGH * len(batches)
+    tokens = token_table(task.train, clf.tokenizer, clf.max_length, clf.token_types, make=enough)
+    if tokens is not None:
+        batches = replace(batches, tokens=tokens)
+    if widths:
+        known = widths_of(tokens.lengths, batches.order(0), clf.max_length) if tokens is not None else steps(clf.max_length)
+        batches = replace(batches, widths=known)
+    return batches

@@ -1,0 +1,93 @@
+"""A token table changes no batch: every tensor of every batch is what the tokenizer gives on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
+
+from robust_tickets.data.batch import Batches
+from robust_tickets.data.task import Split
+from robust_tickets.data.tokens import _groups, token_table
+from robust_tickets.train.order import FileOrder
+from tiny import tiny_config, tiny_tokenizer
+
+TEXTS = st.text(st.sampled_from("ab ogdfilm.é "), min_size=1, max_size=40)
+TOKENIZERS: dict[str, Any] = {}
+
+
+def tokenizer_of(kind: str, padding: str, truncation: str) -> Any:
+    """``odd``: ends in a class token of type 2, and pads with type 3, as XLNet does."""
+    if kind not in TOKENIZERS:
+        made = TOKENIZERS[kind] = tiny_tokenizer(tiny_config("roberta" if kind == "roberta" else "bert"))
+        if kind == "odd":
+            made._pad_token_type_id = 3
+            made._tokenizer.post_processor = TemplateProcessing(
+                single="$A:0 [SEP]:0 [CLS]:2",
+                pair="$A:0 [SEP]:0 $B:1 [SEP]:1 [CLS]:2",
+                special_tokens=[(name, made.convert_tokens_to_ids(name)) for name in ("[SEP]", "[CLS]")],
+            )
+    made = TOKENIZERS[kind]
+    made.padding_side, made.truncation_side = padding, truncation
+    return made
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.integers(1, 2).flatmap(lambda n: st.lists(st.tuples(*[TEXTS] * n), min_size=1, max_size=25)),
+    kind=st.sampled_from(["bert", "roberta", "odd"]),
+    sides=st.tuples(*[st.sampled_from(["left", "right"])] * 2),
+    max_length=st.integers(5, 30),
+    token_types=st.booleans(),
+    order=st.sampled_from(["shuffled", "longest", "file"]),
+    batch_size=st.integers(1, 7),
+    widths=st.sets(st.integers(1, 40), max_size=4),
+    epoch=st.integers(0, 2),
+    start=st.integers(0, 2),
+)
+def test_a_table_changes_nothing(
+    rows: list[tuple[str, ...]],
+    kind: str,
+    sides: tuple[str, str],
+    max_length: int,
+    token_types: bool,
+    order: str,
+    batch_size: int,
+    widths: set[int],
+    epoch: int,
+    start: int,
+) -> None:
+    tokenizer, split = tokenizer_of(kind, *sides), Split.of(rows, [i % 3 for i in range(len(rows))])
+    batches = (FileOrder if order == "file" else Batches)(
+        split=split,
+        tokenizer=tokenizer,
+        batch_size=batch_size,
+        max_length=max_length,
+        shuffle=order != "longest",
+        token_types=token_types,
+        widths=tuple(sorted(widths)),
+    )
+    table = token_table(split, tokenizer, max_length, token_types)
+    assert table is not None
+    assert (table.firsts is None) == (not token_types or kind == "odd")
+    read, kept = list(batches.epoch(epoch, start)), list(replace(batches, tokens=table).epoch(epoch, start))
+    longest = [max((table.lengths[r]).tolist()) for r in batches.order(epoch)][start:]
+    assert len(read) == len(kept)
+    for one, other, most in zip(read, kept, longest, strict=True):
+        assert list(one) == list(other)
+        assert all(one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one)
+        edges = [w for w in widths if w >= most] or [max_length]
+        assert one["input_ids"].shape[1] == (min(*edges, max_length) if widths else most)
+        assert one["attention_mask"].sum(1).max() == most
+
+
+@given(lengths=st.lists(st.integers(0, 3_000_000), max_size=40))
+def test_groups_are_all_rows_in_order_and_bounded(lengths: list[int]) -> None:
+    found = list(_groups(np.array(lengths, dtype=np.int32)))
+    assert [i for start, end in found for i in range(start, end)] == list(range(len(lengths)))
+    assert all(end - start == 1 or sum(lengths[start:end]) <= 1_000_000 for start, end in found)

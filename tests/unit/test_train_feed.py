@@ -1,0 +1,77 @@
+"""What a training reads: a table where the run is long enough, the same batches either way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robust_tickets.data.task import Split, Task
+from robust_tickets.data.widths import steps, widths_of
+from robust_tickets.train.feed import batches_of
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.order import FileOrder
+from tiny import tiny_classifier
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "tokens"
+
+
+@pytest.fixture(scope="module")
+def clf() -> Any:
+    return tiny_classifier(layers=1)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    texts = [f"a {'very ' * (i % 23)}good film" for i in range(60)]
+    train, rest = (Split.of(texts[a:b], [i % 2 for i in range(a, b)], name=name) for name, a, b in (("train", 0, 50), ("test", 50, 60)))
+    return Task("toy", ("a", "b"), ("text",), {"train": train, "validation": rest, "test": rest})
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("file_order", [False, True])
+@pytest.mark.parametrize("widths", [False, True])
+def test_a_long_run_has_a_table_and_reads_the_same(clf: Any, task: Task, cache: Path, file_order: bool, widths: bool) -> None:
+    short = batches_of(clf, task, 4, 0, file_order=file_order, reads=5, widths=widths)
+    assert short.tokens is None
+    assert not cache.exists()
+    assert short.widths == (steps(clf.max_length) if widths else ())
+    long = batches_of(clf, task, 4, 0, file_order=file_order, reads=13, widths=widths)
+    assert long.tokens is not None
+    assert isinstance(long, FileOrder) == file_order
+    assert long.widths == (widths_of(long.tokens.lengths, long.order(0), clf.max_length) if widths else ())
+    if not widths:
+        assert same(short.epoch(1), long.epoch(1))
+    shapes = {batch["input_ids"].shape[1] for batch in long.epoch(1)}
+    assert not widths or shapes <= set(long.widths)
+
+
+def test_tokens_that_are_kept_serve_a_short_run_too(clf: Any, task: Task) -> None:
+    assert batches_of(clf, task, 4, 0).tokens is None
+    batches_of(clf, task, 8, 1, reads=70)
+    assert batches_of(clf, task, 4, 0, reads=1).tokens is not None
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 2}, {"epochs": 2, "max_steps": 1}, {"epochs": 1, "accumulate": 3}])
+def test_training_asks_for_what_it_reads(task: Task, cache: Path, settings: dict[str, int]) -> None:
+    FineTune(batch_size=8, evaluate="never", **settings)(tiny_classifier(layers=1), task)  # type: ignore[arg-type]
+    assert cache.exists() == ("max_steps" not in settings)
+
+
+def test_training_is_the_same_without_a_cache(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained() -> Any:
+        return FineTune(batch_size=8, epochs=1, lr=1e-2, evaluate="never")(tiny_classifier(layers=1), task).model.state_dict()
+
+    kept = trained()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
+    assert all(torch.equal(value, kept[name]) for name, value in trained().items())
