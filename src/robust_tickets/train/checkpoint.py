@@ -20,6 +20,7 @@ from torch import Tensor
 from robust_tickets import progress
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file
+from robust_tickets.train.stream import size_of, write_tensors
 
 SCHEMA = 2
 PREFIX = "step-"
@@ -36,30 +37,27 @@ class State:
 
 def write(folder: Path, state: State) -> Path:
     """Write ``state`` as the newest checkpoint below ``folder`` and remove the older ones."""
-    from safetensors.torch import save_file
-
     final = folder / f"{PREFIX}{state.step:08d}"
     part = folder / f".{final.name}.{os.getpid()}.part"
     try:
         _sweep(folder)
         part.mkdir(parents=True)
-        tensors = part / "state.safetensors"
-        save_file({name: t.detach().contiguous() for name, t in state.tensors.items()}, tensors)
-        _flush(tensors)
-        about = {"schema": SCHEMA, "step": state.step, "sha256": sha256_file(tensors), "values": dict(state.values)}
+        sha256 = write_tensors(part / "state.safetensors", state.tensors)
+        about = {"schema": SCHEMA, "step": state.step, "sha256": sha256, "values": dict(state.values)}
         (part / "state.json").write_text(json.dumps(about, sort_keys=True, allow_nan=False), encoding="utf-8")
         _flush(part / "state.json")
         if final.exists():  # the same step again, after a damaged one was passed over
             shutil.rmtree(final)
         os.rename(part, final)
         _flush(folder)
-    except Exception as problem:  # safetensors raises its own type for a full disk
+    except Exception as problem:
         shutil.rmtree(part, ignore_errors=True)
-        if not isinstance(problem, OSError) and "SafetensorError" not in type(problem).__name__:
+        if not isinstance(problem, OSError):
             raise
+        size = sum(map(size_of, state.tensors.values()))
         raise TicketsError(
             f"could not write the checkpoint {final}: {problem}",
-            hint=f"free some space ({_size(state) / 1e6:.0f} MB are needed) or choose another folder; the same command then goes on",
+            hint=f"free some space ({size / 1e6:.0f} MB are needed) or choose another folder; the same command then goes on",
             exit_code=FAILED,
         ) from None
     for older in folder.glob(f"{PREFIX}*"):
@@ -98,7 +96,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _size(state: State) -> int:
-    return sum(t.numel() * t.element_size() for t in state.tensors.values())

@@ -29,9 +29,10 @@ class Memory(Protocol):
 def capture(loop: Loop) -> State:
     """The loop as it stands between two steps."""
     tensors = {f"part/{name}": value for name, value in _trained(loop).items()}
-    for name, parameter in loop.parameters.items():
-        for key, value in loop.optimiser.state.get(parameter, {}).items():
-            tensors[f"optimiser/{key}/{name}"] = value
+    if not (loop.stopped or loop.done >= loop.total):  # after the last update nobody asks for the moments, two thirds of the bytes
+        for name, parameter in loop.parameters.items():
+            for key, value in loop.optimiser.state.get(parameter, {}).items():
+                tensors[f"optimiser/{key}/{name}"] = value
     tensors["random/cpu"] = torch.get_rng_state()
     if loop.device.type == "cuda":
         tensors["random/cuda"] = torch.cuda.get_rng_state(loop.device)
