@@ -30,7 +30,8 @@ from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
-from robust_tickets.train.finetune import batches_of, identity_of, updates_per_epoch
+from robust_tickets.train.feed import batches_of
+from robust_tickets.train.finetune import identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
@@ -103,7 +104,14 @@ class Slim(PerTask, Optimised):
         theta = clf.copy()  # theta_0 stays as it is
         return self.slim(
             theta.model,
-            batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), file_order=not self.loader_shuffle),
+            batches_of(
+                theta,
+                task,
+                self.batch_size,
+                derive(self.seed, "search", "batches"),
+                file_order=not self.loader_shuffle,
+                reads=self.steps(task) * self.accumulate,
+            ),
             tokenizer=theta.tokenizer,
             origin={"model": {"identity": clf.identity, "digest": clf.digest}, "task": {"name": task.name, "digest": task.digest}},
             identity=identity_of(replace(self, round_to=1), clf, task) if folder else "",  # rounding changes no step

@@ -39,7 +39,8 @@ from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, batches_of, evaluated_rows, identity_of, updates_per_epoch
+from robust_tickets.train.feed import batches_of
+from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optim, Optimised
 
@@ -192,7 +193,7 @@ class RobustT(PerTask, Optimised):
                 title="search",
                 parts={"gates": gates, **({"model": theta.model} if gates.freeze else {}), **step.parts},
                 step=step,
-                batches=batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches")),
+                batches=batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate),
                 optim=self.optim,
                 rates={"adversary": Optim.lr},  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
                 epochs=self.epochs,
@@ -200,9 +201,7 @@ class RobustT(PerTask, Optimised):
                 seed=derive(self.seed, "search"),
                 generators=generators,
                 evaluate=self._evaluation(theta, task, log),
-                unclipped=Unclipped(
-                    loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)
-                ),
+                unclipped=Unclipped(loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)),
                 after_step=log,
                 memory=log,
                 folder=folder,
