@@ -134,9 +134,7 @@ def updates(
         gates = HardConcrete(model, generator=generators["gates"], granularity=kind.gates).attach()  # type: ignore[arg-type]
         parts = {"gates": gates, **parts}
         more = {"unclipped": Unclipped(loss=gates.regulariser, weight=lambda _done: 0.1)}
-    step = make_step(
-        model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser, tokenizer=tokenizer
-    )
+    step = make_step(model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser)
     loop = Loop(
         title="benchmark",
         parts={**parts, **step.parts},

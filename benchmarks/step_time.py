@@ -23,13 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _ours import KINDS, batch_of, config_of, layers_of, model_of, step_flops, updates
+from _ours import KINDS, Engines, batch_of, config_of, layers_of, model_of, step_flops, updates
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, in_turns, milliseconds, wait
 
+from robust_tickets.train.step import Precision
+
 QUESTION = "Milliseconds and TFLOP/s of a training step"
 LENGTHS, BATCHES, REPEATS = (32, 128, 64, 256), (32, 128), 20  # those that are most asked for first
-ENGINES = {"graph-bf16": ("graph", "bf16"), "eager-bf16": ("eager", "bf16"), "graph-fp32": ("graph", "fp32")}
+ENGINES: dict[str, tuple[Engines, Precision]] = {
+    "graph-bf16": ("graph", "bf16"),
+    "eager-bf16": ("eager", "bf16"),
+    "graph-fp32": ("graph", "fp32"),
+}
 IN_FP32 = ("finetune", "freelb")
 WARM_UP = 5  # the graph engine records a shape at its third update
 
