@@ -102,7 +102,7 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     }
     arms = arms_of(clf, small, graphs=device.type == "cuda")
     for arm in arms.values():
-        warm(arm, batches[arm.order])
+        warm(arm, batches[arm.order], WARM_UP if device.type == "cuda" else 1)
     seconds = in_turns(arms, batches, asked.steps, device)
     tokens = {order: _tokens(batches[order]) for order in ("ours", "random")}
     mean = round(tokens["ours"]["padded_length"])
@@ -122,11 +122,11 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     store.put(f"steps-{name}", told, f"mean ms {main_arms}")
 
 
-def warm(arm: Arm, batches: Sequence[Batch]) -> None:
+def warm(arm: Arm, batches: Sequence[Batch], times: int) -> None:
     """Some steps of every shape of our batches, which are few; the reference's are many and need none of their own."""
     shapes = {batch["input_ids"].shape: batch for batch in batches} if arm.order != "random" else {i: batches[i] for i in (0, -1)}
     for batch in shapes.values():
-        for _ in range(WARM_UP if arm.order != "random" else 2):
+        for _ in range(times):
             arm.take(batch)
 
 

@@ -1,0 +1,89 @@
+"""The benchmarks of training run (a tiny model, a few steps), go on where they were, and the speed page is what its results give."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a script of benchmarks/ by its name."""
+    if not (ROOT / "benchmarks").is_dir():
+        pytest.skip("without the repository's benchmarks")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module
+
+
+def test_step_time_measures_and_goes_on(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step_time = script("step_time")
+    asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--no-trainer", "--out", str(tmp_path)]
+    step_time.main([*asked, "--kind", "freelb"])
+    written = tmp_path / "step_time.json"
+    entries = json.loads(written.read_text())["entries"]
+    assert {"limit", "freelb/2x8/reference", "freelb/2x8/eager-bf16"} == set(entries)
+    assert entries["freelb/2x8/eager-bf16"]["ms"]["n"] == 2
+    monkeypatch.setattr(step_time, "in_turns", lambda *_: pytest.fail("measured again"))
+    step_time.main([*asked, "--kind", "freelb"])
+    assert json.loads(written.read_text())["entries"] == entries
+
+
+def test_a_reference_beyond_its_budget_is_said_to_be_not_run(script: Any, tmp_path: Path) -> None:
+    asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--seconds", "0", "--out", str(tmp_path)]
+    script("step_time").main([*asked, "--kind", "synonymswap"])
+    assert "not run" in json.loads((tmp_path / "step_time.json").read_text())["entries"]["synonymswap/2x8/reference"]
+
+
+@pytest.mark.parametrize("name", ["finetune", "freelb", "pgd", "search", "gates", "synonymswap", "mlm", "orticket"])
+def test_the_reference_makes_the_passes_that_it_says(script: Any, name: str) -> None:
+    reference, ours = script("_reference"), script("_ours")
+    config, device = ours.config_of(tiny=True), torch.device("cpu")
+    kind = ours.KINDS[name]
+    step = reference.Reference(name, reference.Shape(**ours.layers_of(config)), device, steps=kind.steps)
+    backwards: list[None] = []
+    step.model.norm.register_full_backward_hook(lambda *_: backwards.append(None))
+    before = [p.detach().clone() for p in step.trained]
+    step(ours.batch_of(2, 8, config.vocab_size, device, of_words=kind.of_words))
+    assert len(backwards) == step.passes
+    moved = [not torch.equal(a, b) for a, b in zip(before, step.trained, strict=True)]
+    assert sum(moved) >= len(moved) - 4  # the class head's unused norm, the key biases: nothing depends on them
+    coefficients = 2 * config.num_hidden_layers if kind.coefficients else 0
+    assert len(step.record) == coefficients
+
+
+def test_the_headline_runs_whole_and_the_page_tells_it(script: Any, tmp_path: Path) -> None:
+    asked = ["--tiny", "--device", "cpu", "--epochs", "1", "--steps", "6", "--out", str(tmp_path), "--work", str(tmp_path / "work")]
+    script("headline").main([*asked, *(f"--part={part}-sst2" for part in ("search", "train", "steps"))])
+    page, told = script("page"), script("_page_headline")
+    entries = json.loads((tmp_path / "headline.json").read_text())["entries"]
+    spent = told.times(entries, "sst2")
+    product = 1.0
+    for _, brought in told.waterfall(spent):
+        product *= brought
+    assert product == pytest.approx(spent["reference pgd"] / spent["earlyrobust"])  # the waterfall explains the headline, all of it
+    text = page.made(tmp_path)
+    assert "EarlyRobust against PGD" in text
+    assert "One step" not in text  # not measured: left out
+
+
+def test_growth_tells_memory(script: Any, tmp_path: Path) -> None:
+    growth = script("step_growth")
+    told = growth.measured("gates/2x8x1/ours/head", torch.device("cpu"), 2, tiny=True)
+    assert told["gates"] == 2
+    assert told["peak_bytes"] > 0
+    assert growth.growth(1.0, 4.0, 2.0, 4.0) == 2.0
+    assert "gates/32x128x12/ours/weight" in growth.points(tiny=False)
+
+
+def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
+    page = script("page")
+    if not page.PAGE.is_file():
+        pytest.skip("no docs/speed.md yet")
+    assert page.PAGE.read_text() == page.made(), "run python benchmarks/page.py"
