@@ -272,7 +272,10 @@ class Classifier:
 
     def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
         """Logits of every text, in its order: (texts, labels) float32. ``token_budget``: padded tokens in one forward pass."""
-        rows = self.encode(texts)
+        return self.logits_of_rows(self.encode(texts), token_budget)
+
+    def logits_of_rows(self, rows: Sequence[Encoded], token_budget: int | None = None) -> np.ndarray:
+        """``logits`` of texts that are encoded already."""
         out = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
         for where in self.batches([row.size for row in rows], token_budget or TOKEN_BUDGET):
             out[where] = self.logits_of_encoded([rows[i] for i in where]).numpy()

@@ -244,14 +244,14 @@ class RobustT(PerTask, Optimised):
         return told(Ticket.from_scores(family=layout.family, scores=scores, unit_weights=sized, provenance=about, **draw))
 
     def _evaluation(self, clf: Any, task: Any, log: GateLog) -> Any:
-        from robust_tickets.train.evaluate import evaluate
+        from robust_tickets.train.evaluate import Again
 
         if self.evaluate == "never" or task.validation_split not in task.splits or len(task.validation) == 0:
             return None
-        split = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
+        again = Again(clf, evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation"))
 
         def numbers() -> dict[str, Any]:
-            measured = evaluate(clf, split).numbers()
+            measured = again().numbers()
             log.evaluated(measured["accuracy"])
             return measured
 

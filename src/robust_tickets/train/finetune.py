@@ -112,12 +112,13 @@ class FineTune(Optimised):
         return clf
 
     def _evaluation(self, clf: Any, task: Any) -> Any:
-        from robust_tickets.train.evaluate import evaluate
+        from robust_tickets.train.evaluate import Again
 
         if self.evaluate == "never" or len(task.validation) == 0:
             return None
         split = evaluated_rows(task.validation, self.evaluation_rows, self.seed)
-        return lambda: evaluate(clf, split).numbers()
+        again = Again(clf, split)
+        return lambda: again().numbers()
 
 
 def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
