@@ -19,7 +19,7 @@ from robust_tickets.seeds import numpy_generator
 
 LENGTHS = {"sst2": 128, "imdb": 256}  # the papers' longest texts, in tokens
 CORPUS = (8, 128)  # ORTicket's batch and block
-ALWAYS, SOMETIMES = 1, 5  # turns between two steps of an arm
+ALWAYS, SOMETIMES = 1, 10  # turns between two steps of an arm
 
 Batch = Mapping[str, Tensor]
 
@@ -32,6 +32,12 @@ class Arm:
     order: str  # "ours", "random" (the reference's own), "blocks"
     every: int = SOMETIMES
     passes: float = 1.0
+
+    records: bool = False  # graphs
+
+    @property
+    def engine(self) -> str:
+        return getattr(self.take, "engine", "eager")
 
 
 def task_of(name: str, data: Path | None, *, tiny: bool) -> Task:
@@ -128,7 +134,7 @@ def arms_of(clf: Any, small: Any, graphs: bool) -> dict[str, Arm]:
     def ours(name: str, every: int, *, engine: Any = fast, precision: Any = "bf16", kind: Any = None, model: Any = None) -> Arm:
         kind = kind or KINDS[name]
         take = updates(kind, (model or clf.copy().model).train(), engine=engine, precision=precision)
-        return Arm(take, "blocks" if kind.of_words else "ours", every, kind.passes)
+        return Arm(take, "blocks" if kind.of_words else "ours", every, kind.passes, records=engine == "graph")
 
     def reference(name: str, order: str, every: int, **more: Any) -> Arm:
         step = Reference(name, shape, device, steps=KINDS[name].steps, **more)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -116,10 +116,28 @@ def batch_of(rows: int, tokens: int, vocabulary: int, device: torch.device, *, o
     return {name: value.to(device) for name, value in batch.items()}
 
 
-def updates(
-    kind: Kind, model: Any, *, engine: Engines, precision: Precision, tokenizer: Any = None
-) -> Callable[[Mapping[str, Tensor]], Tensor]:
-    """A function that makes one whole update of ``model`` on a batch, as training does: gradients, clipping, schedule, AdamW."""
+class Updates:
+    """``updates(batch)`` makes one whole update, as training does: gradients, clipping, schedule, AdamW."""
+
+    def __init__(self, loop: Loop) -> None:
+        loop._prepare()
+        loop._begin()
+        self.loop = loop
+
+    def __call__(self, batch: Mapping[str, Tensor]) -> Tensor:
+        loss = self.loop.engine.update([batch], self.loop.done)
+        self.loop.done += 1
+        return loss
+
+    @property
+    def engine(self) -> str:
+        """What it has come to: a graph engine that could not record, for want of memory say, runs eagerly."""
+        engine: Any = self.loop.engine
+        return "graph" if getattr(engine, "graphs", None) and not engine.refused else "eager"
+
+
+def updates(kind: Kind, model: Any, *, engine: Engines, precision: Precision) -> Updates:
+    """Updates of ``model``, which each caller gives its own."""
     device = next(model.parameters()).device
     generator = torch_generator(0, "benchmark", device=device)
     parts: dict[str, nn.Module] = {"model": model}
@@ -147,15 +165,7 @@ def updates(
         engine_kind=engine,
         **more,
     )
-    loop._prepare()
-    loop._begin()
-
-    def update(batch: Mapping[str, Tensor]) -> Tensor:
-        loss = loop.engine.update([batch], loop.done)
-        loop.done += 1
-        return loss
-
-    return update
+    return Updates(loop)
 
 
 def step_flops(model: Any, rows: int, tokens: int, passes: float) -> float:

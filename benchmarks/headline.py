@@ -4,7 +4,7 @@ Parts, of one task each (``--part search-sst2 --part train-sst2 --part steps-sst
 
 - ``search``: ``EarlyRobust.for_task(…)(classifier, task)`` from the call to the ticket, tokenising and recording of graphs included;
 - ``train``: ``compact`` and ``FineTune(epochs=10)``, likewise; fewer ``--epochs`` are scaled to 10 and said so;
-- ``steps``: at least 200 steps of every main arm in turns, over the task's own texts, and a fifth as many of the others.
+- ``steps``: at least 200 steps of every main arm in turns, over the task's own texts, and a tenth as many of the others.
 
 The PGD-5 of the reference profile (``_reference.py``) is not run for hours: its mean step times the updates of 10 epochs. Batch size,
 updates and the longest text are the same in both arms. Its batches come in random order, padded to their longest; ours are sorted by
@@ -102,13 +102,14 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     }
     arms = arms_of(clf, small, graphs=device.type == "cuda")
     for arm in arms.values():
-        warm(arm, batches[arm.order], WARM_UP if device.type == "cuda" else 1)
+        warm(arm, batches[arm.order])
     seconds = in_turns(arms, batches, asked.steps, device)
     tokens = {order: _tokens(batches[order]) for order in ("ours", "random")}
     mean = round(tokens["ours"]["padded_length"])
     told = {
         "ms": {arm: milliseconds(times) for arm, times in seconds.items()},
         "order": {arm: of.order for arm, of in arms.items()},
+        "engine": {arm: of.engine for arm, of in arms.items()},
         "passes": {arm: of.passes for arm, of in arms.items()},
         "tokens": tokens,
         "forward_flops": {"tokens": mean, "dense": flops(clf.model, mean), "ticket": flops(small.model, mean)},
@@ -122,12 +123,14 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     store.put(f"steps-{name}", told, f"mean ms {main_arms}")
 
 
-def warm(arm: Arm, batches: Sequence[Batch], times: int) -> None:
-    """Some steps of every shape of our batches, which are few; the reference's are many and need none of their own."""
-    shapes = {batch["input_ids"].shape: batch for batch in batches} if arm.order != "random" else {i: batches[i] for i in (0, -1)}
-    for batch in shapes.values():
-        for _ in range(times):
-            arm.take(batch)
+def warm(arm: Arm, batches: Sequence[Batch]) -> None:
+    """Two steps; of an arm that records graphs, some of every shape, which are few."""
+    for batch in (batches[0], batches[-1]):
+        arm.take(batch)
+    if arm.records:
+        for batch in {batch["input_ids"].shape: batch for batch in batches}.values():
+            for _ in range(WARM_UP):
+                arm.take(batch)
 
 
 def in_turns(arms: dict[str, Arm], batches: dict[str, list[Batch]], turns: int, device: torch.device) -> dict[str, list[float]]:

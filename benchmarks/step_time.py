@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _ours import KINDS, Engines, batch_of, config_of, layers_of, model_of, step_flops, updates
+from _ours import KINDS, Engines, Updates, batch_of, config_of, layers_of, model_of, step_flops, updates
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, in_turns, milliseconds, wait
 
@@ -65,21 +65,26 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
     kind, config = KINDS[name], config_of(tiny=asked.tiny)
     batch = batch_of(rows, tokens, config.vocab_size, device, of_words=kind.of_words)
     candidates: dict[str, Callable[[], Any]] = {}
+    ours: dict[str, Updates] = {}
     work: dict[str, float] = {}
     reference = Reference(kind.reference, Shape(**layers_of(config)), device, steps=kind.steps)
     once = warmed(partial(reference, batch), 2, device)
     if once * asked.repeats > asked.seconds:
-        store.put(f"{name}/{rows}x{tokens}/reference", {"not run": f"about {once:.2f} s a step, beyond {asked.seconds} s a cell"})
+        store.put(f"{name}/{rows}x{tokens}/reference", {"not run": f"about {once:.2f} s a step, beyond {asked.seconds:g} s a cell"})
     else:
         candidates["reference"] = partial(reference, batch)
     for engine, (how, precision) in ENGINES.items():
         if (how == "graph" and device.type != "cuda") or (precision == "fp32" and name not in IN_FP32):
             continue
+        free(device)  # what the others' warm-up has left over: recording takes memory of its own
         model = model_of(config, device, of_words=kind.of_words)
         work[engine] = step_flops(model, rows, tokens, kind.passes)
-        candidates[engine] = partial(updates(kind, model, engine=how, precision=precision), batch)
+        ours[engine] = updates(kind, model, engine=how, precision=precision)
+        candidates[engine] = partial(ours[engine], batch)
         warmed(candidates[engine], WARM_UP, device)
     work["reference"] = next(iter(work.values())) / kind.passes * reference.passes
+    for call in candidates.values():  # memory that was given back is taken again
+        warmed(call, 1, device)
     if name == "finetune" and not asked.no_trainer:
         work["trainer-bf16"] = work["eager-bf16"]
         seconds = beside_trainer(candidates, model_of(config, device), batch, asked.repeats, device)
@@ -88,8 +93,10 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
     for candidate in sorted(seconds, key=lambda c: c in ("graph-bf16", "eager-bf16")):  # these say that the cell is complete: last
         told: dict[str, Any] = {"ms": milliseconds(seconds[candidate])}
         told["tflops"] = round(work[candidate] / (told["ms"]["median"] / 1000) / 1e12, 3)
+        if candidate in ours:
+            told["engine"] = ours[candidate].engine
         store.put(f"{name}/{rows}x{tokens}/{candidate}", told, f"{told['ms']['median']:.2f} ms, {told['tflops']:.1f} TFLOP/s")
-    del candidates, reference
+    del candidates, ours, reference, model
     free(device)
 
 
