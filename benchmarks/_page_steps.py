@@ -38,7 +38,8 @@ def _row(entries: Mapping[str, Any], name: str, shape: str, shown: list[str]) ->
     ms = {c: _median(entries.get(f"{name}/{shape}/{c}")) for c in CANDIDATES}
     for candidate in shown:
         entry = entries.get(f"{name}/{shape}/{candidate}")
-        yield "not run" if entry and "not run" in entry else number(ms[candidate])
+        fell = candidate.startswith("graph") and entry is not None and entry.get("engine") == "eager"
+        yield "not run" if entry and "not run" in entry else number(ms[candidate]) + (" (not recorded)" if fell else "")
     graph, reference = ms["graph-bf16"], ms["reference"]
     yield factor(reference / graph if graph and reference else None)
     rate = entries.get(f"{name}/{shape}/graph-bf16", {}).get("tflops")

@@ -10,10 +10,17 @@ from pathlib import Path
 from _page_headline import headline
 from _page_parts import read
 from _page_steps import memory, step_times
+from _page_tickets import tickets
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "speed.md"
-PARTS = {"headline": headline, "step_time": step_times, "step_growth": memory}  # in the page's order
+PARTS = {  # in the page's order
+    "headline": headline,
+    "step_time": step_times,
+    "step_growth": memory,
+    "ticket_speed_gpu": tickets,
+    "ticket_speed": tickets,
+}
 
 ABOVE = """# Speed
 
@@ -35,7 +42,8 @@ around two plain passes, and around EarlyRobust's search step with a head of wor
 def made(results: Path = RESULTS) -> str:
     """The page's text."""
     found = {name: read(results, name) for name in PARTS}
-    return ABOVE + "\n".join(PARTS[name](result) for name, result in found.items() if result) + "\n" + BELOW
+    parts = [PARTS[name](result) for name, result in found.items() if result]
+    return ABOVE + "\n".join(part for part in (*parts, BELOW) if part)
 
 
 def main() -> None:

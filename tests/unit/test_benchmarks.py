@@ -82,6 +82,32 @@ def test_growth_tells_memory(script: Any, tmp_path: Path) -> None:
     assert "gates/32x128x12/ours/weight" in growth.points(tiny=False)
 
 
+def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(script: Any, tmp_path: Path) -> None:
+    def ms(median: float) -> dict[str, Any]:
+        return {"ms": {"median": median, "q1": median, "q3": median, "mean": median, "error": 0.0, "n": 20}}
+
+    about = {"env": {"device": "a GPU", "python": "3", "cores": 2, "packages": {"torch": "2"}}, "commands": ["python x"], "settings": {}}
+    steps = {
+        "limit": {"matmul_tflops": 800.0, "matmul": "large", "copy_gb_per_s": 4000.0, "copy_bytes": 2**30},
+        "finetune/32x32/graph-bf16": ms(4.0) | {"tflops": 200.0, "engine": "graph"},
+        "finetune/32x32/reference": ms(30.0) | {"tflops": 20.0},
+        "freelb/128x256/graph-bf16": ms(300.0) | {"tflops": 300.0, "engine": "eager"},
+        "freelb/128x256/reference": {"not run": "about 2 s a step"},
+    }
+    grown = {
+        f"finetune/32x{tokens}x12/ours": ms(tokens / 10) | {"peak_bytes": tokens * 2**20, "gates": 0, "reserved_bytes": 0}
+        for tokens in (64, 128)
+    }
+    for name, entries in (("step_time", steps), ("step_growth", grown)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**about, "entries": entries}))
+    text = script("page").made(tmp_path)
+    assert "| 32 × 32 | 4.00 | 30.0 | 7.50 × | 200 | 25 % |" in text
+    assert "| fine-tune | 32 × 32 | 5.00 | 4.00 | yes |" in text
+    assert "| 128 × 256 | 300 (not recorded) | not run | – | 300 | 38 % |" in text
+    assert "| fine-tune | tokens | 64, 128 | 6.40, 12.8 | 1.00 | 0.06, 0.12 | 1.00 |" in text
+    assert "PGD-5" not in text
+
+
 def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
     page = script("page")
     if not page.PAGE.is_file():
