@@ -69,11 +69,12 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
     return spread([a / b for a, b in zip(over, under, strict=True)])
 
 
-def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Write results/<name>.json and print it."""
+def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any], folder: Path | None = None) -> None:
+    """Write results/<name>.json (or the like in another ``folder``) and print it."""
+    folder = folder or RESULTS
     told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": f"python {sys.argv[0]}"}
     told["command"] = f"python benchmarks/{Path(sys.argv[0]).name}"
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(told, indent=2, sort_keys=True)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+    (folder / f"{name}.json").write_text(text + "\n")
     print(text)

@@ -1,0 +1,260 @@
+"""What an epoch costs beyond its updates: data, metrics, checkpoints, evaluation, the loop itself. The goal is below 2 %.
+
+A run of ``FineTune`` with a folder, a line of metrics every ten updates, evaluation after every epoch and checkpoints as often as the loop
+takes them. After the last update of each epoch the run is held, and the updates of that epoch are made once more by the same engine from
+batches that lie on the device: that is the bare time, measured in turns with the whole. From one hold to the next pass the log, evaluation
+and checkpoint of one epoch, then the batches and updates of the next, with the checkpoint's thread beside them: an epoch's worth of
+everything. Two epochs warm up (graphs are recorded, the first checkpoint makes its buffers) and are not counted.
+
+    python benchmarks/epoch_overhead.py --data sst2/                                       # the embedded MiniLM on the CPU, two minutes
+    python benchmarks/epoch_overhead.py --data sst2/ --model bert-base-uncased/ --device cuda
+
+A part of the training rows is used, and the same part of the validation rows, so evaluation has its true share of the time; metrics and
+checkpoints do not depend on the length of an epoch. The parts are timed on the host, from where the device is idle (each but ``data``
+begins by waiting for it); ``data`` is how long the loop waits for batches, while a GPU may still be busy. ``loop`` is what remains of the
+difference: on a GPU it is negative where waiting for data was hidden. ``once`` are seconds a run, not an epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import save
+
+from robust_tickets.classifier.load import load_classifier
+from robust_tickets.data.load import load_task
+from robust_tickets.seeds import numpy_generator
+from robust_tickets.train import loop as looping
+from robust_tickets.train import state
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import Loop
+from robust_tickets.train.stream import size_of
+from robust_tickets.train.writer import Writer
+
+QUESTION = "Seconds of an epoch beyond its bare updates, by kind, as a share of the epoch"
+KINDS = ("data", "metrics", "checkpoint", "evaluation")
+ROWS = {"cpu": 1200, "cuda": 32000}  # of the training split
+EPOCHS = {"cpu": 4, "cuda": 5}
+WARM_UP = 2  # epochs
+
+
+def clocks() -> tuple[float, float]:
+    """Seconds on the wall, and seconds that this process computed: on a busy machine the second says more."""
+    return time.perf_counter(), time.process_time()
+
+
+@dataclass
+class Watch:
+    """Seconds (wall, computed) by kind since the last hold."""
+
+    device: torch.device
+    spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    since: tuple[float, float] = (0.0, 0.0)
+    state_bytes: int = 0
+
+    def idle(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def timed(self, kind: str, call: Callable[..., Any], *, wait: bool = False) -> Callable[..., Any]:
+        def run(*args: Any, **settings: Any) -> Any:
+            if wait:
+                self.idle()
+            begun = clocks()
+            try:
+                return call(*args, **settings)
+            finally:
+                self.add(kind, begun)
+
+        return run
+
+    def add(self, kind: str, begun: tuple[float, float]) -> None:
+        for place, (now, before) in enumerate(zip(clocks(), begun, strict=True)):
+            self.spent[kind][place] += now - before
+        self.counts[kind] += 1
+
+    def groups(self, original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        """The batches of an epoch, with the time that the loop waits for them."""
+
+        def waited(batches: Any, size: int) -> Iterator[Any]:
+            source = original(batches, size)
+            while True:
+                begun = clocks()
+                group = next(source, None)
+                self.add("data", begun)
+                if group is None:
+                    return
+                yield group
+
+        return waited
+
+    def hold(self, loop: Loop) -> None:
+        """An epoch's last update is made: note what passed since the last hold, and make the epoch's updates once more, bare."""
+        self.idle()
+        now = clocks()
+        whole = [a - b for a, b in zip(now, self.since, strict=True)]
+        parts, counts = {kind: self.spent[kind] for kind in KINDS}, {kind: self.counts[kind] for kind in KINDS}
+        if loop.writer is not None:
+            while loop.writer.busy:
+                time.sleep(0.01)
+        batches = loop.batches.epoch((loop.done - 1) // loop.per_epoch)
+        counted = len(self.epochs) + 1 >= WARM_UP
+        held = [[{name: value.to(self.device) for name, value in batch.items()}] for batch in batches] if counted else []
+        self.idle()
+        begun = clocks()
+        for group in held:
+            loop.engine.update(group, loop.done - 1)
+        self.idle()
+        bare = [a - b for a, b in zip(clocks(), begun, strict=True)]
+        self.epochs.append({"whole": whole, "bare": bare, "parts": parts, "times": counts, "updates": len(held)})
+        self.spent.clear()
+        self.counts.clear()
+        loop.saved_at += time.perf_counter() - now[0]  # the hold is no part of the time between two checkpoints
+        self.since = clocks()
+
+
+def watched(watch: Watch, run: Callable[[], Any]) -> None:
+    """``run()`` with the loop's parts timed."""
+    kept: list[tuple[Any, str, Any]] = [(Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")]
+    kept += [(state, "capture", state.capture), (Writer, "write", Writer.write), (looping, "groups", looping.groups)]
+    of = {name: value for _, name, value in kept}
+
+    def after(loop: Loop, loss: Any) -> None:
+        if loop.done % loop.per_epoch == 0:
+            watch.hold(loop)
+        of["_after"](loop, loss)
+
+    def capture(loop: Loop) -> Any:
+        taken = of["capture"](loop)
+        watch.state_bytes = max(watch.state_bytes, sum(map(size_of, taken.tensors.values())))
+        return taken
+
+    patches: dict[str, Any] = {
+        "_log": watch.timed("metrics", of["_log"], wait=True),
+        "_evaluate": watch.timed("evaluation", of["_evaluate"], wait=True),
+        "_check_weights": watch.timed("checkpoint", of["_check_weights"]),  # the loss was read just before: the device is idle
+        "capture": watch.timed("checkpoint", capture),
+        "write": watch.timed("checkpoint", of["write"]),
+        "groups": watch.groups(of["groups"]),
+        "_after": after,
+    }
+    try:
+        for owner, name, _ in kept:
+            setattr(owner, name, patches[name])
+        watch.since = clocks()
+        run()
+    finally:
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+
+
+def shares(epochs: list[dict[str, Any]], clock: int) -> dict[str, Any]:
+    """Sums over the epochs that count: seconds an epoch, and shares of the whole. The bare time of an epoch is its neighbours' mean."""
+    parts = dict.fromkeys(KINDS, 0.0)
+    whole = bare = 0.0
+    differences = []
+    for before, epoch in pairwise(epochs[WARM_UP - 1 :]):
+        alone = (before["bare"][clock] + epoch["bare"][clock]) / 2
+        whole, bare = whole + epoch["whole"][clock], bare + alone
+        differences.append(1 - alone / epoch["whole"][clock])
+        for kind in KINDS:
+            parts[kind] += epoch["parts"][kind][clock]
+    timed = sum(parts.values())
+    return {
+        "seconds": {"epoch": whole / len(differences), "bare updates": bare / len(differences)},
+        "share of the epoch": {
+            "everything but the updates, by difference": 1 - bare / whole,
+            "the parts timed on the host": timed / whole,
+            **{kind: seconds / whole for kind, seconds in parts.items()},
+            "loop": (whole - bare - timed) / whole,
+        },
+        "differences, one by one": differences,
+    }
+
+
+def main(given: list[str] | None = None) -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--data", required=True, help="a folder with a data set, SST-2 by preference")
+    asked.add_argument("--model", default="minilm")
+    asked.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    asked.add_argument("--rows", type=int, help="training rows of an epoch; 0: all")
+    asked.add_argument("--epochs", type=int, help="with those that warm up")
+    asked.add_argument("--batch", type=int, default=32)
+    asked.add_argument("--adversary", action="store_true", help="FreeLB with 5 passes instead of plain fine-tuning")
+    asked.add_argument("--out", type=Path, help="folder for the result; results/ by default")
+    args = asked.parse_args(given)
+    whole = load_task(args.data)
+    rows = ROWS[args.device] if args.rows is None else args.rows
+    part = min(1.0, rows / len(whole.train)) if rows else 1.0
+    task, clf = fewer(whole, part), load_classifier(args.model, task=whole, device=args.device)
+    adversary = None
+    if args.adversary:
+        from robust_tickets.adversary.freelb import FreeLB
+
+        adversary = FreeLB(steps=5)
+    epochs = max(WARM_UP + 1, args.epochs or EPOCHS[args.device])
+    train = FineTune(
+        epochs=epochs,
+        batch_size=args.batch,
+        precision="bf16" if args.device == "cuda" else "fp32",
+        adversary=adversary,
+        evaluation_rows=0,
+    )
+    watch = Watch(torch.device(args.device))
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        watched(watch, lambda: train(clf, task, folder=folder))
+    seconds = time.perf_counter() - begun
+    answer: dict[str, Any] = {
+        "wall": shares(watch.epochs, 0),
+        "computed by the process": shares(watch.epochs, 1),
+        "times an epoch": [epoch["times"] for epoch in watch.epochs[WARM_UP:]],
+        "once": {
+            "to the end of the first epoch": watch.epochs[0]["whole"][0],
+            "first checkpoint, buffers made": watch.epochs[1]["parts"]["checkpoint"][0],
+            "last log, evaluation and checkpoint": sum(watch.spent[kind][0] for kind in KINDS),
+            "the run, bare epochs included": seconds,
+        },
+        "updates an epoch": watch.epochs[-1]["updates"],
+        "checkpoint megabytes": watch.state_bytes / 1e6,
+    }
+    settings = {
+        "model": Path(args.model).name,
+        "data": Path(args.data).name,
+        "rows": {"train": len(task.train), "validation": len(task.validation)},
+        "batch": args.batch,
+        "max_length": clf.max_length,
+        "precision": train.precision,
+        "adversary": "FreeLB-5" if adversary else "none",
+        "epochs": f"{epochs - WARM_UP} after {WARM_UP} that warm up",
+        "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "seed": 0,
+    }
+    name = "epoch_overhead" + ("_freelb" if adversary else "") + ("_gpu" if args.device == "cuda" else "")
+    save(name, QUESTION, settings, answer, args.out)
+
+
+def fewer(task: Any, part: float) -> Any:
+    """The same part of the training and of the validation rows, drawn by a seed."""
+    splits = dict(task.splits)
+    for name in (task.train_split, task.validation_split):
+        split = splits[name]
+        count = max(1, round(part * len(split)))
+        splits[name] = split.select(sorted(numpy_generator(0, "epoch overhead", name).choice(len(split), count, replace=False)))
+    return replace(task, splits=splits)
+
+
+if __name__ == "__main__":
+    main()
