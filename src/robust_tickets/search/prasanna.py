@@ -159,15 +159,18 @@ class Prasanna:
 
     def _batches(self, clf: Any, task: Any) -> Any:
         from robust_tickets.data.batch import Batches
+        from robust_tickets.data.tokens import token_table
 
-        split = task.validation if self.on == "validation" else task.train
+        whole = task.validation if self.on == "validation" else task.train
+        split = evaluated_rows(whole, self.rows, self.seed, "search", "importance")
         return Batches(
-            split=evaluated_rows(split, self.rows, self.seed, "search", "importance"),
+            split=split,
             tokenizer=clf.tokenizer,
             batch_size=self.batch_size,
             max_length=clf.max_length,
             shuffle=False,
             token_types=clf.token_types,
+            tokens=token_table(split, clf.tokenizer, clf.max_length, clf.token_types),  # every iteration reads all of it
         ).epoch
 
 
