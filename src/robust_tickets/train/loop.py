@@ -119,7 +119,7 @@ class Loop:
         self.done, self.stopped, self.note = 0, False, ""
         self.spent, self.started = 0.0, time.monotonic()
         self.running, self.counted = torch.zeros((), device=self.device), 0
-        self.saved_at, self.saved_step = time.monotonic(), -1
+        self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
         for part in self.parts.values():
             part.train()
         if not self._resume():
@@ -193,15 +193,19 @@ class Loop:
         if self.writer is None or self.saved_step == self.done:
             return
         since = time.monotonic() - self.saved_at
-        cheap = since >= self.writer.cost / CHECKPOINT_SHARE and not self.writer.busy  # no write is waited for because of another
+        cheap = since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy  # no write is waited for because of another
         by_time = cheap and (epoch_ends or since >= self.checkpoint_every)
         by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
         if not (always or by_time or by_step):
             return
         self._read_loss()  # a run that went wrong never replaces a good checkpoint
+        begun = time.monotonic()
         self._check_weights()
-        self.writer.write(state.capture(self), wait=always)
+        taken = state.capture(self)
+        prepared = time.monotonic() - begun
+        self.writer.write(taken, wait=always)
         self.saved_at, self.saved_step = time.monotonic(), self.done
+        self.save_cost = prepared + self.writer.cost  # without what only the first one costs
 
     def _resume(self) -> bool:
         found = checkpoint.read(self.folder / "checkpoint") if self.folder else None
