@@ -98,7 +98,7 @@ def _against(entries: Mapping[str, Any], task: str, spent: Mapping[str, float]) 
     rows = [
         [
             title,
-            f"{number(steps['ms'][arm]['mean'])} ± {number(steps['ms'][arm]['error'])} ({steps['ms'][arm]['n']})",
+            f"{number(steps['ms'][arm]['mean'])} ± {number(steps['ms'][arm]['error'])} ({steps['ms'][arm]['steps']})",
             duration(spent[arm]),
             factor(spent[arm] / spent["earlyrobust"]),
             factor(predicted(entries, task, arm)),

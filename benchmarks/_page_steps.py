@@ -66,6 +66,7 @@ def _spread(entries: Mapping[str, Any]) -> str:
     return (
         f"Medians of at least {least} steps after warm-up, the candidates of a line in turns; from the first quartile to the "
         f"third it is {100 * sorted(wide)[len(wide) // 2]:.1f} % of the median (half have less, none above {100 * max(wide):.0f} %). "
+        "Ours never wait for the device: the longer of issuing a step and computing it counts. "
         "TFLOP/s = 3 × forward FLOPs × passes × texts / time, matrix products alone.\n"
     )
 

@@ -10,7 +10,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from robust_tickets.run import environment
 
 RESULTS = Path(__file__).parent / "results"
+PAUSE = 10_000_000  # cycles, about 5 ms
 SAME = ("device", "packages")  # what must be equal to go on
 
 
@@ -65,15 +66,38 @@ def clocked(call: Callable[[], Any], device: torch.device) -> float:
     return time.perf_counter() - begun
 
 
-def in_turns(candidates: Mapping[str, Callable[[], Any]], repeats: int, device: torch.device) -> dict[str, list[float]]:
-    """Seconds of every call, by name; they run in turns, so that a slow phase of the machine hits all. The caller warms them up."""
+def paced(call: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of a call among others of its kind: the longer of issuing it and computing it, since the device computes one while the next
+    is issued. It is issued behind a pause of the device, so that it does not wait for its first kernel. Not for calls that wait themselves.
+    """
+    if device.type != "cuda":
+        return clocked(call, device)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    wait(device)
+    torch.cuda._sleep(PAUSE)
+    start.record()
+    begun = time.perf_counter()
+    call()
+    issued = time.perf_counter() - begun
+    end.record()
+    wait(device)
+    return max(issued, start.elapsed_time(end) / 1000)
+
+
+def in_turns(
+    candidates: Mapping[str, Callable[[], Any]], repeats: int, device: torch.device, steady: Collection[str] = ()
+) -> dict[str, list[float]]:
+    """Seconds of every call, by name; they run in turns, so that a slow phase of the machine hits all. The caller warms them up.
+
+    Those in ``steady`` are ``paced``, the others ``clocked``.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     gc.collect()
     gc.disable()
     try:
         for _ in range(repeats):
             for name, call in candidates.items():
-                seconds[name].append(clocked(call, device))
+                seconds[name].append((paced if name in steady else clocked)(call, device))
     finally:
         gc.enable()
     return seconds

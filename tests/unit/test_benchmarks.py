@@ -59,7 +59,7 @@ def test_the_reference_makes_the_passes_that_it_says(script: Any, name: str) -> 
 
 
 def test_the_headline_runs_whole_and_the_page_tells_it(script: Any, tmp_path: Path) -> None:
-    asked = ["--tiny", "--device", "cpu", "--epochs", "1", "--steps", "11", "--out", str(tmp_path), "--work", str(tmp_path / "work")]
+    asked = ["--tiny", "--device", "cpu", "--epochs", "1", "--steps", "8", "--out", str(tmp_path), "--work", str(tmp_path / "work")]
     script("headline").main([*asked, *(f"--part={part}-sst2" for part in ("search", "train", "steps"))])
     page, told = script("page"), script("_page_headline")
     entries = json.loads((tmp_path / "headline.json").read_text())["entries"]
