@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from _page_epochs import feeding, overhead
 from _page_headline import headline
 from _page_parts import read
 from _page_steps import memory, step_times
@@ -20,6 +21,10 @@ PARTS = {  # in the page's order
     "step_growth": memory,
     "ticket_speed_gpu": tickets,
     "ticket_speed": tickets,
+    "epoch_overhead_gpu": overhead,
+    "epoch_overhead_freelb_gpu": overhead,
+    "epoch_overhead": overhead,
+    "feeding": feeding,
 }
 
 ABOVE = """# Speed
