@@ -142,17 +142,18 @@ def updates(kind: Kind, model: Any, *, engine: Engines, precision: Precision) ->
     generator = torch_generator(0, "benchmark", device=device)
     parts: dict[str, nn.Module] = {"model": model}
     generators, more = {"adversary": generator}, {}  # type: dict[str, torch.Generator], dict[str, Any]
+    gates: Any = None
     regulariser = None
     if kind.coefficients:
-        coefficients = Gates(model).attach()
-        parts["coefficients"] = coefficients
-        regulariser = lambda: coefficients.l1(1e-4, 3e-4)  # noqa: E731
+        gates = Gates(model).attach()
+        regulariser = lambda: gates.l1(1e-4, 3e-4)  # noqa: E731
     if kind.gates:
         generators["gates"] = torch_generator(0, "gates", device=device)
         gates = HardConcrete(model, generator=generators["gates"], granularity=kind.gates).attach()  # type: ignore[arg-type]
-        parts = {"gates": gates, **parts}
         more = {"unclipped": Unclipped(loss=gates.regulariser, weight=lambda _done: 0.1)}
-    step = make_step(model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser)
+    if gates is not None:
+        parts["gates"] = gates
+    step = make_step(model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser, gates=gates)
     loop = Loop(
         title="benchmark",
         parts={**parts, **step.parts},

@@ -58,6 +58,44 @@ def test_the_reference_makes_the_passes_that_it_says(script: Any, name: str) -> 
     assert len(step.record) == coefficients
 
 
+# the reference's names in stock BERT's
+STOCK = {
+    "words": "bert.embeddings.word_embeddings",
+    "places": "bert.embeddings.position_embeddings",
+    "types": "bert.embeddings.token_type_embeddings",
+    "norm": "bert.embeddings.LayerNorm",
+    "pooler": "bert.pooler.dense",
+    "classes": "classifier",
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "out": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm2": "output.LayerNorm",
+}
+
+
+def test_the_reference_computes_what_bert_computes(script: Any) -> None:
+    reference, ours = script("_reference"), script("_ours")
+    config, device = ours.config_of(tiny=True), torch.device("cpu")
+    stock = ours.model_of(config, device).eval()
+    model = reference.Bert(reference.Shape(**ours.layers_of(config)), of_words=False).eval()
+    weights = {}
+    for name in model.state_dict():
+        *place, part, kind = name.split(".")
+        if part != "head_norm":  # of the head of words
+            layer = f"bert.encoder.layer.{place[1]}." if place else ""
+            weights[name] = stock.state_dict()[f"{layer}{STOCK[part]}.{kind}"]
+    model.load_state_dict(weights, strict=False)
+    batch = ours.batch_of(3, 8, config.vocab_size, device)
+    batch["attention_mask"][1, 5:] = 0
+    with torch.no_grad():
+        expected = stock(**batch).logits
+        torch.testing.assert_close(model(batch["input_ids"], batch), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_the_headline_runs_whole_and_the_page_tells_it(script: Any, tmp_path: Path) -> None:
     asked = ["--tiny", "--device", "cpu", "--epochs", "1", "--steps", "8", "--out", str(tmp_path), "--work", str(tmp_path / "work")]
     script("headline").main([*asked, *(f"--part={part}-sst2" for part in ("search", "train", "steps"))])
