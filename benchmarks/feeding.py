@@ -7,6 +7,7 @@ No model runs. It needs a folder with the data sets and one with a tokenizer:
 Padding is all tokens of an epoch's batches over those that are not padding, by exact count: rows in random order, padded to the longest of
 a batch (and to the limit, as released code does); the pools sorted by length that this package batches from; these with the few widths.
 The time that a consumer waits for a batch is measured with one that sleeps for as long as a fast step takes.
+Costs are CPU seconds, of all threads, for others may use the machine too; waiting is by the clock, and the load is told with it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def read(batches: Iterable[Any]) -> None:
 
 def waits(batches: Iterable[Any]) -> list[float]:
     """Milliseconds that a consumer waits for each batch, the first left out."""
-    found, source = [], iter(batches)
+    found: list[float] = []
+    source = iter(batches)
     while True:
         begun = time.perf_counter()
         if next(source, None) is None:
@@ -69,15 +71,15 @@ def padding(table: TokenTable, order: Iterable[np.ndarray], longest: int, widths
 
 def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[str, Any]:
     split = load_task(str(folder)).train
-    begun = time.perf_counter()
+    begun, computed = time.perf_counter(), time.process_time()
     table = token_table(split, tokenizer, longest, True)
-    once = time.perf_counter() - begun
+    once = {"by the clock": time.perf_counter() - begun, "CPU": time.process_time() - computed}
     assert table is not None
     on_the_way = Batches(split=split, tokenizer=tokenizer, batch_size=SIZE, max_length=longest, token_types=True)
     kept = replace(on_the_way, tokens=table)
-    begun = time.perf_counter()
+    computed = time.process_time()
     known = widths_of(table.lengths, kept.order(0), longest)
-    choosing = time.perf_counter() - begun
+    choosing = time.process_time() - computed
     seconds = interleaved(
         {
             "open": lambda: token_table(split, tokenizer, longest, True),
@@ -87,6 +89,7 @@ def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[s
             "order": lambda: read(islice(kept.order(0), SOME)),
         },
         repeats,
+        time.process_time,
     )
     share = len(kept) / SOME
     whole = [order + share * (some - order) for some, order in zip(seconds["some on the way"], seconds["order"], strict=True)]
@@ -102,13 +105,14 @@ def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[s
         "tokens": len(table.ids),
         "bytes": sum(array.nbytes for array in (table.ids, table.starts, table.firsts) if array is not None),
         "seconds to tokenise once": once,
-        "seconds to open": spread(seconds["open"]),
-        "seconds to choose widths": choosing,
-        "seconds an epoch from the table": spread(seconds["epoch"]),
-        f"seconds an epoch on the way (from {SOME} batches)": spread(whole),
+        "CPU seconds to open": spread(seconds["open"]),
+        "CPU seconds to choose widths": choosing,
+        "CPU seconds an epoch from the table": spread(seconds["epoch"]),
+        f"CPU seconds an epoch on the way (from {SOME} batches)": spread(whole),
         "on the way over table": ratio(whole, seconds["epoch"]),
         "widths": known,
         "milliseconds that a consumer waits": waited,
+        "processes that wanted a core then": os.getloadavg()[0],
         "padding": {
             "random order, to the limit": {"padded over real": len(split) * longest / int(table.lengths.sum()), "lengths": 1},
             "random order, to the longest": padding(table, at_random, longest),
@@ -144,7 +148,6 @@ def main() -> None:
         "repeats": asked.repeats,
         "widths at most": MOST,
         "step": STEP,
-        "cores": os.cpu_count(),
     }
     save("feeding", QUESTION, settings, answer)
 
