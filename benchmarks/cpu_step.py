@@ -30,15 +30,15 @@ from robust_tickets import load_classifier, progress
 from robust_tickets.train.optim import Optim, adamw
 
 ROWS, TOKENS, WARM_UP = 16, 32, 3
-ROUNDS, REPEATS = 4, 8
+ROUNDS, REPEATS = 3, 10
 QUESTION = "Threads, waiting, precision and compilation of a MiniLM step on a CPU"
 BOTH = str(os.cpu_count() or 1)  # of two cores, where this was written
 SETTINGS = {
     "all threads, passive": {"OMP_NUM_THREADS": BOTH, "OMP_WAIT_POLICY": "passive"},
     "all threads, active": {"OMP_NUM_THREADS": BOTH, "OMP_WAIT_POLICY": "active"},
+    "all threads, 1000 spins": {"OMP_NUM_THREADS": BOTH, "GOMP_SPINCOUNT": "1000"},  # GNU's OpenMP: some 10 µs, then sleep
     "all threads, default": {"OMP_NUM_THREADS": BOTH},
     "1 thread": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
-    "nothing set": {},
 }
 BASE = "all threads, passive"  # what the command line sets
 PRECISIONS = {"train": ("fp32", "autocast", "products"), "infer": ("fp32", "autocast", "products", "weights")}
@@ -110,12 +110,18 @@ def apart(what: str, repeats: int, setting: dict[str, str]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-def threads(rounds: int, repeats: int) -> dict[str, Any]:
+def threads(rounds: int, repeats: int, *, beside: bool) -> dict[str, Any]:
     """Every setting in every round; speeds over ``BASE`` are between neighbours in time, speeds over fp32 between calls of one process."""
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in SETTINGS}
-    for _ in range(rounds):
-        for name, setting in SETTINGS.items():
-            runs[name].append(apart("eager", repeats, setting))
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if beside else None
+    try:
+        for _ in range(rounds):
+            for name, setting in SETTINGS.items():
+                runs[name].append(apart("eager", repeats, setting))
+    finally:
+        if other is not None:
+            other.kill()
+            other.wait()
     told: dict[str, Any] = {}
     for name, done in runs.items():
         told[name] = {"threads": done[0]["threads"]}
@@ -157,9 +163,11 @@ def main() -> None:
         return
     settings = {"model": "all-MiniLM-L6-v2", "rows": ROWS, "tokens": TOKENS, "rounds": asked.rounds, "repeats": asked.repeats, "seed": 0}
     store = Store("cpu_step", QUESTION, settings, asked.out)
-    if "threads" not in store:
-        told = threads(asked.rounds, asked.repeats)
-        store.put("threads", told, ", ".join(f"{name} {row['train, fp32']['milliseconds']['median']:.0f} ms" for name, row in told.items()))
+    for key, beside in (("threads", False), ("threads, beside a busy process", True)):
+        if key not in store:
+            told = threads(asked.rounds, asked.repeats, beside=beside)
+            line = (f"{name} {row['train, fp32']['milliseconds']['median']:.0f} ms" for name, row in told.items())
+            store.put(key, told, ", ".join(line))
     for kind in PRECISIONS:
         for precision in ("fp32", "autocast"):
             key = f"compilation, {kind}, {precision}"

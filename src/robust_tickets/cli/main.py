@@ -17,7 +17,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from robust_tickets import __version__, progress
-from robust_tickets.cli import checking, doctor, judging, looking, making, using, walking
+from robust_tickets.cli import checking, doctor, judging, looking, making, threads, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Spinning OpenMP threads cost a training step 6 times its time where another process wants a core too (docs/log.md);
     # the setting is read when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if (most := threads.allowed()) is not None:  # else a container of 2 processors on a machine of 64 has 64 threads fight for them
+        os.environ.setdefault("OMP_NUM_THREADS", str(most))
     try:
         code = _run(arguments)
         sys.stdout.flush()
