@@ -12,12 +12,14 @@ everything. Two epochs warm up (graphs are recorded, the first checkpoint makes 
 A part of the training rows is used, and the same part of the validation rows, so evaluation has its true share of the time; metrics and
 checkpoints do not depend on the length of an epoch. The parts are timed on the host, from where the device is idle (each but ``data``
 begins by waiting for it); ``data`` is how long the loop waits for batches, while a GPU may still be busy. ``loop`` is what remains of the
-difference: on a GPU it is negative where waiting for data was hidden. ``once`` are seconds a run, not an epoch.
+difference: on a GPU it is negative where waiting for data was hidden. ``once`` are seconds a run, not an epoch. Few checkpoints fall into a
+short measurement: ``checkpoints`` says what they take in a long one.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections import defaultdict
@@ -62,6 +64,7 @@ class Watch:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     since: tuple[float, float] = (0.0, 0.0)
     state_bytes: int = 0
+    save_cost: float = 0.0  # seconds that the last checkpoint took from the loop, what only the first one costs left out
 
     def idle(self) -> None:
         if self.device.type == "cuda":
@@ -120,6 +123,7 @@ class Watch:
         self.epochs.append({"whole": whole, "bare": bare, "parts": parts, "times": counts, "updates": len(held)})
         self.spent.clear()
         self.counts.clear()
+        self.save_cost = loop.save_cost
         loop.saved_at += time.perf_counter() - now[0]  # the hold is no part of the time between two checkpoints
         self.since = clocks()
 
@@ -183,6 +187,13 @@ def shares(epochs: list[dict[str, Any]], clock: int) -> dict[str, Any]:
     }
 
 
+def long_run(watch: Watch, train: FineTune) -> dict[str, float]:
+    """Checkpoints as often as the loop takes them: every so many seconds, at the ends of epochs, and never for more than its share."""
+    seconds = watch.epochs[-1]["whole"][0]
+    apart = max(watch.save_cost / looping.CHECKPOINT_SHARE, min(train.checkpoint_every, seconds))
+    return {"seconds that training waits": watch.save_cost, "seconds apart": apart, "share in the long run": watch.save_cost / apart}
+
+
 def main(given: list[str] | None = None) -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--data", required=True, help="a folder with a data set, SST-2 by preference")
@@ -211,6 +222,7 @@ def main(given: list[str] | None = None) -> None:
         adversary=adversary,
         evaluation_rows=0,
     )
+    load = round(os.getloadavg()[0], 1)  # of other work: with much of it only what the process computed says something
     watch = Watch(torch.device(args.device))
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +231,7 @@ def main(given: list[str] | None = None) -> None:
     answer: dict[str, Any] = {
         "wall": shares(watch.epochs, 0),
         "computed by the process": shares(watch.epochs, 1),
+        "checkpoints": long_run(watch, train),
         "times an epoch": [epoch["times"] for epoch in watch.epochs[WARM_UP:]],
         "once": {
             "to the end of the first epoch": watch.epochs[0]["whole"][0],
@@ -240,6 +253,7 @@ def main(given: list[str] | None = None) -> None:
         "epochs": f"{epochs - WARM_UP} after {WARM_UP} that warm up",
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
+        "load": load,
         "seed": 0,
     }
     name = "epoch_overhead" + ("_freelb" if adversary else "") + ("_gpu" if args.device == "cuda" else "")
