@@ -23,7 +23,7 @@ def cost(widths: tuple[int, ...], batches: list[tuple[int, int]], price: float) 
 @given(batches=BATCHES, most=st.integers(1, 4), price=st.sampled_from([0.0, 0.005, 0.1]))
 def test_best_is_the_best_of_all(batches: list[tuple[int, int]], most: int, price: float) -> None:
     longest, grid = max(m for m, _ in batches), ladder(GRID, 90)
-    found = best(*zip(*batches, strict=True), 90, most, price)
+    found = best([m for m, _ in batches], [rows for _, rows in batches], 90, most, price)
     assert 1 <= len(found) <= most
     assert list(found) == sorted(set(found))
     assert set(found) <= set(grid)
