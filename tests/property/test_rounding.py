@@ -81,6 +81,8 @@ def test_within_layers_each_goes_to_its_nearest() -> None:
     assert [int(m.sum()) for m in rounded(masks, flat, 8, scope="layer")] == [24, 24, 24]
     assert [int(m.sum()) for m in rounded(masks, flat, 8)] == [24, 24, 16]
     assert [int(m.sum()) for m in rounded([np.arange(64) < 20], flat[:1], 8)] == [16]  # as near: the smaller
+    drawn = ticket(flat, neurons=43 / 64, neuron_scope="layer", round_to=8)
+    assert [int(m.sum()) for m in drawn.masks["neurons"]] == [24, 24, 24]
 
 
 @given(scores, st.floats(0, 0.6), scopes)
