@@ -10,18 +10,24 @@ ORDERS = ("random order, to the longest", "sorted pools, to the longest", "sorte
 
 
 def overhead(result: Result) -> str:
-    """Shares of an epoch, on the wall."""
-    settings, wall = result["settings"], result["answer"]["wall"]
-    share = wall["share of the epoch"]
-    beyond = share["everything but the updates, by difference"]
+    """Shares of an epoch: on the wall on a GPU; of what the process computed on the CPU, where other work moves the wall by more."""
+    settings, answer = result["settings"], result["answer"]
+    on_cpu = settings["device"] == "cpu"
+    told = answer["computed by the process" if on_cpu else "wall"]
+    share, apart, saved = told["share of the epoch"], told["differences, one by one"], answer["checkpoints"]
+    beyond = share["everything but the updates, by difference"] - share["checkpoint"] + saved["share in the long run"]
     kind = "FreeLB-5" if settings["adversary"] != "none" else "plain fine-tuning"
     words = "below" if beyond < AIM else "not below"
     return "\n".join(
         [
-            f"## An epoch beyond its updates: {kind}, {'CPU' if settings['device'] == 'cpu' else 'GPU'}\n",
+            f"## An epoch beyond its updates: {kind}, {'CPU' if on_cpu else 'GPU'}\n",
             f"{settings['model']} on {settings['data']} ({settings['rows']['train']:,} rows an epoch, batches of {settings['batch']}, "
-            f"{settings['precision']}), {settings['epochs']}: {number(wall['seconds']['epoch'])} s an epoch, the bare updates "
-            f"{number(wall['seconds']['bare updates'])} s. All else is {100 * beyond:.2f} % of the epoch, {words} the 2 % aimed at.\n",
+            f"{settings['precision']}), {settings['epochs']}: {number(told['seconds']['epoch'])} s "
+            f"{'computed an epoch' if on_cpu else 'an epoch'}, the bare updates {number(told['seconds']['bare updates'])} s; the difference is "
+            f"{100 * min(apart):.1f} to {100 * max(apart):.1f} % of an epoch. A checkpoint holds training up for "
+            f"{number(saved['seconds that training waits'])} s every {number(saved['seconds apart'])} s, "
+            f"{100 * saved['share in the long run']:.2f} % in the long run; with that all else is {100 * beyond:.2f} %, {words} the 2 % "
+            f"aimed at. Other work on the machine: load {settings['load']}.\n",
             table(["", "share of the epoch"], ([what, f"{100 * part:.2f} %"] for what, part in share.items())),
             made_with(result),
         ]
