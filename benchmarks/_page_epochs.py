@@ -23,8 +23,8 @@ def overhead(result: Result) -> str:
             f"## An epoch beyond its updates: {kind}, {'CPU' if on_cpu else 'GPU'}\n",
             f"{settings['model']} on {settings['data']} ({settings['rows']['train']:,} rows an epoch, batches of {settings['batch']}, "
             f"{settings['precision']}), {settings['epochs']}: {number(told['seconds']['epoch'])} s "
-            f"{'computed an epoch' if on_cpu else 'an epoch'}, the bare updates {number(told['seconds']['bare updates'])} s; the difference is "
-            f"{100 * min(apart):.1f} to {100 * max(apart):.1f} % of an epoch. A checkpoint holds training up for "
+            f"{'computed an epoch' if on_cpu else 'an epoch'}, the bare updates {number(told['seconds']['bare updates'])} s, which is "
+            f"{100 * min(apart):.1f} to {100 * max(apart):.1f} % less. A checkpoint holds training up for "
             f"{number(saved['seconds that training waits'])} s every {number(saved['seconds apart'])} s, "
             f"{100 * saved['share in the long run']:.2f} % in the long run; with that all else is {100 * beyond:.2f} %, {words} the 2 % "
             f"aimed at. Other work on the machine: load {settings['load']}.\n",
