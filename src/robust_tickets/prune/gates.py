@@ -9,6 +9,7 @@ state dict are left alone: the coefficients live here, in float32.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from robust_tickets.layout import Layout, layout_of
 from robust_tickets.prune.compact import check
+from robust_tickets.prune.working import Part, Working, column_sums
 from robust_tickets.ticket import Ticket
 
 
@@ -31,6 +33,7 @@ class Gates(nn.Module):
         self.neurons = nn.ParameterList([nn.Parameter(torch.ones(n, device=device)) for n in layout.neurons_of(model)])
         # in tuples, so that the model does not become a part of this module and of its state dict
         self._model, self._layout, self._hooks = (model,), layout, ()  # type: tuple[Any], Layout, tuple[Any, ...]
+        self.aside = False  # the working weights are scaled already: the hooks let them pass
 
     def attach(self) -> Gates:
         """Start scaling; does nothing when it already does."""
@@ -38,7 +41,7 @@ class Gates(nn.Module):
             hooks: list[Any] = []
             for i, layer in enumerate(self._layout.layers_of(self._model[0])):
                 for path, coefficients in ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons)):
-                    projection, scale = layer.get_submodule(path), _Scale(coefficients, i)
+                    projection, scale = layer.get_submodule(path), _Scale(self, coefficients, i)
                     hooks.append(projection.register_forward_pre_hook(scale.begin))
                     hooks.append(projection.register_forward_hook(scale.end, always_call=True))
             self._hooks = tuple(hooks)
@@ -72,6 +75,12 @@ class Gates(nn.Module):
             for group, parameters in (("heads", self.heads), ("neurons", self.neurons))
         }
 
+    def working(self) -> dict[nn.Module, Working]:
+        """How each projection is computed with in half precision."""
+        layers = enumerate(self._layout.layers_of(self._model[0]))
+        groups = ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons))
+        return {layer.get_submodule(path): Scaled(layer.get_submodule(path), group[i]) for i, layer in layers for path, group in groups}
+
     def l1(self, head_weight: float, neuron_weight: float) -> Tensor:
         """head_weight * sum |c_H| + neuron_weight * sum |c_F|: plain sums over all layers."""
         heads = torch.stack([c.abs().sum() for c in self.heads]).sum()
@@ -82,19 +91,42 @@ class Gates(nn.Module):
 class _Scale:
     """While an output projection runs, its weight is the scaled one: one coefficient for each unit's columns."""
 
-    def __init__(self, coefficients: nn.ParameterList, layer: int) -> None:
-        self.coefficients, self.layer, self.before = coefficients, layer, None
+    def __init__(self, gates: Gates, coefficients: nn.ParameterList, layer: int) -> None:
+        self.gates, self.coefficients, self.layer = gates, coefficients, layer
 
     def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        weight, scale = module._parameters["weight"], self.coefficients[self.layer]
+        if self.gates.aside:
+            return
+        weight = module._parameters["weight"]
         assert weight is not None
-        if weight.shape[1] != len(scale):  # heads: several columns share one coefficient
-            scale = scale.repeat_interleave(weight.shape[1] // len(scale))
         # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.half
-        module.__dict__["weight"] = (weight * scale).to(args[0].dtype)
+        module.__dict__["weight"] = (weight * spread(self.coefficients[self.layer], weight)).to(weight.dtype)
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        module.__dict__.pop("weight", None)
-        if self.before is not None:
-            module.__dict__["weight"] = self.before
+        if not self.gates.aside:
+            module.__dict__.pop("weight", None)
+
+
+class Scaled:
+    """A projection whose columns are scaled: W diag(c)."""
+
+    constant = True
+
+    def __init__(self, module: nn.Module, coefficients: nn.Parameter) -> None:
+        master = module._parameters["weight"]
+        assert master is not None
+        self.master, self.gate = master, coefficients
+
+    def weight(self, kind: torch.dtype) -> tuple[Tensor, None]:
+        return (self.master * spread(self.gate, self.master)).to(kind), None
+
+    def parts(self, gradient: Tensor, known: None) -> Iterator[Part]:
+        of_gate = column_sums(gradient * self.master).view(len(self.gate), -1).sum(1)
+        yield self.gate, lambda total: total.copy_(of_gate), lambda total: total.add_(of_gate)
+        scale = spread(self.gate, self.master).detach()
+        yield self.master, lambda total: torch.mul(gradient, scale, out=total), lambda total: total.addcmul_(gradient, scale)
+
+
+def spread(coefficients: Tensor, weight: Tensor) -> Tensor:
+    """A coefficient for each column: several columns of a head share one."""
+    return coefficients.repeat_interleave(weight.shape[1] // len(coefficients)) if weight.shape[1] != len(coefficients) else coefficients

@@ -24,7 +24,9 @@ gradient is 1e-10 a gate, which float16 rounds to zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -35,6 +37,8 @@ from torch.autograd.function import once_differentiable
 from robust_tickets.checks import one_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, encoder_of, layout_of
+from robust_tickets.prune.fused import fused
+from robust_tickets.prune.working import Part, Working
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 START = math.log(5)
@@ -90,7 +94,9 @@ class HardConcrete(nn.Module):
         # in tuples, so that the model does not become a part of this module and of its state dict
         self._model, self._covered, self._hooks = (model,), tuple(covered), ()  # type: tuple[Any], tuple[Covered, ...], tuple[Any, ...]
         self._drawn: dict[int, Tensor] = {}  # this pass's samples; of a gate per weight, the gated matrix of the layer that runs
+        self._by_hand: dict[int, tuple[Tensor, Tensor]] = {}  # the same for matrices that are gated by hand
         self._required: dict[str, bool] = {}
+        self.aside = False  # the working weights are gated by hand: the hooks let them pass
         self._weights = {name: _weights(covered, len(shapes), name).to(**kind) for name in get_args(Normalisation)}
 
     @property
@@ -133,6 +139,21 @@ class HardConcrete(nn.Module):
 
     def __exit__(self, *_: object) -> None:
         self.detach()
+
+    def working(self) -> dict[nn.Module, Working]:
+        """How each matrix is computed with in half precision; gates that cover more than one weight are left to the hooks."""
+        by_hand = self.granularity == "weight" and self.freeze
+        return {entry.module: Drawn(self, entry) for entry in self._covered} if by_hand else {}
+
+    def drawn(self, entry: Covered, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        """A matrix under this pass's gates, without autograd, and the gates' s."""
+        if entry.gate not in self._by_hand:
+            log_alpha, weight = self.log_alpha[entry.gate].detach(), entry.module._parameters["weight"].detach()
+            u = torch.rand(log_alpha.shape, generator=self.generator, device=log_alpha.device, dtype=log_alpha.dtype)
+            gated = torch.empty_like(weight, dtype=kind)
+            fused(open_gates, u.is_cuda)(u.view(-1), log_alpha.view(-1), weight.view(-1), gated.view(-1))  # u becomes s
+            self._by_hand[entry.gate] = gated, u
+        return self._by_hand[entry.gate]
 
     def gated(self, entry: Covered, kind: torch.dtype) -> Tensor:
         """The weight of a matrix under its gates, in the precision ``kind``."""
@@ -179,6 +200,7 @@ class HardConcrete(nn.Module):
 
     def _forget(self, *_: Any) -> None:
         self._drawn.clear()
+        self._by_hand.clear()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(torch.zeros(1)).dtype in HALVES:
@@ -211,6 +233,21 @@ def _open(log_alpha: Any) -> Tensor:
     return torch.stack([torch.sigmoid(p - SHIFT).mean() for p in log_alpha])
 
 
+def open_gates(u: Tensor, log_alpha: Tensor, weight: Tensor, gated: Tensor) -> None:
+    """Uniform noise ``u`` becomes the gates' s, in place; ``gated`` receives the weight under them."""
+    s = torch.sigmoid((torch.logit(u.clamp(LOWEST, 1 - LOWEST)) + log_alpha) / BETA)
+    gated.copy_(_stretched(s) * weight)
+    u.copy_(s)
+
+
+def slope(total: Tensor, s: Tensor, weight: Tensor, gradient: Tensor, more: bool) -> None:
+    """The gradient of log alpha from the gated weight's: written to ``total``, or added."""
+    stretched = s * (ZETA - GAMMA) + GAMMA
+    inside = stretched == stretched.clamp(0.0, 1.0)  # a clipped gate has no slope
+    found = (1 - s) * s * ((ZETA - GAMMA) / BETA) * inside * weight * gradient
+    total.copy_(total + found if more else found)
+
+
 class _Sampled(torch.autograd.Function):
     """``sampled(log_alpha) * weight`` for a gate per weight; between the passes it keeps s and nothing else of the weight's size."""
 
@@ -238,14 +275,39 @@ class _Gated:
         self.gates, self.entry, self.before = gates, entry, None
 
     def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self.gates.aside:
+            return
         # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
         self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.half
         module.__dict__["weight"] = self.gates.gated(self.entry, args[0].dtype)
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.gates.aside:
+            return
         module.__dict__.pop("weight", None)
         if self.before is not None:
             module.__dict__["weight"] = self.before
+
+
+class Drawn:
+    """A matrix with a gate on every weight, gated by hand."""
+
+    constant = False
+
+    def __init__(self, gates: HardConcrete, entry: Covered) -> None:
+        self.gates, self.entry = gates, entry
+        self.master, self.gate = entry.module._parameters["weight"], gates.log_alpha[entry.gate]
+
+    def weight(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        return self.gates.drawn(self.entry, kind)
+
+    def parts(self, gradient: Tensor, known: Tensor) -> Iterator[Part]:
+        flat = known.view(-1), self.master.detach().view(-1), gradient.view(-1)
+
+        def write(total: Tensor, more: bool = False) -> None:
+            fused(slope, total.is_cuda)(total.view(-1), *flat, more)
+
+        yield self.gate, write, partial(write, more=True)
 
 
 def _plan(model: Any, layout: Layout, granularity: str) -> tuple[list[tuple[int, ...]], list[Covered]]:

@@ -147,6 +147,7 @@ class Slim(PerTask, Optimised):
                 regulariser=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
                 tokenizer=tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
+                gates=c,
             )
             steps = Loop(
                 title="search",

@@ -185,6 +185,7 @@ class RobustT(PerTask, Optimised):
                 precision=self.precision,
                 tokenizer=theta.tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
+                gates=gates,
                 autocast=self.clip_scope == "all",  # the weights' gradients must lie where autograd puts them
             )
             if self.clip_scope == "all":

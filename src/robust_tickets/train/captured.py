@@ -44,7 +44,7 @@ class Captured(Engine):
         self.pool = torch.cuda.graph_pool_handle()  # one for all graphs: they never run at the same time
         self.seen: dict[Any, int] = {}
         self.graphs: dict[Any, Recorded] = {}
-        self.fixed: dict[int, Tensor] = {}  # gradients by parameter, at addresses that all graphs know; empty before the first recording
+        self.fixed: dict[int, Tensor] | None = None  # gradients by parameter, at addresses that all graphs know; None before they are
         self.refused = ""  # why nothing is recorded any more
         if self.half:
             self.half.beside(self.device)
@@ -69,6 +69,8 @@ class Captured(Engine):
 
     def _parts(self, group: Sequence[Batch]) -> Tensor:
         rows = [len(batch["labels"]) for batch in group]
+        if self.seen.get(("descend",), 0) >= WARM_UP:
+            self._fix()  # between two updates only: in the middle of one, gradients lie elsewhere already
         loss = torch.zeros((), device=self.device)
         for place, (batch, count) in enumerate(zip(group, rows, strict=True)):
             share = count / sum(rows)
@@ -103,7 +105,8 @@ class Captured(Engine):
 
     def _due(self, key: Any) -> bool:
         self.seen[key] = self.seen.get(key, 0) + 1
-        return self.seen[key] > WARM_UP and len(self.graphs) < MOST
+        ready = self.fixed is not None or key[0] == "update"
+        return self.seen[key] > WARM_UP and len(self.graphs) < MOST and ready
 
     def _record(self, key: Any, batch: dict[str, Tensor], body: Callable[[Batch], Tensor]) -> None:
         """Record ``body`` for batches of this shape. Recording computes nothing: the model is as it was before."""
@@ -112,7 +115,8 @@ class Captured(Engine):
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        written = set(self.half.written) if self.half else set()
+        streams = random_streams(self)
+        places = [stream.get_state() for stream in streams]
         torch.cuda.synchronize(self.device)
         self._capturable(True)
         try:
@@ -120,10 +124,10 @@ class Captured(Engine):
                 loss = body(fed)
         except RuntimeError as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
             self.refused = str(problem).strip().splitlines()[0]
-            self.fixed = {}
+            self.fixed = None
             progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
-            if self.half:
-                self.half.written = written
+            for stream, place in zip(streams, places, strict=True):
+                mend(stream, place)
         else:
             self.graphs[key] = Recorded(graph, fed, loss)
         finally:
@@ -131,8 +135,9 @@ class Captured(Engine):
 
     def _fix(self) -> None:
         """From now on gradients stay where they are: those that autograd makes, of the parameters that have any."""
-        if self.fixed:
+        if self.fixed is not None:
             return
+        self.fixed = {}
         for parameter in self.parameters.values():
             if parameter.grad is not None and not (self.half and self.half.owns(parameter)):
                 self.fixed[id(parameter)] = torch.zeros_like(parameter)
@@ -146,13 +151,26 @@ class Captured(Engine):
     def _present(self) -> None:
         """Put the fixed gradients where the descent looks for them: a replay runs no Python that would."""
         for parameter in self.parameters.values():
-            if id(parameter) in self.fixed:
+            if self.fixed and id(parameter) in self.fixed:
                 parameter.grad = self.fixed[id(parameter)]
 
     def _capturable(self, on: bool) -> None:
         """AdamW wants to be told; it warns when it is told and then runs outside a graph."""
         for group in self.optimiser.param_groups:
             group["capturable"] = on
+
+
+def random_streams(engine: Engine) -> list[torch.Generator]:
+    """All that a step draws from."""
+    index = engine.device.index
+    return [torch.cuda.default_generators[torch.cuda.current_device() if index is None else index], *engine.generators]
+
+
+def mend(stream: torch.Generator, place: Tensor) -> None:
+    """A broken recording leaves a generator unusable: give it a new state, at the place where it was."""
+    healthy = torch.Generator(stream.device)
+    healthy.set_state(place)
+    stream.graphsafe_set_state(healthy.graphsafe_get_state())
 
 
 def _shape(batch: Batch) -> tuple[Any, ...]:

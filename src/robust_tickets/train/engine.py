@@ -45,7 +45,7 @@ class Engine:
         self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)  # was a gradient ever infinite; read with the loss
         self.replay = 0  # optimiser steps made inside this batch
         self.rate = 0.0  # the last learning rate
-        self.on_device = self.device.type == "cuda"
+        self.on_device = on_device(self.device)
         if self.on_device:
             self.rates = torch.zeros(self.step.updates, device=self.device)
             self.weight = torch.zeros((), device=self.device)
@@ -131,11 +131,18 @@ class Engine:
         self.exploded |= ~torch.isfinite(norm)  # stays on the device until the loss is read
 
 
+def on_device(device: torch.device) -> bool:
+    """Whether what changes from update to update is kept as numbers on the device."""
+    return device.type == "cuda"
+
+
 def attention(batch: Batch, device: torch.device, half: bool) -> AbstractContextManager[Any]:
     """The attention kernel that is fastest at this length; torch's own choice where it is not known."""
-    if not half or device.type != "cuda" or batch["input_ids"].shape[1] < CUDNN_FROM:
+    if not half or device.type != "cuda":
         return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    order = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    if batch["input_ids"].shape[1] >= CUDNN_FROM:
+        order[:2] = reversed(order[:2])
     return sdpa_kernel(order, set_priority=True)  # type: ignore[no-any-return]

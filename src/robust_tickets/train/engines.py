@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import torch
+
 from robust_tickets import progress
 from robust_tickets.train.engine import Engine
 
@@ -14,9 +16,13 @@ Kind = Literal["auto", "eager", "graph"]
 WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
 
 
+def capturable(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
 def engine_for(loop: Loop) -> Engine:
     """``auto`` takes graphs on a CUDA device for runs of some length; ``graph`` elsewhere is said to be eager."""
-    kind, cuda = loop.engine_kind, loop.device.type == "cuda"
+    kind, cuda = loop.engine_kind, capturable(loop.device)
     if kind == "graph" and not cuda:
         progress.say(f"{loop.title}: graphs need a CUDA device, the model is on {loop.device.type}: it runs eagerly")
     graphs = cuda and (kind == "graph" or (kind == "auto" and loop.total >= WORTH))

@@ -20,11 +20,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from robust_tickets.layout import Layout, encoder_of
 from robust_tickets.masks import BUFFER
+from robust_tickets.prune.working import Part, Working, column_sums
+from robust_tickets.train.by_hand import Linear, Norm, product
 
 KIND = torch.bfloat16
 
@@ -45,9 +46,9 @@ class Copy:
 
 
 class Half:
-    """``with half:`` the model computes in bf16; outside it is what it was. ``beside``: weight gradients in a stream of their own."""
+    """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some."""
 
-    def __init__(self, model: nn.Module, layout: Layout) -> None:
+    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None) -> None:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
         works: dict[int, Tensor] = {}  # a parameter that two modules share has one copy
@@ -56,16 +57,27 @@ class Half:
             for name, master in module._parameters.items():
                 if id(module) in wide or master is None or not master.is_floating_point():
                     continue
-                work = works.setdefault(id(master), master.detach().to(KIND).requires_grad_(master.requires_grad))
+                work = works.setdefault(id(master), master.detach().to(KIND))
+                if type(module) not in _BY_HAND:
+                    work.requires_grad_(master.requires_grad)  # autograd's, and gathered
                 self.copies.append(Copy(module, name, master, work))
-        self.linear = [module for module in model.modules() if type(module) is nn.Linear and id(module) not in wide]
         self.own = {id(copy.work): copy for copy in self.copies}
-        self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the master's id; made when first needed
+        self.by_hand: dict[nn.Module, Any] = {}  # forward passes whose weight gradients are taken by hand
+        for module in model.modules():
+            kind = _BY_HAND.get(type(module))
+            if kind and id(module) not in wide:
+                self.by_hand[module] = partial(getattr(self, kind), module)
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.gates = gates
+        self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
+        self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed
+        self.owners: dict[int, nn.Parameter] = {}
         self.written: set[int] = set()  # sums that hold something of this update
-        self.tied: set[int] = set()  # masters that have a gradient by autograd as well
+        self.tied: set[int] = set()  # parameters that have a gradient by autograd as well
         self.collecting: Literal["no", "yes", "dropped"] = "no"
         self.stream: Any = None
         self._held: list[Tensor] = []  # what the second stream still reads
+        self.refresh()
 
     def beside(self, device: torch.device) -> None:
         """From now on weight gradients are computed in a second stream."""
@@ -74,14 +86,18 @@ class Half:
     def __enter__(self) -> Half:
         for copy in self.copies:
             copy.module.__dict__[copy.name] = copy.work  # found before the parameter of that name, which stays registered and untouched
-        for module in self.linear:
-            module.__dict__["forward"] = partial(self._linear, module)
+        for module, forward in self.by_hand.items():
+            module.__dict__["forward"] = forward
         self._hook = self.embeddings.register_forward_hook(lambda _module, _args, output: output.to(KIND))
+        if self.gated:
+            self.gates.aside = True
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.gated:
+            self.gates.aside = False
         self._hook.remove()
-        for module in self.linear:
+        for module in self.by_hand:
             module.__dict__.pop("forward", None)
         for copy in self.copies:
             copy.module.__dict__.pop(copy.name, None)
@@ -89,23 +105,26 @@ class Half:
     @contextmanager
     def collected(self) -> Iterator[None]:
         """Around the backward pass of a loss: what it brings the weights is added up. Other gradients, of an ascent say, are not."""
-        self.collecting = "yes"
-        try:
+        with self._collecting("yes"):
             yield
-        finally:
-            self.collecting = "no"
-        self._join()
         self._gather()
 
     @contextmanager
     def dropped(self) -> Iterator[None]:
         """Weight gradients are computed, and thrown away: what a wasteful ascent costs."""
-        self.collecting = "dropped"
+        with self._collecting("dropped"):
+            yield
+
+    @contextmanager
+    def _collecting(self, how: Literal["yes", "dropped"]) -> Iterator[None]:
+        self.collecting = how
         try:
             yield
         finally:
             self.collecting = "no"
-        self._join()
+            if self._held:  # else the second stream did nothing, and a graph must not wait for what is no part of it
+                torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+                self._held.clear()
 
     def clear(self) -> None:
         """A new update begins."""
@@ -114,17 +133,16 @@ class Half:
             copy.work.grad = None
 
     def settle(self) -> None:
-        """Hand the sums to the masters as their gradients."""
+        """Hand the sums to the parameters as their gradients."""
+        for key in self.written:
+            owner, total = self.owners[key], self.sums[key]
+            if owner.grad is not None and owner.grad is not total:  # as of embeddings that are a decoder's weights too
+                total.add_(owner.grad)
+                self.tied.add(key)
+            owner.grad = total
         for copy in self.copies:
-            if id(copy.master) not in self.written:
-                continue
-            total, other = self.sums[id(copy.master)], copy.master.grad
-            if other is not None and other is not total:  # embeddings that are the decoder's weights too have one from each
-                total.add_(other)
-                self.tied.add(id(copy.master))
-            if copy.mask is not None:
-                total.mul_(copy.mask)
-            copy.master.grad = total
+            if copy.mask is not None and copy.master.grad is not None:
+                copy.master.grad.mul_(copy.mask)
 
     def owns(self, parameter: nn.Parameter) -> bool:
         """Whether the parameter's gradient is one of the sums, and no part of it comes from autograd."""
@@ -133,46 +151,75 @@ class Half:
     @torch.no_grad()
     def refresh(self) -> None:
         """The masters have moved: so do the copies."""
-        torch._foreach_copy_([copy.work for copy in self.own.values()], [copy.master for copy in self.own.values()])
+        scaled = {id(gated.master): gated for gated in self.gated.values() if gated.constant}
+        plain = [copy for copy in self.own.values() if id(copy.master) not in scaled]
+        torch._foreach_copy_([copy.work for copy in plain], [copy.master for copy in plain])
+        for copy in self.own.values():
+            if id(copy.master) in scaled:
+                copy.work.copy_(scaled[id(copy.master)].weight(KIND)[0])
 
-    def _linear(self, module: Any, x: Tensor) -> Tensor:
+    def linear(self, module: Any, x: Tensor) -> Tensor:
+        """A linear layer."""
         weight, bias = module.weight, module.bias
-        copy = self.own.get(id(weight))
-        if copy is None or not copy.master.requires_grad or not torch.is_grad_enabled():  # gated, or frozen
+        owner = self.gated.get(module) or self.own.get(id(weight))
+        known = None
+        if owner is None:  # gated by a hook
             return F.linear(x, weight, bias)
-        return _Linear.apply(x, weight, bias, partial(self.take, copy, self.own.get(id(bias))))
+        if not isinstance(owner, Copy) and not owner.constant:
+            weight, known = owner.weight(KIND)
+        beside = self.own.get(id(bias))
+        trained = [owner.master if isinstance(owner, Copy) else owner.gate, *([beside.master] if beside else [])]
+        if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
+            return F.linear(x, weight, bias)
+        take = partial(self._take_linear, owner, beside, known)
+        return Linear.apply(x, weight, bias, self.anchor, take)
 
-    def _add(self, copy: Copy, make: Any, more: Any) -> None:
-        """Add to a master's sum: ``make(out=…)`` writes the first addend, ``more(sum)`` adds one."""
-        key = id(copy.master)
-        if key not in self.sums:
-            self.sums[key] = torch.empty_like(copy.master, dtype=torch.float32)
-        if key in self.written:
-            more(self.sums[key])
-        else:
-            make(self.sums[key])
-            self.written.add(key)
+    def norm(self, module: Any, x: Tensor) -> Tensor:
+        """A layer normalisation: the gradients of its weights are as slow as the rest of it."""
+        weight, bias = module.weight, module.bias
+        copies = [self.own.get(id(weight)), self.own.get(id(bias))]
+        if copies[0] is None or not copies[0].master.requires_grad or not torch.is_grad_enabled():
+            return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
+        return Norm.apply(x, weight, bias, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
 
-    def take(self, weight: Copy, bias: Copy | None, x: Tensor, gradient: Tensor) -> None:
+    def _take_linear(self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor) -> None:
         """The gradients of a linear layer's weight and bias, from its input and its output's gradient."""
         if self.collecting == "no":
             return
         x, gradient = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
         with self._aside(x, gradient):
             if self.collecting == "dropped":
-                _product(gradient, x)
+                product(gradient, x)
                 return
-            self._add(
-                weight,
-                lambda total: _product(gradient, x, out=total),
-                lambda total: _product(gradient, x, out=total, add=True),
-            )
-            if bias is not None and bias.master.requires_grad:
-                self._add(
-                    bias,
-                    lambda total: torch.sum(gradient, 0, dtype=torch.float32, out=total),
-                    lambda total: total.add_(gradient.sum(0, dtype=torch.float32)),
-                )
+            if isinstance(weight, Copy):
+                self._add((weight.master, partial(product, gradient, x), partial(product, gradient, x, add=True)))
+            else:
+                whole = torch.empty_like(weight.master, dtype=torch.float32)
+                product(gradient, x, whole)
+                for part in weight.parts(whole, known):
+                    self._add(part)
+            if bias is not None:
+                total = column_sums(gradient)
+                self._add((bias.master, lambda out: out.copy_(total), lambda out: out.add_(total)))
+
+    def _take_norm(self, copies: list[Copy | None], gradients: Callable[[], tuple[Tensor, ...]], *tensors: Tensor) -> None:
+        if self.collecting == "no":
+            return
+        with self._aside(*tensors):
+            for copy, found in zip(copies, gradients(), strict=True):
+                if copy is not None and self.collecting == "yes":
+                    self._add((copy.master, found_into(found), adding(found)))
+
+    def _add(self, part: Part) -> None:
+        """Add a part to its parameter's sum, or begin one with it."""
+        parameter, write, add = part
+        if not parameter.requires_grad:
+            return
+        key = id(parameter)
+        if key not in self.sums:
+            self.sums[key], self.owners[key] = torch.empty_like(parameter, dtype=torch.float32), parameter
+        (add if key in self.written else write)(self.sums[key])
+        self.written.add(key)
 
     def _aside(self, *tensors: Tensor) -> Any:
         if self.stream is None:
@@ -181,61 +228,21 @@ class Half:
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
         return torch.cuda.stream(self.stream)
 
-    def _join(self) -> None:
-        if self.stream is not None:
-            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
-        self._held.clear()
-
     @torch.no_grad()
     def _gather(self) -> None:
-        """Small gradients (norms, biases of gated layers) came in bf16 to the copies: to the sums with them."""
-        came = [copy for copy in self.own.values() if copy.work.grad is not None]
-        fresh = [copy for copy in came if id(copy.master) not in self.written]
-        for copy in fresh:
-            self._add(copy, lambda _: None, None)
-        if fresh:
-            torch._foreach_copy_([self.sums[id(c.master)] for c in fresh], [_gradient(c) for c in fresh])
-        again = [copy for copy in came if copy not in fresh]
-        if again:
-            wide = [torch.empty_like(copy.work, dtype=torch.float32) for copy in again]
-            torch._foreach_copy_(wide, [_gradient(c) for c in again])
-            torch._foreach_add_([self.sums[id(c.master)] for c in again], wide)
-        for copy in came:
-            copy.work.grad = None
+        """What autograd gave the copies, in bf16 (biases of layers that hooks gate, say): to the sums with it."""
+        for copy in self.own.values():
+            if copy.work.grad is not None:
+                self._add((copy.master, found_into(copy.work.grad), adding(copy.work.grad)))
+                copy.work.grad = None
 
 
-def _gradient(copy: Copy) -> Tensor:
-    assert copy.work.grad is not None
-    return copy.work.grad
+def found_into(found: Tensor) -> Callable[[Tensor], Any]:
+    return lambda total: total.copy_(found)
 
 
-def _product(gradient: Tensor, x: Tensor, *, out: Tensor | None = None, add: bool = False) -> None:
-    """gradient^T x in float32: written to ``out``, or added to it."""
-    if not x.is_cuda:  # no such product: the slow way, exact all the same
-        found = gradient.float().t() @ x.float()
-        if out is not None:
-            out.add_(found) if add else out.copy_(found)
-    elif out is None:
-        torch.mm(gradient.t(), x, out_dtype=torch.float32)
-    elif add:
-        torch.addmm(out, gradient.t(), x, out_dtype=torch.float32, out=out)
-    else:
-        torch.mm(gradient.t(), x, out_dtype=torch.float32, out=out)
+def adding(found: Tensor) -> Callable[[Tensor], Any]:
+    return lambda total: total.add_(found)
 
 
-class _Linear(torch.autograd.Function):
-    """A linear layer whose weights' gradient goes to its master's sum, not through autograd."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, take: Callable[[Tensor, Tensor], None]) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.take = take
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
-        x, weight = ctx.saved_tensors
-        inward = gradient @ weight if ctx.needs_input_grad[0] else None
-        ctx.take(x, gradient)
-        return inward, None, None, None
+_BY_HAND = {nn.Linear: "linear", nn.LayerNorm: "norm"}

@@ -56,12 +56,13 @@ def make_step(
     regulariser: Callable[[], Tensor] | None = None,
     tokenizer: Any = None,
     seed: int = 0,
+    gates: Any = None,
     autocast: bool = False,
 ) -> Step:
     """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up.
 
-    ``bf16`` has working weights beside the masters (``half.py``), which the loop's engine keeps; with ``autocast`` every pass casts
-    the weights themselves, and their gradients lie where autograd puts them.
+    ``gates`` are those of the model, if it has some. ``bf16`` has working weights beside the masters (``half.py``), which the loop's
+    engine keeps; with ``autocast`` every pass casts the weights themselves, and their gradients lie where autograd puts them.
     """
     one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
@@ -69,7 +70,7 @@ def make_step(
     if hasattr(adversary, "begin"):
         memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(next(model.parameters()).device)
 
-    half = Half(model, layout) if precision == "bf16" and not autocast else None
+    half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
     def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
         objective = Objective(

@@ -1,0 +1,43 @@
+"""Elementwise functions as one GPU kernel each, written by torch.compile; the function itself where there is no GPU or no compiler.
+
+A gate on each of 85 million weights is some twenty elementwise operations a pass. One after the other they read and write memory twenty
+times; as one kernel, once. Compiling takes seconds, once a function: sizes are left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from robust_tickets import progress
+
+_COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def fused(function: Callable[..., Any], worth: bool) -> Callable[..., Any]:
+    """``function`` compiled, where that is ``worth`` it; a compiler that fails is said once, and the function itself is used."""
+    if not worth:
+        return function
+    if function not in _COMPILED:
+        import torch
+
+        _COMPILED[function] = _Trial(function, torch.compile(function, dynamic=True))
+    return _COMPILED[function]
+
+
+class _Trial:
+    """The compiled function until it fails for the first time."""
+
+    def __init__(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+        self.function, self.compiled = function, compiled
+
+    def __call__(self, *args: Any) -> Any:
+        try:
+            return self.compiled(*args)
+        except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch
+            if self.compiled is self.function:
+                raise
+            first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+            progress.say(f"{self.function.__name__} could not be compiled ({first}): it runs as separate operations")
+            self.compiled = self.function
+            return self.function(*args)

@@ -1,0 +1,136 @@
+"""Engines: recorded updates are the eager ones, whatever the step; and the half-precision engine's gradients by hand are autograd's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from engines import KINDS, Graph, batches, gradients, graphs_on_cpu, loop_on, run  # noqa: F401
+from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.registry import BACKBONES
+from robust_tickets.train import half
+from robust_tickets.train.captured import Captured
+
+UPDATES = 12  # of three shapes: two eager ones each, then two replays
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half precision that is not half: by-hand gradients can be compared digit by digit."""
+    monkeypatch.setattr(half, "KIND", torch.float32)
+
+
+def same(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], within: float) -> None:
+    for name, value in expected.items():
+        assert torch.allclose(got[name], value, rtol=0, atol=within), (name, float((got[name] - value).abs().max()))
+
+
+def agree(kind: str, family: str = "bert", accumulate: int = 1) -> None:
+    got, expected = (gradients(loop_on(kind, family, precision=p, dropout=0.0), accumulate=accumulate) for p in ("bf16", "fp32"))
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.allclose(got[name], value, rtol=1e-4, atol=1e-6), (kind, name, float((got[name] - value).abs().max()))
+    assert sum(float(value.abs().sum()) for value in expected.values()) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("exact")
+def test_gradients_by_hand_are_autograds(kind: str) -> None:
+    agree(kind)
+
+
+@pytest.mark.parametrize("family", BACKBONES.names())
+@pytest.mark.usefixtures("exact")
+def test_on_every_family(family: str) -> None:
+    for kind in ("freelb", "search", "gates"):
+        agree(kind, family)
+
+
+@pytest.mark.parametrize("accumulate", [2, 3])
+@pytest.mark.usefixtures("exact")
+def test_micro_batches_add_up(accumulate: int) -> None:
+    for kind in ("freelb", "mlm", "search", "masks"):
+        agree(kind, accumulate=accumulate)
+
+
+def test_bf16_is_near_fp32_and_leaves_the_model_alone() -> None:
+    loop = loop_on("freelb", dropout=0.0)
+    model = loop.parts["model"]
+    names = set(model.state_dict())
+    losses, weights = run(loop, 6)
+    expected, _ = run(loop_on("freelb", precision="fp32", dropout=0.0), 6)
+    assert losses == pytest.approx(expected, abs=0.05)
+    assert losses != expected
+    assert set(model.state_dict()) == names
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert not any("weight" in module.__dict__ or "forward" in module.__dict__ for module in model.modules())
+    assert all(torch.isfinite(value).all() for value in weights.values())
+
+
+def test_weights_outside_a_mask_stay_zero_in_bf16() -> None:
+    from robust_tickets.masks import check_zeros
+
+    loop = loop_on("masks")
+    run(loop, 4)
+    check_zeros(loop.parts["model"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+    """Dropout, perturbations and gate noise are on: replays that repeated a draw, a rate or a penalty would part from the eager run."""
+    eager, graph = loop_on(kind, precision=precision), loop_on(kind, precision=precision, engine="graph")
+    torch.manual_seed(0)
+    expected, weights = run(eager, UPDATES)
+    torch.manual_seed(0)
+    losses, got = run(graph, UPDATES)
+    assert isinstance(graph.engine, Captured) and not graph.engine.refused
+    assert len(graph.engine.graphs) == 3 and graphs_on_cpu.replays == UPDATES - 6
+    assert losses == expected
+    same(got, weights, 0.0)
+    assert len(set(losses)) == UPDATES
+
+
+@pytest.mark.parametrize("kind", ["plain", "freelb", "search", "mlm", "masks"])
+def test_recorded_micro_batches(kind: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+    eager, graph = loop_on(kind), loop_on(kind, engine="graph")
+    torch.manual_seed(0)
+    expected, weights = run(eager, UPDATES, accumulate=2)
+    torch.manual_seed(0)
+    losses, got = run(graph, UPDATES, accumulate=2)
+    assert graphs_on_cpu.replays > UPDATES
+    assert losses == expected
+    same(got, weights, 0.0)
+
+
+def test_what_cannot_be_recorded_runs_eagerly(graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:  # noqa: F811
+    def refuse(graph: Any, **_: Any) -> Any:
+        raise RuntimeError("this step waits\nfor the GPU")
+
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    shared = FreeLB(steps=2, dropout="shared")
+    graph, eager = loop_on("freelb", engine="graph", adversary=shared), loop_on("freelb", adversary=shared)
+    torch.manual_seed(0)
+    expected, _ = run(eager, UPDATES)
+    torch.manual_seed(0)
+    losses, _ = run(graph, UPDATES)
+    assert losses == expected and graphs_on_cpu.replays == 0
+    assert "this step waits" in capsys.readouterr().err
+
+
+def test_graphs_elsewhere_are_said_to_be_eager(capsys: Any) -> None:
+    loop = loop_on("plain", engine="graph")
+    assert loop.engine.name == "eager"
+    assert "graphs need a CUDA device" in capsys.readouterr().err
+
+
+def test_the_learning_rate_and_the_penalty_follow_their_schedules(graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+    loop = loop_on("gates", engine="graph")
+    made = batches()[:1]
+    for done in range(8):
+        loop.engine.update(made, done)
+        assert float(loop.engine.rates[0]) == pytest.approx(loop.optim.lr_at(done, loop.total))
+        assert float(loop.engine.weight) == pytest.approx(0.1 * done)
+        assert float(loop.optimiser.param_groups[0]["lr"]) == pytest.approx(loop.optim.lr_at(done, loop.total))
