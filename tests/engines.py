@@ -1,7 +1,7 @@
 """What tests of engines share: loops of every kind of step on tiny models, and a stand-in for CUDA graphs on the CPU.
 
-The stand-in records the operations that a body runs and repeats them on the same tensors, with no Python between them, as a CUDA graph does:
-what the body computed in Python is not computed again, and numbers that were baked in stay. What recording changed is put back, for a
+The stand-in records the operations that a body runs and repeats them on the same tensors, with no Python between them, as a CUDA graph
+does: what the body computed in Python is not computed again, and numbers that were baked in stay. What recording changed is put back, for a
 CUDA graph computes nothing while it is recorded.
 """
 

@@ -86,8 +86,10 @@ def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on
     expected, weights = run(eager, UPDATES)
     torch.manual_seed(0)
     losses, got = run(graph, UPDATES)
-    assert isinstance(graph.engine, Captured) and not graph.engine.refused
-    assert len(graph.engine.graphs) == 3 and graphs_on_cpu.replays == UPDATES - 6
+    assert isinstance(graph.engine, Captured)
+    assert not graph.engine.refused
+    assert len(graph.engine.graphs) == 3
+    assert graphs_on_cpu.replays == UPDATES - 6
     assert losses == expected
     same(got, weights, 0.0)
     assert len(set(losses)) == UPDATES
@@ -116,7 +118,8 @@ def test_what_cannot_be_recorded_runs_eagerly(graphs_on_cpu: type[Graph], monkey
     expected, _ = run(eager, UPDATES)
     torch.manual_seed(0)
     losses, _ = run(graph, UPDATES)
-    assert losses == expected and graphs_on_cpu.replays == 0
+    assert losses == expected
+    assert graphs_on_cpu.replays == 0
     assert "this step waits" in capsys.readouterr().err
 
 

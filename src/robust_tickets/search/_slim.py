@@ -65,6 +65,7 @@ class Slim(PerTask, Optimised):
     clip: float = 1.0
     accumulate: int = 1
     precision: Literal["fp32", "bf16"] = "fp32"
+    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
     # the released code's ways
     rule: Literal["exact", "quantile"] = "exact"
     loader_shuffle: bool = True
@@ -166,6 +167,7 @@ class Slim(PerTask, Optimised):
                 identity=identity,
                 checkpoint_every=self.checkpoint_every,
                 checkpoint_steps=self.checkpoint_steps,
+                engine_kind=self.engine,
                 log_every=self.log_every,
             ).run()
         found = self._found(watch, origin, steps)

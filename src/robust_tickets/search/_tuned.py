@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.train.finetune import INVISIBLE, FineTune, identity_of
 
 
 def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
@@ -44,5 +44,6 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
 
 
 def determining(tuning: FineTune, seed: int) -> FineTune:
-    """``tuning`` as the search runs it, without what does not change the model: when checkpoints are taken."""
-    return replace(tuning, seed=seed, checkpoint_every=FineTune.checkpoint_every, checkpoint_steps=FineTune.checkpoint_steps)
+    """``tuning`` as the search runs it, without what does not change the model: when checkpoints are taken, and the engine."""
+    usual = FineTune()
+    return replace(tuning, seed=seed, **{name: getattr(usual, name) for name in INVISIBLE})

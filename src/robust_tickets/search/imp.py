@@ -61,6 +61,7 @@ class IMP(PerTask, Optimised):
     clip: float = ROUND["clip"]
     accumulate: int = 1
     precision: Literal["fp32", "bf16"] = "fp32"
+    engine: Literal["auto", "eager", "graph"] = "auto"
     evaluation_rows: int = 2000  # of the validation split, after each round; 0: all
     log_every: int = 10
     checkpoint_every: float = 30.0  # seconds
@@ -141,7 +142,7 @@ class IMP(PerTask, Optimised):
 
 _SHARED = (
     *("epochs", "lr", "batch_size", "weight_decay", "warmup", "clip", "accumulate", "precision", "adversary"),
-    *("log_every", "checkpoint_every", "checkpoint_steps"),
+    *("log_every", "checkpoint_every", "checkpoint_steps", "engine"),
 )
 
 REGISTERED = IMP

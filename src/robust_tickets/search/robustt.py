@@ -94,6 +94,7 @@ class RobustT(PerTask, Optimised):
     clip: float = 1.0
     accumulate: int = 1
     precision: Literal["fp32", "bf16"] = "fp32"
+    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
     evaluate: Literal["epoch", "never"] = "epoch"  # accuracy on the validation split with the gates' expected values
     evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
     trace_every: int = 100  # updates between two lines of the trace
@@ -209,6 +210,7 @@ class RobustT(PerTask, Optimised):
                 identity=identity,
                 checkpoint_every=self.checkpoint_every,
                 checkpoint_steps=self.checkpoint_steps,
+                engine_kind=self.engine,
                 log_every=self.log_every,
                 stop_after=self.steps(task),
             ).run()

@@ -29,7 +29,7 @@ def product(gradient: Tensor, x: Tensor, out: Tensor | None = None, *, add: bool
 
 
 class Linear(torch.autograd.Function):
-    """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient: without it a first layer has no backward pass."""
+    """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient, so that a first layer has a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, take: Callable[..., None]) -> Tensor:

@@ -9,12 +9,13 @@ ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
 
 
 def batches_of(
-    clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False, reads: int | None = None, widths: bool = False
+    clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False, reads: int | None = None, widths: bool | None = None
 ) -> Any:
     """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
 
     ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
-    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest.
+    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest,
+    and sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others' reference.
     """
     from robust_tickets.data.batch import Batches
     from robust_tickets.data.tokens import token_table
@@ -34,7 +35,8 @@ def batches_of(
     tokens = token_table(task.train, clf.tokenizer, clf.max_length, clf.token_types, make=enough)
     if tokens is not None:
         batches = replace(batches, tokens=tokens)
-    if widths:
+    if clf.device.type == "cuda" if widths is None else widths:
+        batches = replace(batches, by_tokens=tokens is not None)
         known = widths_of(tokens.lengths, batches.order(0), clf.max_length) if tokens is not None else steps(clf.max_length)
         batches = replace(batches, widths=known)
     return batches

@@ -24,7 +24,7 @@ from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
 # settings that do not change the result: a resumed run may have others
-INVISIBLE = ("checkpoint_every", "checkpoint_steps")
+INVISIBLE = ("checkpoint_every", "checkpoint_steps", "engine")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class FineTune(Optimised):
     clip: float = 1.0
     accumulate: int = 1  # batches per update
     precision: Literal["fp32", "bf16"] = "fp32"
+    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
     adversary: Any = field(default=None, metadata={"registry": "adversaries"})
     evaluate: Literal["epoch", "never"] = "epoch"  # on the validation split: at the start, after every epoch, at the end
     evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
@@ -106,6 +107,7 @@ class FineTune(Optimised):
             identity=identity_of(self, clf, task) if folder else "",
             checkpoint_every=self.checkpoint_every,
             checkpoint_steps=self.checkpoint_steps,
+            engine_kind=self.engine,
             log_every=self.log_every,
             stop_after=stop_after,
         ).run()

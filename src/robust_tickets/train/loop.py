@@ -12,8 +12,8 @@ The model is trained where it is: move the classifier to a device first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
+from robust_tickets.data.prefetch import prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state
@@ -94,12 +95,13 @@ class Loop:
         with progress.track(self.title, self._last(), self.done) as bar:
             while not self._over():
                 epoch, within = divmod(self.done, self.per_epoch)
-                for group in groups(self.batches.epoch(epoch, start=within * self.accumulate), self.accumulate):
-                    loss = self._update(group)
-                    self._after(loss)
-                    bar.advance(1, self.note)
-                    if self._over() or self.done % self.per_epoch == 0:
-                        break
+                with closing(self._batches(epoch, within * self.accumulate)) as batches:
+                    for group in groups(batches, self.accumulate):
+                        loss = self._update(group)
+                        self._after(loss)
+                        bar.advance(1, self.note)
+                        if self._over() or self.done % self.per_epoch == 0:
+                            break
         self._read_loss()
         self._check_weights()
         self._save(always=True)
@@ -133,6 +135,11 @@ class Loop:
     def _last(self) -> int:
         """The update to end at; the schedule is made for ``total``."""
         return self.total if self.stop_after is None else min(self.total, self.stop_after)
+
+    def _batches(self, epoch: int, start: int) -> Generator[Mapping[str, Tensor], None, None]:
+        """The rest of an epoch; for a GPU made ahead by a thread, in memory that it reads without waiting."""
+        batches = self.batches.epoch(epoch, start=start)
+        yield from prefetched(batches, pin=True) if self.device.type == "cuda" else batches
 
     def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
         loss = self.engine.update(group, self.done)

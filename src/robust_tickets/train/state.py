@@ -42,6 +42,7 @@ def capture(loop: Loop) -> State:
         "identity": loop.identity,
         "total": loop.total,
         "device": loop.device.type,
+        "reading": getattr(loop.batches, "reading", ""),
         "stopped": loop.stopped,
         "counted": loop.counted,
         "seconds": loop._seconds(),
@@ -65,6 +66,12 @@ def restore(loop: Loop, state: State) -> None:
         raise TicketsError(
             f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
             hint=f"continue on the device it was begun on, or remove {loop.folder}/checkpoint to start anew",
+        )
+    before, now = state.values.get("reading", ""), getattr(loop.batches, "reading", "")
+    if before != now:
+        raise TicketsError(
+            f"the run in {loop.folder} read its texts {before}, now they would be read {now}",
+            hint="the folder of kept tokens was not to be written then or is not now: make it so again, or start anew",
         )
     trained = _trained(loop)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
