@@ -6,6 +6,7 @@ times; as one kernel, once. Compiling takes seconds, once a function: sizes are 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,9 @@ class _Trial:
 
     def __call__(self, *args: Any) -> Any:
         try:
-            return self.compiled(*args)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's compiler deprecates parts of torch
+                return self.compiled(*args)
         except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch
             if self.compiled is self.function:
                 raise

@@ -10,6 +10,7 @@ state dict are left alone: the coefficients live here, in float32.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from robust_tickets.layout import Layout, layout_of
 from robust_tickets.prune.compact import check
-from robust_tickets.prune.working import Part, Working, column_sums
+from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
 from robust_tickets.ticket import Ticket
 
 
@@ -120,11 +121,18 @@ class Scaled:
     def weight(self, kind: torch.dtype) -> tuple[Tensor, None]:
         return (self.master * spread(self.gate, self.master)).to(kind), None
 
-    def parts(self, gradient: Tensor, known: None) -> Iterator[Part]:
-        of_gate = column_sums(gradient * self.master).view(len(self.gate), -1).sum(1)
+    def parts(self, passed: Passed, known: None) -> Iterator[Part]:
+        """With y = W diag(c) x, x's gradient is c times what c's is made of: dc = sum(x dx) / c, so no product of W's size is needed.
+
+        A coefficient of exactly 0 gets no gradient from the loss here; in a search they stay within some percent of 1.
+        """
+        inward = passed.inward if passed.inward is not None else passed.gradient @ self.weight(passed.x.dtype)[0]
+        sums = column_sums(passed.x * inward).view(len(self.gate), -1).sum(1)
+        c = self.gate.detach()
+        of_gate = sums / torch.where(c == 0, 1.0, c)
         yield self.gate, lambda total: total.copy_(of_gate), lambda total: total.add_(of_gate)
-        scale = spread(self.gate, self.master).detach()
-        yield self.master, lambda total: torch.mul(gradient, scale, out=total), lambda total: total.addcmul_(gradient, scale)
+        scaled = passed.x * spread(c, self.master).to(passed.x.dtype)
+        yield self.master, partial(product, passed.gradient, scaled), partial(product, passed.gradient, scaled, add=True)
 
 
 def spread(coefficients: Tensor, weight: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from robust_tickets.checks import one_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, encoder_of, layout_of
 from robust_tickets.prune.fused import fused
-from robust_tickets.prune.working import Part, Working
+from robust_tickets.prune.working import Part, Passed, Working, product
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 START = math.log(5)
@@ -301,7 +301,9 @@ class Drawn:
     def weight(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
         return self.gates.drawn(self.entry, kind)
 
-    def parts(self, gradient: Tensor, known: Tensor) -> Iterator[Part]:
+    def parts(self, passed: Passed, known: Tensor) -> Iterator[Part]:
+        gradient = torch.empty_like(self.master, dtype=torch.float32)
+        product(passed.gradient, passed.x, gradient)
         flat = known.view(-1), self.master.detach().view(-1), gradient.view(-1)
 
         def write(total: Tensor, more: bool = False) -> None:

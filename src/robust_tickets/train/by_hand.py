@@ -14,20 +14,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
-def product(gradient: Tensor, x: Tensor, out: Tensor | None = None, *, add: bool = False) -> None:
-    """gradient^T x in float32: written to ``out``, or added to it."""
-    if not x.is_cuda:  # no such product there: rounded once, as under autocast, then added up in float32
-        found = gradient.t() @ x
-        if out is not None:
-            out.add_(found) if add else out.copy_(found)
-    elif out is None:
-        torch.mm(gradient.t(), x, out_dtype=torch.float32)
-    elif add:
-        torch.addmm(out, gradient.t(), x, out_dtype=torch.float32, out=out)
-    else:
-        torch.mm(gradient.t(), x, out_dtype=torch.float32, out=out)
-
-
 class Linear(torch.autograd.Function):
     """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient, so that a first layer has a backward pass."""
 
@@ -42,7 +28,7 @@ class Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None, None]:
         x, weight = ctx.saved_tensors
         inward = gradient @ weight if ctx.needs_input_grad[0] else None
-        ctx.take(x, gradient)
+        ctx.take(x, gradient, inward)
         return inward, None, None, None, None
 
 

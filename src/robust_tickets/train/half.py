@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from robust_tickets.layout import Layout, encoder_of
 from robust_tickets.masks import BUFFER
-from robust_tickets.prune.working import Part, Working, column_sums
-from robust_tickets.train.by_hand import Linear, Norm, product
+from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
+from robust_tickets.train.by_hand import Linear, Norm
 
 KIND = torch.bfloat16
 
@@ -182,25 +182,25 @@ class Half:
             return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
         return Norm.apply(x, weight, bias, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
 
-    def _take_linear(self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor) -> None:
-        """The gradients of a linear layer's weight and bias, from its input and its output's gradient."""
+    def _take_linear(
+        self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor, inward: Tensor | None
+    ) -> None:
+        """The gradients of a linear layer's weight and bias."""
         if self.collecting == "no":
             return
-        x, gradient = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
-        with self._aside(x, gradient):
+        x, gradient = _flat(x), _flat(gradient)
+        with self._aside(x, gradient, *([inward] if inward is not None else [])):
             if self.collecting == "dropped":
                 product(gradient, x)
                 return
             if isinstance(weight, Copy):
                 self._add((weight.master, partial(product, gradient, x), partial(product, gradient, x, add=True)))
             else:
-                whole = torch.empty_like(weight.master, dtype=torch.float32)
-                product(gradient, x, whole)
-                for part in weight.parts(whole, known):
+                for part in weight.parts(Passed(x, gradient, _flat(inward) if inward is not None else None), known):
                     self._add(part)
-            if bias is not None:
-                total = column_sums(gradient)
-                self._add((bias.master, lambda out: out.copy_(total), lambda out: out.add_(total)))
+            if bias is not None and bias.master.requires_grad:
+                found = column_sums(gradient)
+                self._add((bias.master, found_into(found), adding(found)))
 
     def _take_norm(self, copies: list[Copy | None], gradients: Callable[[], tuple[Tensor, ...]], *tensors: Tensor) -> None:
         if self.collecting == "no":
@@ -235,6 +235,10 @@ class Half:
             if copy.work.grad is not None:
                 self._add((copy.master, found_into(copy.work.grad), adding(copy.work.grad)))
                 copy.work.grad = None
+
+
+def _flat(values: Tensor) -> Tensor:
+    return values.reshape(-1, values.shape[-1])
 
 
 def found_into(found: Tensor) -> Callable[[Tensor], Any]:
