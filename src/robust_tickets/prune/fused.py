@@ -20,22 +20,25 @@ def fused(function: Callable[..., Any], worth: bool) -> Callable[..., Any]:
     if not worth:
         return function
     if function not in _COMPILED:
-        import torch
-
-        _COMPILED[function] = _Trial(function, torch.compile(function, dynamic=True))
+        _COMPILED[function] = _Trial(function)
     return _COMPILED[function]
 
 
 class _Trial:
     """The compiled function until it fails for the first time."""
 
-    def __init__(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> None:
-        self.function, self.compiled = function, compiled
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.compiled: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's compiler deprecates parts of torch
+                warnings.simplefilter("ignore")  # torch's compiler uses parts of torch that torch deprecates
+                if self.compiled is None:
+                    import torch
+
+                    self.compiled = torch.compile(self.function, dynamic=True)
                 return self.compiled(*args)
         except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch
             if self.compiled is self.function:
