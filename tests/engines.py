@@ -26,8 +26,10 @@ from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.tavat import TAVAT
 from robust_tickets.data.blocks import IGNORED
 from robust_tickets.masks import attach
+from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.hardconcrete import HardConcrete
+from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.optim import Optim
@@ -50,6 +52,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "head-gates": lambda: FreeLB(steps=2, step_size=0.1),
     "masks": lambda: FreeLB(steps=2, step_size=0.1),
     "mlm": lambda: FreeLB(steps=2, step_size=0.1),
+    "ticket": lambda: FreeLB(steps=2, step_size=0.1),  # compact, of uneven and odd widths
 }
 
 
@@ -67,6 +70,8 @@ def loop_on(
     """A loop that has begun: ``loop.engine.update([batch], done)`` is one update."""
     settings = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     clf = tiny_classifier(family, **settings)
+    if kind == "ticket":
+        clf = compact(clf, RandomTicket(heads=0.25, neurons=0.4, seed=5)(clf).ticket)
     model = (tiny_model(family, "AutoModelForMaskedLM", **settings) if kind == "mlm" else clf.model).to(device)
     generators = {name: torch_generator(0, name, device=torch.device(device)) for name in ("adversary", "gates")}
     parts, gates, extra = {"model": model}, None, {}
@@ -175,7 +180,7 @@ class Graph:
         with self.tape:
             yield
         with torch.no_grad():
-            for tensor, value in self.tape.before.values():
+            for tensor, value in reversed(self.tape.before.values()):  # of two views of one memory, the first has the oldest value
                 tensor.copy_(value)
         for stream, place in zip(streams, places, strict=True):
             stream.set_state(place)

@@ -12,6 +12,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.registry import BACKBONES
 from robust_tickets.train import half
 from robust_tickets.train.captured import Captured
+from robust_tickets.train.together import Together
 
 UPDATES = 12  # of three shapes: two eager ones each, then two replays
 
@@ -44,8 +45,49 @@ def test_gradients_by_hand_are_autograds(kind: str) -> None:
 @pytest.mark.parametrize("family", BACKBONES.names())
 @pytest.mark.usefixtures("exact")
 def test_on_every_family(family: str) -> None:
-    for kind in ("freelb", "search", "gates"):
+    for kind in ("freelb", "search", "gates", "ticket"):
         agree(kind, family)
+
+
+def test_an_odd_width_gets_room_and_keeps_it_to_itself() -> None:
+    loop = loop_on("ticket")
+    model, inside = loop.parts["model"], loop.engine.half
+    assert inside is not None
+    widths = [layer.output.dense.in_features for layer in model.bert.encoder.layer]
+    assert any(width % 8 for width in widths)
+    run(loop, 3)
+    for copy in inside.copies:
+        assert copy.inner.shape == copy.master.shape
+        assert float(copy.work.abs().sum()) == pytest.approx(float(copy.inner.abs().sum()))  # the room stays empty
+    assert all(-(-width // 8) * 8 in {copy.work.shape[-1] for copy in inside.copies} for width in widths)
+    assert all(p.grad is None or p.grad.shape == p.shape for p in loop.parameters.values())
+
+
+def test_query_key_and_value_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, calls = loop_on("plain"), []
+    whole = half.LinearTogether.apply
+    monkeypatch.setattr(half.LinearTogether, "apply", lambda *args: (calls.append(1), whole(*args))[1])
+    run(loop, 1)
+    assert len(calls) == 3  # one a layer
+
+
+def test_another_input_is_projected_by_itself() -> None:
+    group = Together([torch.nn.Linear(4, 4) for _ in range(3)], torch.float32)
+    x, other = torch.randn(2, 4), torch.randn(2, 4)
+    made = []
+
+    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made.append(x)
+        return x, x + 1, x + 2
+
+    query, key, value = group.modules
+    assert group.ask(key, x, compute) is None  # nothing was computed yet
+    assert group.ask(query, x, compute) is x
+    assert group.ask(key, other, compute) is None
+    assert torch.equal(group.ask(key, x, compute), x + 1)  # type: ignore[arg-type]
+    assert group.ask(key, x, compute) is None  # handed out once
+    assert torch.equal(group.ask(value, x, compute), x + 2)  # type: ignore[arg-type]
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("accumulate", [2, 3])

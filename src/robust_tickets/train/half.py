@@ -26,6 +26,8 @@ from robust_tickets.layout import Layout, encoder_of
 from robust_tickets.masks import BUFFER
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
 from robust_tickets.train.by_hand import Linear, Norm
+from robust_tickets.train.room import roomy
+from robust_tickets.train.together import LinearTogether, Together, triples
 
 KIND = torch.bfloat16
 
@@ -40,6 +42,11 @@ class Copy:
     work: Tensor
 
     @property
+    def inner(self) -> Tensor:
+        """The master's part of ``work``, which may have room around it."""
+        return self.work[tuple(slice(size) for size in self.master.shape)]
+
+    @property
     def mask(self) -> Tensor | None:
         """Of an unstructured ticket: what lies outside has no gradient."""
         return getattr(self.module, BUFFER, None) if self.name == "weight" else None
@@ -51,7 +58,13 @@ class Half:
     def __init__(self, model: nn.Module, layout: Layout, gates: Any = None) -> None:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
-        works: dict[int, Tensor] = {}  # a parameter that two modules share has one copy
+        self.gates = gates
+        self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
+        groups = [Together(found, KIND) for found in triples(model, layout) if not any(module in self.gated for module in found)]
+        self.groups = {module: group for group in groups for module in group.modules}
+        # a parameter that two modules share has one copy
+        works: dict[int, Tensor] = {id(master): work for group in groups for master, work in group.works()}
+        works |= {id(master): work for master, work in roomy(model, layout, KIND) if not self.gated}
         self.copies = []
         for module in model.modules():
             for name, master in module._parameters.items():
@@ -68,8 +81,6 @@ class Half:
             if kind and id(module) not in wide:
                 self.by_hand[module] = partial(getattr(self, kind), module)
         self.anchor = torch.zeros((), requires_grad=True)
-        self.gates = gates
-        self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
         self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed
         self.owners: dict[int, nn.Parameter] = {}
         self.written: set[int] = set()  # sums that hold something of this update
@@ -97,6 +108,8 @@ class Half:
         if self.gated:
             self.gates.aside = False
         self._hook.remove()
+        for group in self.groups.values():
+            group.forget()
         for module in self.by_hand:
             module.__dict__.pop("forward", None)
         for copy in self.copies:
@@ -153,7 +166,7 @@ class Half:
         """The masters have moved: so do the copies."""
         scaled = {id(gated.master): gated for gated in self.gated.values() if gated.constant}
         plain = [copy for copy in self.own.values() if id(copy.master) not in scaled]
-        torch._foreach_copy_([copy.work for copy in plain], [copy.master for copy in plain])
+        torch._foreach_copy_([copy.inner for copy in plain], [copy.master for copy in plain])
         for copy in self.own.values():
             if id(copy.master) in scaled:
                 copy.work.copy_(scaled[id(copy.master)].weight(KIND)[0])
@@ -171,8 +184,19 @@ class Half:
         trained = [owner.master if isinstance(owner, Copy) else owner.gate, *([beside.master] if beside else [])]
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
             return F.linear(x, weight, bias)
-        take = partial(self._take_linear, owner, beside, known)
-        return Linear.apply(x, weight, bias, self.anchor, take)
+        if isinstance(owner, Copy) and module in self.groups and owner.work is weight:
+            found = self.groups[module].ask(module, x, partial(self._together, self.groups[module]))
+            if found is not None:
+                return found
+        return Linear.apply(x, weight, bias, self.anchor, partial(self._take_linear, owner, beside, known))
+
+    def _together(self, group: Together, x: Tensor) -> tuple[Tensor, ...]:
+        copies = [(self.own[id(module.weight)], self.own.get(id(module.bias))) for module in group.modules]
+
+        def take(place: int, x: Tensor, gradient: Tensor) -> None:
+            self._take_linear(*copies[place], None, x, gradient, None)
+
+        return LinearTogether.apply(x, group.weight, group.bias, self.anchor, group.sizes, take)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:
         """A layer normalisation: the gradients of its weights are as slow as the rest of it."""
@@ -189,6 +213,8 @@ class Half:
         if self.collecting == "no":
             return
         x, gradient = _flat(x), _flat(gradient)
+        if isinstance(weight, Copy):  # without the room around it
+            gradient, x = gradient[:, : weight.master.shape[0]], x[:, : weight.master.shape[1]]
         with self._aside(x, gradient, *([inward] if inward is not None else [])):
             if self.collecting == "dropped":
                 product(gradient, x)
