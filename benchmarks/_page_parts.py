@@ -22,12 +22,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def made_with(result: Result) -> str:
-    """Device, versions and commands, for under a table."""
+def made_with(result: Result, arguments: str = "") -> str:
+    """Device, versions and commands, for under a table; with ``arguments`` where the result tells the script alone."""
     env = result["env"]
     versions = ", ".join(f"{name} {env['packages'][name]}" for name in ("torch", "transformers") if name in env["packages"])
-    commands = "; ".join(f"`{command}`" for command in result.get("commands", [result.get("command", "")]))
-    return f"*{env['device']}, Python {env['python']}, {versions}, {env['cores']} cores; seed 0. {commands}*\n"
+    commands = "; ".join(f"`{command}`" for command in result.get("commands", [f"{result.get('command', '')} {arguments}".strip()]))
+    device = env.get("cpu", "cpu") if env["device"] == "cpu" else env["device"]
+    return f"*{device}, Python {env['python']}, {versions}, {env['cores']} cores; seed 0. {commands}*\n"
 
 
 def number(value: float | None) -> str:

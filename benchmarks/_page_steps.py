@@ -21,7 +21,7 @@ AIMS = {("finetune", "32x32"): 5.0, ("freelb", "32x32"): 23.0, ("finetune", "32x
 
 def step_times(result: Result) -> str:
     entries = result["entries"]
-    parts = ["## One step\n", _limit(entries), _spread(entries), _aims(entries)]
+    parts = ["## One step\n", _limit(entries), _spread(entries)]
     for name, kind in KINDS.items():
         shapes = sorted({key.split("/")[1] for key in entries if key.startswith(f"{name}/")}, key=_sizes)
         if not shapes:
@@ -35,7 +35,7 @@ def step_times(result: Result) -> str:
 
 
 def _row(entries: Mapping[str, Any], name: str, shape: str, shown: list[str]) -> Iterator[str]:
-    ms = {c: _median(entries.get(f"{name}/{shape}/{c}")) for c in CANDIDATES}
+    ms = {c: median(entries.get(f"{name}/{shape}/{c}")) for c in CANDIDATES}
     for candidate in shown:
         entry = entries.get(f"{name}/{shape}/{candidate}")
         fell = candidate.startswith("graph") and entry is not None and entry.get("engine") == "eager"
@@ -64,30 +64,14 @@ def _spread(entries: Mapping[str, Any]) -> str:
     if not wide:
         return ""
     return (
-        f"Medians of at least {least} steps after warm-up, the candidates of a line in turns; from the first quartile to the "
-        f"third it is {100 * sorted(wide)[len(wide) // 2]:.1f} % of the median (half have less, none above {100 * max(wide):.0f} %). "
+        f"Medians of at least {least} steps after warm-up, the candidates of a line in turns; from the first quartile to "
+        f"the third it is {100 * sorted(wide)[len(wide) // 2]:.1f} % of the median (half have less, none above {100 * max(wide):.0f} %). "
         "Ours never wait for the device: the longer of issuing a step and computing it counts. "
         "TFLOP/s = 3 × forward FLOPs × passes × texts / time, matrix products alone.\n"
     )
 
 
-def _aims(entries: Mapping[str, Any]) -> str:
-    found = {key: _median(entries.get(f"{key[0]}/{key[1]}/graph-bf16")) for key in AIMS}
-    rows = [
-        [
-            KINDS[kind].title,
-            shape.replace("x", " × "),
-            number(aim),
-            number(found[kind, shape]),
-            "yes" if found[kind, shape] <= aim else "no",
-        ]
-        for (kind, shape), aim in AIMS.items()
-        if found[kind, shape] is not None
-    ]
-    return table(["step", "batch × tokens", "aimed at, ms", "measured", "reached"], rows) if rows else ""
-
-
-def _median(entry: Any) -> Any:
+def median(entry: Any) -> Any:
     return entry["ms"]["median"] if entry and "ms" in entry else None
 
 
@@ -110,7 +94,7 @@ def memory(result: Result) -> str:
         parts.append("One axis at a time; the exponent between neighbours is 1 where time or memory grow in proportion.\n")
         parts.append(table(["step", "axis", "values", "ms", "exponents", "GiB", "exponents"], grown))
     gates = [(g, entries.get(f"gates/{at}/ours/{g}")) for g in GRANULARITIES]
-    rows = [[g, f"{e['gates']:,}", number(_median(e)), _gib(e["peak_bytes"])] for g, e in gates if e and "ms" in e]
+    rows = [[g, f"{e['gates']:,}", number(median(e)), _gib(e["peak_bytes"])] for g, e in gates if e and "ms" in e]
     if rows:
         parts.append("RobustT's gates by what one covers:\n")
         parts.append(table(["a gate for each", "gates", "ms", "GiB"], rows))

@@ -140,10 +140,12 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
         (tmp_path / f"{name}.json").write_text(json.dumps({**about, "entries": entries}))
     text = script("page").made(tmp_path)
     assert "| 32 × 32 | 4.00 | 30.0 | 7.50 × | 200 | 25 % |" in text
-    assert "| fine-tune | 32 × 32 | 5.00 | 4.00 | yes |" in text
+    assert "| fine-tune step, 32 texts × 32 tokens | 5.00 ms | 4.00 ms | yes |" in text
     assert "| 128 × 256 | 300 (not recorded) | not run | – | 300 | 38 % |" in text
     assert "| fine-tune | tokens | 64, 128 | 6.40, 12.8 | 1.00 | 0.06, 0.12 | 1.00 |" in text
-    assert "PGD-5" not in text
+    assert "### PGD-5" not in text
+    assert "- the reference's steps on SST-2 and IMDB" in text  # said to be missing
+    assert "peak memory, and how" not in text  # measured
 
 
 def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
