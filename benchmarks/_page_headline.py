@@ -142,7 +142,7 @@ def _read(entries: Mapping[str, Any], task: str, spent: Mapping[str, float]) -> 
         "launches are gone.\n\n"
         f"EarlyRobust takes {number(over)} times as long as our own plain fine-tuning. Beside its search, a step of its ticket takes "
         f"{number(ticket)} ms and one of the whole model {number(dense)} ms; by FLOPs the ticket would be "
-        f"{factor(flops['dense'] / flops['ticket'])} as fast. Its widths are odd (see inference of tickets).\n"
+        f"{factor(flops['dense'] / flops['ticket'])} as fast" + (" (odd widths: see inference of tickets).\n" if ticket > dense else ".\n")
     )
 
 

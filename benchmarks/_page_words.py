@@ -10,6 +10,8 @@ from robust_tickets.train.engines import WORTH
 from robust_tickets.train.feed import ENOUGH
 from robust_tickets.train.loop import CHECKPOINT_SHARE
 
+# changes of how updates run that came after the results: empty once they are measured
+SINCE = ("query, key and value as one product", "room around odd widths in training")
 COUNTS = {2: "two", 6: "six", 8: "eight"}
 
 ABOVE = f"""# Speed
@@ -18,8 +20,9 @@ Made by `python benchmarks/page.py` from `benchmarks/results/`: edit those, not 
 its command. Times are of one machine; ratios were measured side by side, in turns, in one process. What was tried besides, with
 numbers that have no file here, stands in the [log](log.md).
 
-In short: on a GPU set `precision="bf16"` and leave `engine="auto"` as it is; draw tickets with `round_to=8` or more, or they may be
-slower than the whole model. On a CPU the engine is eager, and there is nothing to choose but the precision.
+In short: on a GPU set `precision="bf16"` and leave `engine="auto"` as it is; draw a ticket that you serve in bf16 with
+`round_to=8` or more, or it may be slower than the whole model. On a CPU the
+engine is eager, and there is nothing to choose but the precision.
 
 ## How an update runs
 
@@ -44,7 +47,9 @@ The engine is no part of a run's identity: an interrupted run may go on with the
 embeddings, what an adversary adds to them, gates and coefficients stay fp32. Gradients of weights leave the matrix product in fp32
 and add up there over passes and micro-batches. They, and those of norms, gates and coefficients, are taken by hand, and under the
 graph engine in a second stream beside the backward pass, since nothing waits for them before AdamW does. Attention takes the
-memory-efficient kernel below {CUDNN_FROM} tokens and cuDNN's from there on. Clipping happens inside AdamW's kernel.
+memory-efficient kernel below {CUDNN_FROM} tokens and cuDNN's from there on. Clipping happens inside AdamW's kernel. Query, key and
+value are one product. A ticket's feed-forward layers of odd widths get room up to the next multiple of 8, in the working copies
+alone: masters, gradients and files keep the ticket's widths.
 
 **Few widths.** On a GPU a batch is padded to one of at most {COUNTS[WIDTHS]} widths chosen from the data (padded tokens against
 recordings), and pools are sorted by tokens, so that texts of like length come together. On a CPU a batch is as wide as its longest
