@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from _page_aims import aims, not_run
+from _page_cpu import cpu
 from _page_epochs import feeding, overhead
 from _page_headline import headline
 from _page_parts import read
@@ -27,6 +28,7 @@ PARTS = {  # in the page's order
     "epoch_overhead_freelb_gpu": overhead,
     "epoch_overhead": overhead,
     "feeding": feeding,
+    "cpu_step": cpu,
 }
 
 

@@ -148,6 +148,29 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
     assert "peak memory, and how" not in text  # measured
 
 
+def test_the_page_says_what_was_missed_and_what_a_cpu_does(script: Any, tmp_path: Path) -> None:
+    about = {"env": {"device": "cpu", "cpu": "a CPU", "python": "3", "cores": 2, "packages": {"torch": "2"}}, "commands": ["python x"]}
+    times = {"milliseconds": {"median": 200.0}, "speed over all threads, passive": {"median": 0.5}, "speed over fp32": {"median": 1.5}}
+    setting = {"threads": 2, "train, fp32": times, "infer, fp32": times, "train, autocast": times}
+    compiled = {"eager": {"median": 10.0}, "compiled": {"median": 11.0}, "speed over eager": {"median": 0.9}, "compile_seconds": 50.0}
+    entries = {
+        "threads": {"all threads, passive": setting, "1 thread": {**setting, "threads": 1}},
+        "compilation, train, fp32": {**compiled, "pays_after_calls": None},
+    }
+    settings = {"model": "tiny", "rows": 2, "tokens": 4, "rounds": 1, "repeats": 20}
+    (tmp_path / "cpu_step.json").write_text(json.dumps({**about, "settings": settings, "entries": entries}))
+    steps = {"freelb/32x128/graph-bf16": {"ms": {"median": 45.0, "q1": 45.0, "q3": 45.0, "n": 20}, "tflops": 1.0, "engine": "graph"}}
+    (tmp_path / "step_time.json").write_text(json.dumps({**about, "settings": {}, "entries": steps}))
+    text = script("page").made(tmp_path)
+    assert "| 1 thread | 1 | 200 (0.50 ×) | 200 (0.50 ×) |" in text
+    assert "| training, autocast | 200 (1.50 ×) |" in text
+    assert "| training, fp32 | 10.0 | 11.0 | 0.90 × | 50.0 | – |" in text
+    assert "| FreeLB-5 step, 32 texts × 128 tokens | 36.0 ms | 45.0 ms | **no** | 25 % above" in text
+    assert "fine-tune step" not in text  # an aim that nothing was measured for
+    assert "`cpu_step.py`" not in text
+    assert "- steps at batch 128" in text
+
+
 def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
     page = script("page")
     if not page.PAGE.is_file():
