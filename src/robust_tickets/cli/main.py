@@ -17,7 +17,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from robust_tickets import __version__, progress
-from robust_tickets.cli import checking, doctor, judging, looking, making, threads, using, walking
+from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
@@ -32,7 +32,7 @@ app = App(
 )
 for verb in (
     walking.demo, walking.run, making.search, making.draw, making.train, using.attack, judging.replay, using.predict, using.report,
-    using.export, checking.check, looking.ls, doctor.doctor,
+    using.export, checking.check, reproducing.reproduce, looking.ls, doctor.doctor,
 ):  # fmt: skip
     app.command(verb)
 

@@ -1,0 +1,102 @@
+"""``tickets reproduce``: the contents of the papers, and one table as published; no torch, no number lost on a usual terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from calling import tickets
+from robust_tickets.cli.main import main
+from robust_tickets.reproduce.published import cells, papers, table, tables
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", *arguments])
+    out = capsys.readouterr()
+    assert end.value.code == 0, out.err
+    return out.out
+
+
+def test_the_list_reads_like_the_contents(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "--list")
+    first = [line.split()[0] for line in out.splitlines() if line.strip()]
+    assert [word for word in first if word in {one.id for one in tables()}] == [one.id for one in tables()]
+    assert "…" not in out
+    assert "1066 numbers in 17 tables; 11 figures" in out
+    line = next(line for line in out.splitlines() if line.startswith("ER-T2"))
+    assert all(words in line for words in ("8 × 4", "32", "qnli, qqp"))
+
+
+@pytest.mark.parametrize("paper", ["er", "rt", "or"])
+def test_a_list_of_one_paper(capsys: pytest.CaptureFixture[str], paper: str) -> None:
+    told = tickets(capsys, "reproduce", "--list", "--paper", paper)
+    assert [entry["id"] for entry in told["tables"]] == [one.id for one in tables() if one.paper == paper]
+    assert told["numbers"] == sum(entry["numbers"] for entry in told["tables"]) > 0
+    assert [one["id"] for one in told["papers"]] == [paper]
+
+
+@pytest.mark.parametrize("id", [one.id for one in tables()])
+def test_a_table_is_printed_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, id: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = said(capsys, id, "--published")
+    words = Counter(out.replace("−", "").split())
+    for text, count in Counter(_printed(c.metric, c.value) for c in cells(id)).items():
+        assert words[text] >= count, text
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    joined = " ".join(out.split())
+    assert all(row.name in joined for row in table(id).rows)
+    for note in (*table(id).notes, *{paper.id: paper for paper in papers()}[table(id).paper].notes, table(id).source, table(id).shows):
+        assert note in joined
+
+
+def test_a_narrow_terminal_cuts_no_number(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = said(capsys, "RT-T1", "--published").splitlines()
+    assert any("LTH 20 %" in line and "1074.44" in line and line.rstrip().endswith("574.0") for line in lines)
+
+
+def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tickets(capsys, "reproduce", "or-t1", "--published")
+    assert told["id"] == "OR-T1"
+    assert len(told["cells"]) == 300
+    assert all(cell["source"] == "ORTicket (LREC-COLING 2024), Table 1" for cell in told["cells"])
+    assert len([one for one in told["findings"] if one["others"] == ["ER-T1"]]) == 27
+    assert any("ER-T1" in note for note in told["notes"])
+    assert set(told["metrics"]) == {"clean", "aua", "suc", "queries"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "`tickets reproduce --list` shows the ids"),
+        (["ER-T1"], "`tickets reproduce ER-T1 --published` one table"),
+        (["ER-T1", "--list"], "`tickets reproduce --list` shows the ids"),
+        (["--published"], "`tickets reproduce --list` shows the ids"),
+        (["--list", "--published"], "`tickets reproduce --list` shows the ids"),
+        (["ER-T1", "--published", "--paper", "er"], "leave out --paper er"),
+        (["ER-T9", "--published"], "did you mean"),
+        (["RT-T7", "--published"], "the hyper-parameters of the search"),
+    ],
+)
+def test_what_cannot_be_asked_says_what_can(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert words in tickets(capsys, "reproduce", *arguments, code=2)["error"]["hint"]
+
+
+@pytest.mark.parametrize("arguments", [["--list", "--json"], ["ER-T1", "--published"]])
+def test_it_imports_no_torch(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom robust_tickets.cli.main import main\n"
+        f"try:\n    main({['reproduce', *arguments]!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules), 'imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _printed(metric: str, value: float) -> str:
+    return f"{value:.0f}" if metric.endswith("_millions") else str(value)
