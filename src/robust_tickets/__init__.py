@@ -50,6 +50,9 @@ _WHERE = {
     "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
     "replay": "robust_tickets.attack.transfer",
+    "RunSet": "robust_tickets.measure.runs",
+    "TrainedRun": "robust_tickets.measure.runs",
+    "compare_runs": "robust_tickets.measure.verdict",
     "write_report": "robust_tickets.report.page",
     "methods": "robust_tickets.names",
     "adversaries": "robust_tickets.names",
@@ -87,6 +90,9 @@ if TYPE_CHECKING:
     from robust_tickets.data.load import load_task as load_task
     from robust_tickets.data.task import Task as Task
     from robust_tickets.errors import TicketsError as TicketsError
+    from robust_tickets.measure.runs import RunSet as RunSet
+    from robust_tickets.measure.runs import TrainedRun as TrainedRun
+    from robust_tickets.measure.verdict import compare_runs as compare_runs
     from robust_tickets.names import adversaries as adversaries
     from robust_tickets.names import attacks as attacks
     from robust_tickets.names import backbones as backbones

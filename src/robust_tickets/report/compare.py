@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from robust_tickets.measure.metrics import ERROR, FAILED, bootstrap_difference, mcnemar_exact, paired_interval
+from robust_tickets.measure.verdict import holm
 from robust_tickets.report.model import Arm, Attack, Interval, Run
 
 ALPHA = 0.05
@@ -95,15 +95,6 @@ def contest(run: Run, attack: str | None) -> Contest:
     found = [pair for a, b in combinations(run.arms, 2) if attack and (pair := compare(a, b, attack)) is not None]
     adjusted = holm([pair.p for pair in found])
     return Contest(pairs=tuple(replace(pair, adjusted=p, of=len(found)) for pair, p in zip(found, adjusted, strict=True)))
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """p-values adjusted for how many were looked at (Holm's step-down)."""
-    adjusted, running = [0.0] * len(values), 0.0
-    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        running = max(running, min(1.0, values[i] * (len(values) - rank)))
-        adjusted[i] = running
-    return adjusted
 
 
 def _stood(attack: Attack) -> dict[str, bool]:
