@@ -28,6 +28,8 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state
 from robust_tickets.train.engines import Kind, engine_for
+from robust_tickets.train.half import Half
+from robust_tickets.train.late import Late
 from robust_tickets.train.optim import Optim, adamw, named_parameters
 from robust_tickets.train.step import Step, Unclipped
 from robust_tickets.train.track import Metrics
@@ -61,7 +63,7 @@ class Loop:
     identity: str = ""  # hash of what determines the run; a checkpoint of another run is refused
     checkpoint_every: float = 30.0  # seconds
     checkpoint_steps: int = 0  # also after every so many updates
-    log_every: int = 10  # updates between two reads of the loss, and the NaN check
+    log_every: int = 10  # updates between two reads of the loss, and the NaN check; a GPU's are read one interval later
     stop_after: int | None = None  # leave after so many updates in all, with a checkpoint
     engine_kind: Kind = "auto"
 
@@ -102,7 +104,7 @@ class Loop:
                         bar.advance(1, self.note)
                         if self._over() or self.done % self.per_epoch == 0:
                             break
-        self._read_loss()
+        self._check_loss()
         self._check_weights()
         self._save(always=True)
         for part in self.parts.values():
@@ -121,6 +123,7 @@ class Loop:
         self.done, self.stopped, self.note = 0, False, ""
         self.spent, self.started = 0.0, time.monotonic()
         self.running, self.counted = torch.zeros((), device=self.device), 0
+        self.late = Late(self.device)
         self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
         for part in self.parts.values():
             part.train()
@@ -147,7 +150,11 @@ class Loop:
         return loss
 
     def _after(self, loss: Tensor) -> None:
-        self.running, self.counted = self.running + loss, self.counted + 1
+        if self.counted:
+            self.running += loss
+        else:  # of the loss's own precision from the first on
+            self.running = self.running + loss
+        self.counted += 1
         if self.after_step is not None and self.after_step(self.done, loss):
             self.stopped = True
         epoch_ends = self.done % self.per_epoch == 0
@@ -155,40 +162,59 @@ class Loop:
             self._log()
         if epoch_ends or self.stopped or self.done == self.total:
             self._evaluate()
+        if self._over():
+            self.late.settle()  # the bar ends with the last loss
         self._save(epoch_ends=epoch_ends)
 
     def _log(self) -> None:
-        loss = self._read_loss()
-        self.running, self.counted = torch.zeros((), device=self.device), 0
-        self.note = f"loss {loss:.3f}"
-        self.metrics.write(self._line() | {"loss": loss, "lr": self.engine.rate, "seconds": round(self._seconds(), 3)})
+        """Ask for the mean loss since the last line; the line is written when it is there."""
+        line, rate = self._line(), self.engine.rate
 
-    def _read_loss(self) -> float:
-        """The mean loss since the last line; the only place that waits for the device, so here NaN is found."""
-        loss = float(self.running / max(1, self.counted))
+        def write(loss: float, exploded: bool) -> None:
+            self._check(loss, exploded, line["step"])
+            self.note = f"loss {loss:.3f}"
+            self.metrics.write(line | {"loss": loss, "lr": rate, "seconds": round(self._seconds(), 3)})
+
+        self.late.ask(self.running / self.counted, self.engine.exploded, write)
+        self.running, self.counted = torch.zeros((), device=self.device), 0
+
+    def _check_loss(self) -> None:
+        """Wait for the device: the line that is on its way is written, and the updates since were good ones."""
+        self.late.settle()
+        self._check(float(self.running / max(1, self.counted)), bool(self.engine.exploded), self.done)
+
+    def _check(self, loss: float, exploded: bool, step: int) -> None:
         if loss - loss != 0:
-            raise TicketsError(
-                f"{self.title}: the loss became {loss} by step {self.done}",
-                hint=LOWER,
-                exit_code=FAILED,
-            )
-        if self.engine.exploded:
-            raise TicketsError(f"{self.title}: the gradient exploded by step {self.done}", hint=LOWER, exit_code=FAILED)
-        return loss
+            raise TicketsError(f"{self.title}: the loss became {loss} by step {step}", hint=LOWER, exit_code=FAILED)
+        if exploded:
+            raise TicketsError(f"{self.title}: the gradient exploded by step {step}", hint=LOWER, exit_code=FAILED)
 
     def _check_weights(self) -> None:
-        if not torch.stack([p.detach().isfinite().all() for p in self.parameters.values()]).all():
+        norm = torch.nn.utils.get_total_norm([p.detach() for p in self.parameters.values() if p.numel()])  # few kernels, for all at once
+        if not torch.isfinite(norm):
             raise TicketsError(f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED)
 
     def _evaluate(self) -> None:
         if self.evaluate is None:
             return
+        self.late.settle()  # lines stay in order, and a run that went wrong is not evaluated
+        half = self._working()
         for part in self.parts.values():
             part.eval()
-        numbers = self.evaluate()
+        with half or nullcontext():
+            numbers = self.evaluate()
         for part in self.parts.values():
             part.train()
-        self.metrics.write(self._line() | {"evaluation": numbers})
+        self.metrics.write(self._line() | {"evaluation": {**numbers, "precision": "bf16"} if half else numbers})
+
+    def _working(self) -> Half | None:
+        """The bf16 weights, where an evaluation may use them: on a GPU, in fp32 it takes three times as long.
+
+        What is seen here is only told in metrics.jsonl, no epoch is chosen by it, and the line says its precision. Numbers that are
+        published come from evaluations after the run, in fp32. Gates are evaluated as they are drawn: in fp32.
+        """
+        half = self.engine.half
+        return half if half is not None and half.gates is None and self.engine.on_device else None
 
     def _line(self) -> dict[str, Any]:
         return {"step": self.done, "epoch": round(self.done / self.per_epoch, 4)}
@@ -205,7 +231,7 @@ class Loop:
         by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
         if not (always or by_time or by_step):
             return
-        self._read_loss()  # a run that went wrong never replaces a good checkpoint
+        self._check_loss()  # a run that went wrong never replaces a good checkpoint
         begun = time.monotonic()
         self._check_weights()
         taken = state.capture(self)
