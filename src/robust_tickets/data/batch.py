@@ -62,6 +62,12 @@ class Batches:
         """What order and padding depend on besides the settings: a run that goes on must read as it did."""
         return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
 
+    @property
+    def tokens_a_batch(self) -> int:
+        """About how many, padding not counted; where no table tells, a quarter of what fits in."""
+        mean = self.tokens.lengths.mean() if self.tokens is not None and len(self.tokens) else self.max_length / 4
+        return int(self.batch_size * mean)
+
     def order(self, epoch: int) -> Iterator[np.ndarray]:
         """The row positions of each batch."""
         return self._order(epoch, 0)

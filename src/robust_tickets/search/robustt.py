@@ -178,6 +178,7 @@ class RobustT(PerTask, Optimised):
         per_epoch = updates_per_epoch(task, self.batch_size, self.accumulate)
         total = self.epochs * per_epoch
         log = GateLog(gates, every=self.trace_every, per_epoch=per_epoch, penalty=lambda done: self.penalty_at(done, total))
+        batches = batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate)
         with gates:
             step = make_step(
                 theta.model,
@@ -187,6 +188,8 @@ class RobustT(PerTask, Optimised):
                 tokenizer=theta.tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
                 gates=gates,
+                updates=total * self.accumulate,
+                tokens=batches.tokens_a_batch,
                 autocast=self.clip_scope == "all",  # the weights' gradients must lie where autograd puts them
             )
             if self.clip_scope == "all":
@@ -195,7 +198,7 @@ class RobustT(PerTask, Optimised):
                 title="search",
                 parts={"gates": gates, **({"model": theta.model} if gates.freeze else {}), **step.parts},
                 step=step,
-                batches=batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate),
+                batches=batches,
                 optim=self.optim,
                 rates={"adversary": Optim.lr},  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
                 epochs=self.epochs,

@@ -80,6 +80,7 @@ class FineTune(Optimised):
         fits(clf, task)
         full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
+        batches = batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches"), reads=self.steps(task) * self.accumulate)
         step = make_step(
             clf.model,
             generator=generator,
@@ -87,14 +88,14 @@ class FineTune(Optimised):
             precision=self.precision,
             tokenizer=clf.tokenizer,
             seed=derive(self.seed, "finetune", "adversary"),
+            updates=self.steps(task) * self.accumulate,
+            tokens=batches.tokens_a_batch,
         )
         Loop(
             title="train",
             parts={"model": clf.model, **step.parts},
             step=step,
-            batches=batches_of(
-                clf, task, self.batch_size, derive(self.seed, "finetune", "batches"), reads=self.steps(task) * self.accumulate
-            ),
+            batches=batches,
             optim=self.optim,
             epochs=self.epochs,
             max_steps=self.max_steps,

@@ -27,6 +27,7 @@ from robust_tickets.masks import BUFFER
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
 from robust_tickets.train.by_hand import Linear, Norm
 from robust_tickets.train.room import roomy
+from robust_tickets.train.tails import Tail, is_tail
 from robust_tickets.train.together import LinearTogether, Together, triples
 
 KIND = torch.bfloat16
@@ -53,9 +54,12 @@ class Copy:
 
 
 class Half:
-    """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some."""
+    """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some.
 
-    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None) -> None:
+    ``compiled``: where compiling pays, see ``tails.py``.
+    """
+
+    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None, *, compiled: bool = False) -> None:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
@@ -80,6 +84,8 @@ class Half:
             kind = _BY_HAND.get(type(module))
             if kind and id(module) not in wide:
                 self.by_hand[module] = partial(getattr(self, kind), module)
+            elif compiled and id(module) not in wide and is_tail(module):
+                self.by_hand[module] = partial(self.tail, module)
         self.anchor = torch.zeros((), requires_grad=True)
         self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed
         self.owners: dict[int, nn.Parameter] = {}
@@ -205,6 +211,15 @@ class Half:
         if copies[0] is None or not copies[0].master.requires_grad or not torch.is_grad_enabled():
             return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
         return Norm.apply(x, weight, bias, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
+
+    def tail(self, module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
+        """Dense, dropout, residual and norm: the last three in one."""
+        x, norm = module.dense(hidden_states), module.LayerNorm
+        copies = [self.own.get(id(norm.weight)), self.own.get(id(norm.bias))]
+        if not module.training or not torch.is_grad_enabled() or any(copy is None or not copy.master.requires_grad for copy in copies):
+            return norm(module.dropout(x) + input_tensor)  # type: ignore[no-any-return]
+        take = partial(self._take_norm, copies)
+        return Tail.apply(x, input_tensor.to(x.dtype), norm.weight, norm.bias, module.dropout.p, norm.eps, take)
 
     def _take_linear(
         self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor, inward: Tensor | None

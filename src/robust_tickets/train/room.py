@@ -26,10 +26,12 @@ def roomy(model: nn.Module, layout: Layout, kind: torch.dtype) -> Iterator[tuple
         neurons = -(-up.out_features // MULTIPLE) * MULTIPLE
         if neurons == up.out_features or type(up) is not nn.Linear or type(down) is not nn.Linear:
             continue
-        for parameter, shape in (
-            (up.weight, (neurons, up.in_features)),
-            (up.bias, (neurons,)),
-            (down.weight, (down.out_features, neurons)),
-        ):
+        wide: dict[tuple[nn.Module, str], tuple[int, ...]] = {
+            (up, "weight"): (neurons, up.in_features),
+            (up, "bias"): (neurons,),
+            (down, "weight"): (down.out_features, neurons),
+        }
+        for (module, name), shape in wide.items():
+            parameter = module._parameters[name]
             if parameter is not None:
                 yield parameter, torch.zeros(shape, dtype=kind, device=parameter.device)
