@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _store import _without_folders
 
 from robust_tickets.run import environment
 from robust_tickets.seeds import torch_generator
@@ -72,8 +73,8 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
 def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any], folder: Path | None = None) -> None:
     """Write results/<name>.json (or the like in another ``folder``) and print it."""
     folder = folder or RESULTS
-    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": f"python {sys.argv[0]}"}
-    told["command"] = f"python benchmarks/{Path(sys.argv[0]).name}"
+    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_without_folders(sys.argv[1:])])
+    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": command}
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(told, indent=2, sort_keys=True)
     (folder / f"{name}.json").write_text(text + "\n")

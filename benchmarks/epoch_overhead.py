@@ -1,19 +1,21 @@
 """What an epoch costs beyond its updates: data, metrics, checkpoints, evaluation, the loop itself. The goal is below 2 %.
 
-A run of ``FineTune`` with a folder, a line of metrics every ten updates, evaluation after every epoch and checkpoints as often as the loop
-takes them. After the last update of each epoch the run is held, and the updates of that epoch are made once more by the same engine from
-batches that lie on the device: that is the bare time, measured in turns with the whole. From one hold to the next pass the log, evaluation
-and checkpoint of one epoch, then the batches and updates of the next, with the checkpoint's thread beside them: an epoch's worth of
-everything. Two epochs warm up (graphs are recorded, the first checkpoint makes its buffers) and are not counted.
+A run of ``FineTune`` with a folder, a line of metrics every ten updates, evaluation after every epoch and checkpoints: on the CPU as often
+as the loop takes them, on a GPU one an epoch, which is at least as often. After the last update of each epoch the run is held, and the
+updates of that epoch are made once more by the same engine from batches that lie on the device: that is the bare time, measured in turns
+with the whole. From one hold to the next pass the log, evaluation and checkpoint of one epoch, then the batches and updates of the next,
+with the checkpoint's thread beside them: an epoch's worth of everything. Two epochs warm up (graphs are recorded, the first checkpoint
+makes its buffers) and are not counted.
 
     python benchmarks/epoch_overhead.py --data sst2/                                       # the embedded MiniLM on the CPU, two minutes
-    python benchmarks/epoch_overhead.py --data sst2/ --model bert-base-uncased/ --device cuda
+    python benchmarks/epoch_overhead.py --data sst2/ --model bert-base-uncased/ --device cuda     # 45 s
 
 A part of the training rows is used, and the same part of the validation rows, so evaluation has its true share of the time; metrics and
-checkpoints do not depend on the length of an epoch. The parts are timed on the host, from where the device is idle (each but ``data``
-begins by waiting for it); ``data`` is how long the loop waits for batches, while a GPU may still be busy. ``loop`` is what remains of the
-difference: on a GPU it is negative where waiting for data was hidden. ``once`` are seconds a run, not an epoch. Few checkpoints fall into a
-short measurement: ``checkpoints`` says what they take in a long one.
+checkpoints do not depend on the length of an epoch. The parts are timed on the host. Evaluation and checkpoints begin with an idle device.
+``data`` is how long the loop waits for batches and ``metrics`` what the host does for a line, both while a GPU works through its queue: how
+long the host then waits until the numbers of a line are there is no part of it, for meanwhile updates are made. ``loop`` is what remains of
+the difference: on a GPU it is negative by what was hidden. ``once`` are seconds a run, not an epoch. ``checkpoints`` says what they take in
+a long run, where the loop takes them as often as it likes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from robust_tickets.data.load import load_task
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.train import loop as looping
 from robust_tickets.train import state
-from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.finetune import FineTune, updates_per_epoch
+from robust_tickets.train.late import Late
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.stream import size_of
 from robust_tickets.train.writer import Writer
@@ -63,6 +66,7 @@ class Watch:
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     epochs: list[dict[str, Any]] = field(default_factory=list)
     since: tuple[float, float] = (0.0, 0.0)
+    waited: list[float] = field(default_factory=lambda: [0.0, 0.0])  # in all, for numbers of lines: meanwhile the device makes updates
     state_bytes: int = 0
     save_cost: float = 0.0  # seconds that the last checkpoint took from the loop, what only the first one costs left out
 
@@ -74,18 +78,28 @@ class Watch:
         def run(*args: Any, **settings: Any) -> Any:
             if wait:
                 self.idle()
-            begun = clocks()
+            begun, waited = clocks(), tuple(self.waited)
             try:
                 return call(*args, **settings)
             finally:
-                self.add(kind, begun)
+                self.add(kind, begun, waited)
 
         return run
 
-    def add(self, kind: str, begun: tuple[float, float]) -> None:
+    def add(self, kind: str, begun: tuple[float, float], waited: tuple[float, ...] | None = None) -> None:
+        """What passed since ``begun``, less what was waited for numbers since ``waited`` was noted."""
         for place, (now, before) in enumerate(zip(clocks(), begun, strict=True)):
-            self.spent[kind][place] += now - before
+            self.spent[kind][place] += now - before - (self.waited[place] - waited[place] if waited else 0.0)
         self.counts[kind] += 1
+
+    def waiting(self, original: Callable[[Late], None]) -> Callable[[Late], None]:
+        def wait(late: Late) -> None:
+            begun = clocks()
+            original(late)
+            for place, (now, before) in enumerate(zip(clocks(), begun, strict=True)):
+                self.waited[place] += now - before
+
+        return wait
 
     def groups(self, original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         """The batches of an epoch, with the time that the loop waits for them."""
@@ -132,6 +146,7 @@ def watched(watch: Watch, run: Callable[[], Any]) -> None:
     """``run()`` with the loop's parts timed."""
     kept: list[tuple[Any, str, Any]] = [(Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")]
     kept += [(state, "capture", state.capture), (Writer, "write", Writer.write), (looping, "groups", looping.groups)]
+    kept += [(Late, "_wait", Late._wait)]
     of = {name: value for _, name, value in kept}
 
     def after(loop: Loop, loss: Any) -> None:
@@ -145,7 +160,8 @@ def watched(watch: Watch, run: Callable[[], Any]) -> None:
         return taken
 
     patches: dict[str, Any] = {
-        "_log": watch.timed("metrics", of["_log"], wait=True),
+        "_log": watch.timed("metrics", of["_log"]),  # it must not empty the device's queue
+        "_wait": watch.waiting(of["_wait"]),
         "_evaluate": watch.timed("evaluation", of["_evaluate"], wait=True),
         "_check_weights": watch.timed("checkpoint", of["_check_weights"]),  # the loss was read just before: the device is idle
         "capture": watch.timed("checkpoint", capture),
@@ -221,6 +237,7 @@ def main(given: list[str] | None = None) -> None:
         precision="bf16" if args.device == "cuda" else "fp32",
         adversary=adversary,
         evaluation_rows=0,
+        checkpoint_steps=updates_per_epoch(task, args.batch, 1) if args.device == "cuda" else 0,
     )
     load = round(os.getloadavg()[0], 1)  # of other work: with much of it only what the process computed says something
     watch = Watch(torch.device(args.device))
@@ -250,6 +267,7 @@ def main(given: list[str] | None = None) -> None:
         "max_length": clf.max_length,
         "precision": train.precision,
         "adversary": "FreeLB-5" if adversary else "none",
+        "checkpoints": "one an epoch" if train.checkpoint_steps else "as often as the loop takes them",
         "epochs": f"{epochs - WARM_UP} after {WARM_UP} that warm up",
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
