@@ -98,6 +98,7 @@ def test_a_comparison_turns_with_its_arms_and_ignores_seeds_and_order(a, b, rand
 def test_too_few_runs_make_no_claim_whatever_they_say(a, b):
     for found in (compare_runs(a, b), compare_runs(b, a)):
         assert found.verdict == "too few runs"
+        assert (found.of, found.adjusted_p, found.adjusted_equivalence_p) == (0, None, None)
         assert not found.different
         assert not found.equivalent
         assert abs(found.difference) == pytest.approx(abs(np.mean(a) - np.mean(b)))
@@ -164,7 +165,7 @@ def test_a_family_counts_the_claims_that_can_be_made(pairs):
         assert all(getattr(x, adjusted) is None for x in found if not x.enough)
     assert all(x.of == len(claims) for x in found)
     assert [
-        replace(x, adjusted_p=y.adjusted_p, adjusted_equivalence_p=y.adjusted_equivalence_p, of=1)
+        replace(x, adjusted_p=y.adjusted_p, adjusted_equivalence_p=y.adjusted_equivalence_p, of=y.of)
         for x, y in zip(found, alone, strict=True)
     ] == alone
     assert judge_family(found) == found
@@ -248,6 +249,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: TrainedRun.of_outcomes({}, seed=0), "no example"),
         (lambda: summarise_runs(RunSet(name="a", runs=())), "no run"),
         (lambda: summarise_runs(RunSet.of_values("a", [1, 2]), level=1), "between 0 and 1"),
+        (lambda: mean_interval([1.0, math.nan]), "finite"),
         (lambda: compare_runs([], [1.0]), "at least one run"),
         (lambda: compare_runs([1.0], [math.inf]), "finite"),
         (lambda: compare_runs([1.0], [2.0], margin=0), "above 0"),

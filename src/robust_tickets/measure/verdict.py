@@ -21,7 +21,10 @@ MARGIN = 5.0  # points of accuracy under attack
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """``arm`` minus ``other``, in the unit of the values. p values are adjusted for the ``of`` claims of the family it stands in."""
+    """``arm`` minus ``other``, in the unit of the values.
+
+    The adjusted p values count the ``of`` claims of the family it stands in, by itself one; they are ``None`` where it makes no claim.
+    """
 
     arm: str
     other: str
@@ -88,7 +91,7 @@ def compare_runs(
     bootstrap = None
     if resamples and first.outcomes and second.outcomes:
         bootstrap = two_level_difference(first.outcomes, second.outcomes, level=level, resamples=resamples, seed=seed)
-    return RunComparison(
+    alone = RunComparison(
         arm=first.name,
         other=second.name,
         n=(a.size, b.size),
@@ -98,12 +101,13 @@ def compare_runs(
         p=p,
         permutation_p=permuted,
         equivalence_p=same,
-        adjusted_p=p,
-        adjusted_equivalence_p=same,
-        of=1,
+        adjusted_p=None,
+        adjusted_equivalence_p=None,
+        of=0,
         margin=margin,
         level=level,
     )
+    return judge_family([alone])[0]
 
 
 def judge_family(comparisons: Sequence[RunComparison]) -> tuple[RunComparison, ...]:
@@ -111,7 +115,7 @@ def judge_family(comparisons: Sequence[RunComparison]) -> tuple[RunComparison, .
 
     Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted apart, so that at level 95 % a
     family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a family is
-    fixed before the runs: all claims of a table. Those with too few runs make no claim, and lose their adjusted values.
+    fixed before the runs: all claims of a table. Those with too few runs make no claim, and have no adjusted values.
     """
     levels = {comparison.level for comparison in comparisons}
     if len(levels) > 1:
