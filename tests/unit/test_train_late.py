@@ -18,6 +18,7 @@ from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.late import Late
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.track import Metrics
+from robust_tickets.train.writer import Writer
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -120,7 +121,7 @@ def test_a_line_is_written_when_the_next_one_is_due(
     monkeypatch.setattr(Metrics, "write", write)
     monkeypatch.setattr(progress.Bar, "advance", advance)
     monkeypatch.setattr(Loop, "_after", after)
-    monkeypatch.setattr("robust_tickets.train.loop.CHECKPOINT_SHARE", 1e-9)  # none but the last
+    monkeypatch.setattr(Writer, "busy", True)  # no checkpoint but the last
     finetune(tmp_path, evaluate=evaluate, epochs=1, batch_size=2, log_every=3)
     losses = [(3, 6, "loss"), (6, 9, "loss"), (9, 10, "loss"), (10, 10, "loss")]
     assert written == ([(0, 0, "evaluation"), *losses, (10, 10, "evaluation")] if evaluate == "epoch" else losses)
