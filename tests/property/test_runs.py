@@ -103,6 +103,9 @@ def test_too_few_runs_make_no_claim_whatever_they_say(a, b):
         assert not found.equivalent
         assert abs(found.difference) == pytest.approx(abs(np.mean(a) - np.mean(b)))
     assert judge_family([found])[0].of == 0
+    forced = replace(found, adjusted_p=1e-6, adjusted_equivalence_p=1e-6)
+    assert not forced.different
+    assert not forced.equivalent
 
 
 @given(enough, enough, st.sampled_from([1.0, 5.0, 30.0]))
