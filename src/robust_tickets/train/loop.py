@@ -208,7 +208,7 @@ class Loop:
         self.metrics.write(self._line() | {"evaluation": {**numbers, "precision": "bf16"} if half else numbers})
 
     def _working(self) -> Half | None:
-        """The bf16 weights, where an evaluation may use them: on a GPU, in fp32 it takes three times as long.
+        """The bf16 weights, where an evaluation may use them: on a GPU, where one in fp32 took 2 % of an epoch of SST-2.
 
         What is seen here is only told in metrics.jsonl, no epoch is chosen by it, and the line says its precision. Numbers that are
         published come from evaluations after the run, in fp32. Gates are evaluated as they are drawn: in fp32.
