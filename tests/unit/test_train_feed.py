@@ -61,6 +61,15 @@ def test_tokens_that_are_kept_serve_a_short_run_too(clf: Any, task: Task) -> Non
     assert batches_of(clf, task, 4, 0, reads=1).tokens is not None
 
 
+def test_what_a_short_run_reads_does_not_depend_on_the_cache(clf: Any, task: Task) -> None:
+    before = batches_of(clf, task, 4, 0, reads=5, widths=True)
+    batches_of(clf, task, 4, 0, reads=13)  # somebody else fills it
+    after = batches_of(clf, task, 4, 0, reads=5, widths=True)
+    assert (before.tokens, after.tokens is None) == (None, False)
+    assert before.reading == after.reading
+    assert same(before.epoch(1), after.epoch(1))
+
+
 @pytest.mark.parametrize("settings", [{"epochs": 2}, {"epochs": 2, "max_steps": 1}, {"epochs": 1, "accumulate": 3}])
 def test_training_asks_for_what_it_reads(task: Task, cache: Path, settings: dict[str, int]) -> None:
     FineTune(batch_size=8, evaluate="never", **settings)(tiny_classifier(layers=1), task)  # type: ignore[arg-type]

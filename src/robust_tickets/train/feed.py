@@ -15,7 +15,8 @@ def batches_of(
 
     ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
     and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest,
-    and sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others' reference.
+    and in a long run sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others'
+    reference. A short run is not sorted by tokens even where they are kept: what it learns must not depend on who filled the cache before.
     """
     from robust_tickets.data.batch import Batches
     from robust_tickets.data.tokens import token_table
@@ -36,7 +37,7 @@ def batches_of(
     if tokens is not None:
         batches = replace(batches, tokens=tokens)
     if clf.device.type == "cuda" if widths is None else widths:
-        batches = replace(batches, by_tokens=tokens is not None)
-        known = widths_of(tokens.lengths, batches.order(0), clf.max_length) if tokens is not None else steps(clf.max_length)
-        batches = replace(batches, widths=known)
+        batches = replace(batches, by_tokens=enough and tokens is not None)
+        told = widths_of(tokens.lengths, batches.order(0), clf.max_length) if enough and tokens is not None else steps(clf.max_length)
+        batches = replace(batches, widths=told)
     return batches
