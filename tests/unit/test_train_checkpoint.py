@@ -269,6 +269,29 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
     assert problem.value.exit_code == 2
 
 
+def _said(folder: Path, **values: Any) -> None:
+    """Change what the checkpoint below ``folder`` says; None: not a word."""
+    found = checkpoint.read(folder / "checkpoint")
+    assert found is not None
+    found.values = {name: value for name, value in {**found.values, **values}.items() if value is not None}
+    checkpoint.write(folder / "checkpoint", found)
+
+
+def test_a_run_reads_on_as_it_began(tmp_path: Path) -> None:
+    FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
+    _said(tmp_path, reading="by tokens, padded to (16, 32)")
+    with pytest.raises(TicketsError, match="read its texts by tokens, .* now they would be read by characters") as problem:
+        FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
+    assert "ROBUST_TICKETS_CACHE" in problem.value.hint
+
+
+def test_one_of_an_older_version_does_not_say_how_and_goes_on(tmp_path: Path) -> None:
+    FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
+    _said(tmp_path, reading=None)
+    resumed = FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
+    assert resumed.digest == FineTune(**QUICK)(tiny_classifier(), toy_task()).digest
+
+
 # --- and a process that is really killed ----------------------------------------------------------------------------------------
 
 # Imports once, then every attempt is a forked process of its own: the first runs to the end, the next are killed at random moments of

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 POOL = 50  # batches that are sorted by length together
+PLAIN = "by characters, padded to the longest"  # without widths, and in every checkpoint that does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,8 @@ class Batches:
     @property
     def reading(self) -> str:
         """What order and padding depend on besides the settings: a run that goes on must read as it did."""
+        if not self.by_tokens and not self.widths:
+            return PLAIN
         return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
 
     @property

@@ -46,6 +46,7 @@ def write(folder: Path, state: State) -> Path:
         about = {"schema": SCHEMA, "step": state.step, "sha256": sha256, "values": dict(state.values)}
         (part / "state.json").write_text(json.dumps(about, sort_keys=True, allow_nan=False), encoding="utf-8")
         _flush(part / "state.json")
+        _flush(part)  # the names of both
         if final.exists():  # the same step again, after a damaged one was passed over
             shutil.rmtree(final)
         os.rename(part, final)

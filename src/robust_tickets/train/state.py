@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from robust_tickets.data.batch import PLAIN
 from robust_tickets.errors import TicketsError
 from robust_tickets.train.checkpoint import State
 
@@ -67,11 +68,13 @@ def restore(loop: Loop, state: State) -> None:
             f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
             hint=f"continue on the device it was begun on, or remove {loop.folder}/checkpoint to start anew",
         )
-    before, now = state.values.get("reading", ""), getattr(loop.batches, "reading", "")
-    if before != now:
+    now = getattr(loop.batches, "reading", "")
+    before = state.values.get("reading", PLAIN if now else "")  # one of an older version does not say
+    if before != now:  # rows would be read twice and others never
         raise TicketsError(
             f"the run in {loop.folder} read its texts {before}, now they would be read {now}",
-            hint="the folder of kept tokens was not to be written then or is not now: make it so again, or start anew",
+            hint="set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way "
+            f"round), or remove {loop.folder}/checkpoint to start anew",
         )
     trained = _trained(loop)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
