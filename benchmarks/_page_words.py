@@ -52,12 +52,12 @@ value are one product. A ticket's feed-forward layers of odd widths get room up 
 alone: masters, gradients and files keep the ticket's widths.
 
 **Few widths.** On a GPU a batch is padded to one of at most {COUNTS[WIDTHS]} widths chosen from the data (padded tokens against
-recordings), and pools are sorted by tokens, so that texts of like length come together. On a CPU a batch is as wide as its longest
-text.
+recordings), and pools are sorted by tokens, so that texts of like length come together; a run too short to keep its tokens (below)
+knows no lengths and takes fixed widths. On a CPU a batch is as wide as its longest text.
 
 **Tokenised once.** A run that reads at least {100 * ENOUGH:.0f} % of an epoch tokenises its split once and keeps the ids in the
-cache, memory-mapped and checked by hash; the next run opens them. For a GPU a thread makes up to {COUNTS[DEPTH]} batches ahead in
-pinned memory.
+cache, memory-mapped and checked by hash; the next run opens them (`tickets doctor` says where the cache lies and how large it is).
+For a GPU a thread makes up to {COUNTS[DEPTH]} batches ahead in pinned memory.
 
 **Checkpoints beside training.** On a GPU a checkpoint is a copy into pinned memory, which a thread writes while the next updates
 run. Training waits for checkpoints for at most {100 * CHECKPOINT_SHARE:.0f} % of its time, unless `checkpoint_steps` asks for more.

@@ -97,6 +97,21 @@ def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.Capture
     assert {row["attack"]: row["needs"] for row in told["attacks"]}["pwws"] == []
 
 
+def test_doctor_tells_the_size_of_the_cache(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def said() -> str:
+        with pytest.raises(SystemExit):
+            main(["doctor"])
+        return capsys.readouterr().out
+
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    assert f"{tmp_path / 'cache'}: empty\n" in said()
+    for name, size in (("data", 10), ("tokens", 1_500_000), ("resources", 3000)):
+        (tmp_path / "cache" / name / "deep").mkdir(parents=True)
+        (tmp_path / "cache" / name / "deep" / "file").write_bytes(b"0" * size)
+    assert ": tokens 1.5 MB, resources 3 kB, data 10 B\n    any of these may be removed but resources: " in said()
+    assert tickets(capsys, "doctor")["cache"]["parts"] == {"tokens": 1_500_000, "resources": 3000, "data": 10}
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]])
 def test_looking_imports_no_torch(arguments: list[str]) -> None:
     code = (

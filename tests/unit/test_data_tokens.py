@@ -131,6 +131,35 @@ def test_a_full_disk_stops_nothing(
     assert list(cache.iterdir()) == []  # what was written is not left lying on a full disk
 
 
+def test_a_file_that_another_process_takes_away_stops_nothing(
+    cache: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = tokens.write_chunks
+
+    def taken(path: Path, chunks: Iterable[bytes]) -> Path:
+        write(path, chunks)
+        path.unlink()
+        return path
+
+    monkeypatch.setattr(tokens, "write_chunks", taken)
+    assert token_table(split, tokenizer, 32) is None
+    assert "tokenised again in every epoch" in capsys.readouterr().err
+
+
+def test_one_without_room_leaves_the_table_that_another_process_made(
+    cache: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make = tokens._make
+
+    def too_late(*args: Any) -> None:
+        make(*args)  # by the other one
+        raise TicketsError("No space left on device", hint="")
+
+    monkeypatch.setattr(tokens, "_make", too_late)
+    assert token_table(split, tokenizer, 32) is not None
+    assert capsys.readouterr().err == ""
+
+
 def test_a_cache_that_cannot_be_made_stops_nothing(
     tmp_path: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

