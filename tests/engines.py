@@ -68,13 +68,16 @@ def loop_on(
     dropout: float = 0.1,
     adversary: Any = None,
     clip: float = 1.0,
+    trained: Callable[[str], bool] = lambda name: True,
 ) -> Loop:
-    """A loop that has begun: ``loop.engine.update([batch], done)`` is one update."""
+    """A loop that has begun: ``loop.engine.update([batch], done)`` is one update. ``trained``: the parameters that are not frozen."""
     settings = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     clf = tiny_classifier(family, **settings)
     if kind == "ticket":
         clf = compact(clf, RandomTicket(heads=0.25, neurons=0.4, seed=5)(clf).ticket)
     model = (tiny_model(family, "AutoModelForMaskedLM", **settings) if kind == "mlm" else clf.model).to(device)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trained(name))
     generators = {name: torch_generator(0, name, device=torch.device(device)) for name in ("adversary", "gates")}
     parts, gates, extra = {"model": model}, None, {}
     if kind == "search":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,8 +29,10 @@ def same(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], within
         assert torch.allclose(got[name], value, rtol=0, atol=within), (name, float((got[name] - value).abs().max()))
 
 
-def agree(kind: str, family: str = "bert", accumulate: int = 1) -> None:
-    got, expected = (gradients(loop_on(kind, family, precision=p, dropout=0.0), accumulate=accumulate) for p in ("bf16", "fp32"))
+def agree(kind: str, family: str = "bert", accumulate: int = 1, **settings: Any) -> None:
+    got, expected = (
+        gradients(loop_on(kind, family, precision=p, dropout=0.0, **settings), accumulate=accumulate) for p in ("bf16", "fp32")
+    )
     assert got.keys() == expected.keys()
     for name, value in expected.items():
         assert torch.allclose(got[name], value, rtol=1e-4, atol=1e-6), (kind, name, float((got[name] - value).abs().max()))
@@ -47,6 +50,22 @@ def test_gradients_by_hand_are_autograds(kind: str) -> None:
 def test_on_every_family(family: str) -> None:
     for kind in ("freelb", "search", "gates", "ticket"):
         agree(kind, family)
+
+
+@pytest.mark.parametrize("family", BACKBONES.names())
+@pytest.mark.usefixtures("exact")
+def test_frozen_parameters(family: str) -> None:
+    """What is trained among frozen ones: biases, norms, all but the embeddings (a norm's input then wants no gradient), the last layer."""
+    choices: dict[str, Callable[[str], bool]] = {
+        "biases": lambda name: "bias" in name or "classifier" in name,
+        "norms": lambda name: "norm" in name.lower() or "classifier" in name,
+        "no embeddings": lambda name: "embed" not in name,
+        "no biases": lambda name: not name.endswith("bias"),
+        "the last layer": lambda name: "layer.2" in name or "layers.2" in name or "classifier" in name,
+    }
+    for trained in choices.values():
+        for kind in ("plain", "search", "tails"):
+            agree(kind, family, trained=trained)
 
 
 def test_an_odd_width_gets_room_and_keeps_it_to_itself() -> None:

@@ -25,7 +25,9 @@ def test_gradients_by_hand_are_autograds(seed: int, p: float, rows: int, width: 
     expected = torch.autograd.grad((tails.forwards(x, residual, weight, bias, p, 1e-5)[0] * pull).sum(), (x, residual))
     taken: list[Any] = []
     torch.manual_seed(seed)
-    answer = tails.Tail.apply(x, residual, weight, bias, p, 1e-5, lambda weights, *_: taken.extend(weights()))
+    answer = tails.Tail.apply(
+        x, residual, weight, bias, torch.zeros((), requires_grad=True), p, 1e-5, lambda weights, *_: taken.extend(weights())
+    )
     got = torch.autograd.grad((answer * pull).sum(), (x, residual))
     for one, other in zip(got, expected, strict=True):
         assert torch.allclose(one, other, rtol=1e-3, atol=1e-3)

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 
 
 class Linear(torch.autograd.Function):
-    """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient, so that a first layer has a backward pass."""
+    """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient: else a layer whose input wants none had no
+    backward pass.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, take: Callable[..., None]) -> Tensor:
@@ -37,7 +39,14 @@ class Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], eps: float, take: Callable[..., None]
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        anchor: Tensor,
+        shape: tuple[int, ...],
+        eps: float,
+        take: Callable[..., None],
     ) -> Tensor:
         out, mean, scale = torch.native_layer_norm(x, shape, weight, bias, eps)
         ctx.save_for_backward(x, weight, bias, mean, scale)
@@ -46,7 +55,7 @@ class Norm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None, None, None, None]:
         x, weight, bias, mean, scale = ctx.saved_tensors
         gradient = gradient.contiguous()
 
@@ -57,4 +66,5 @@ class Norm(torch.autograd.Function):
             return found
 
         ctx.take(lambda: wanted(False, True, bias is not None)[1:], x, gradient, mean, scale)
-        return wanted(True, False, False)[0], None, None, None, None, None
+        inward = wanted(True, False, False)[0] if ctx.needs_input_grad[0] else None
+        return inward, None, None, None, None, None, None

@@ -187,7 +187,7 @@ class Half:
         if not isinstance(owner, Copy) and not owner.constant:
             weight, known = owner.weight(KIND)
         beside = self.own.get(id(bias))
-        trained = [owner.master if isinstance(owner, Copy) else owner.gate, *([beside.master] if beside else [])]
+        trained = [owner.master, *([] if isinstance(owner, Copy) else [owner.gate]), *([beside.master] if beside else [])]
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
             return F.linear(x, weight, bias)
         if isinstance(owner, Copy) and module in self.groups and owner.work is weight:
@@ -208,18 +208,20 @@ class Half:
         """A layer normalisation: the gradients of its weights are as slow as the rest of it."""
         weight, bias = module.weight, module.bias
         copies = [self.own.get(id(weight)), self.own.get(id(bias))]
-        if copies[0] is None or not copies[0].master.requires_grad or not torch.is_grad_enabled():
+        trained = any(copy is not None and copy.master.requires_grad for copy in copies)
+        if weight is None or not trained or not torch.is_grad_enabled():
             return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
-        return Norm.apply(x, weight, bias, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
+        return Norm.apply(x, weight, bias, self.anchor, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
 
     def tail(self, module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """Dense, dropout, residual and norm: the last three in one."""
         x, norm = module.dense(hidden_states), module.LayerNorm
         copies = [self.own.get(id(norm.weight)), self.own.get(id(norm.bias))]
-        if not module.training or not torch.is_grad_enabled() or any(copy is None or not copy.master.requires_grad for copy in copies):
+        trained = any(copy is not None and copy.master.requires_grad for copy in copies)
+        if not module.dropout.training or not trained or not torch.is_grad_enabled():
             return norm(module.dropout(x) + input_tensor)  # type: ignore[no-any-return]
         take = partial(self._take_norm, copies)
-        return Tail.apply(x, input_tensor.to(x.dtype), norm.weight, norm.bias, module.dropout.p, norm.eps, take)
+        return Tail.apply(x, input_tensor.to(x.dtype), norm.weight, norm.bias, self.anchor, module.dropout.p, norm.eps, take)
 
     def _take_linear(
         self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor, inward: Tensor | None

@@ -67,7 +67,15 @@ class Tail(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, p: float, eps: float, take: Callable[..., None]
+        ctx: Any,
+        x: Tensor,
+        residual: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        anchor: Tensor,
+        p: float,
+        eps: float,
+        take: Callable[..., None],
     ) -> Tensor:
         answer, total, mean, scale, kept = fused(forwards, x.is_cuda)(x, residual, weight, bias, p, eps)
         ctx.save_for_backward(total, mean, scale, kept, weight, bias)
@@ -90,4 +98,4 @@ class Tail(torch.autograd.Function):
 
         ctx.take(weights, total, gradient, mean, scale)
         of_residual, of_x = fused(backwards, gradient.is_cuda)(gradient, total, mean, scale, weight, kept, ctx.p)
-        return of_x, of_residual, None, None, None, None, None
+        return of_x, of_residual, None, None, None, None, None, None
