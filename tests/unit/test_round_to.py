@@ -64,6 +64,14 @@ def test_recipes_hand_it_on() -> None:
 
     rounded = {"name": "earlyrobust", "round_to": 64}
     assert arms(rounded, search="random").arms[1].search.round_to == 64  # so that the two stay comparable
+    assert arms(rounded, search={"name": "random", "round_to": 8}).arms[1].search.round_to == 8
+    assert arms(rounded, search={"name": "robustt", "granularity": "neuron"}).arms[1].search.round_to == 64
+    assert arms(rounded, search="prasanna").arms[1].search.round_to == 64
+    for weights in ("robustt", {"name": "random", "sparsity": 0.3}):  # single weights have nothing to round
+        recipe = arms(rounded, search=weights)
+        check(recipe)
+        assert recipe.arms[1].search.round_to == 1
+    assert arms(rounded, search={"name": "random", "match": "layer"}, like="a").arms[1].search.round_to == 1  # its counts are rounded
     assert arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 16}).arms[1].story() == "the ticket of a, drawn with round to 16"
     with pytest.raises(TicketsError, match="round_to"):
         arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 7})

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from robust_tickets.config import build, build_component
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import METHODS
+from robust_tickets.walk.allowed import kind_of
 from robust_tickets.walk.per_task import for_training, with_row
 from robust_tickets.walk.source import Source
 
@@ -212,7 +213,10 @@ class Arms:
         if top.get("name"):  # the same sparsity as [search], wherever that came from
             first = self._build(top, None, f"{self.given.recipe}.search")
             known = {f.name for f in fields(METHODS.get(own["name"])) if f.init}
-            shared = {key: getattr(first, key) for key in (*SPARSITY, "round_to") if key in known and getattr(first, key, None) is not None}
+            shared = {key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None}
+            if "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None:  # a matched ticket's counts are rounded
+                made = self._build({**shared, **own}, table.searched_on, where)
+                shared |= {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}  # weights have no widths
         return self._build({**shared, **own}, table.searched_on, where)
 
     def _build(self, settings: Mapping[str, Any], elsewhere: Source | None, where: str) -> Any:
