@@ -51,6 +51,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "search": lambda: FreeLB(steps=2, step_size=0.1),
     "gates": lambda: FreeLB(steps=2, step_size=0.1),
     "head-gates": lambda: FreeLB(steps=2, step_size=0.1),
+    "gates-and-weights": lambda: None,
     "masks": lambda: FreeLB(steps=2, step_size=0.1),
     "mlm": lambda: FreeLB(steps=2, step_size=0.1),
     "tails": lambda: FreeLB(steps=2, step_size=0.1),  # with what is compiled on a GPU
@@ -84,8 +85,9 @@ def loop_on(
         gates = Gates(model).attach()
         parts["gates"], extra["regulariser"] = gates, lambda: gates.l1(1e-3, 1e-3)
     if "gates" in kind:
-        granularity: Any = "head" if kind == "head-gates" else "weight"
-        gates = HardConcrete(model, generator=generators["gates"], granularity=granularity).attach()
+        granularity: Any = "weight" if kind == "gates" else "head"
+        freeze = kind != "gates-and-weights"
+        gates = HardConcrete(model, generator=generators["gates"], granularity=granularity, freeze=freeze).attach()
         parts["gates"] = gates
     if kind == "masks":
         from robust_tickets.layout import layout_of

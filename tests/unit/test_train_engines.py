@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +130,19 @@ def test_bf16_is_near_fp32_and_leaves_the_model_alone() -> None:
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert not any("weight" in module.__dict__ or "forward" in module.__dict__ for module in model.modules())
     assert all(torch.isfinite(value).all() for value in weights.values())
+
+
+def test_working_weights_go_with_their_loop() -> None:
+    """Searches run one loop after another: the first one's weights and sums must not wait for the collector."""
+    loop = loop_on("search")
+    run(loop, 1)
+    gone = weakref.ref(loop.engine.half)
+    gc.disable()
+    try:
+        del loop
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_weights_outside_a_mask_stay_zero_in_bf16() -> None:

@@ -79,13 +79,14 @@ class Half:
                     work.requires_grad_(master.requires_grad)  # autograd's, and gathered
                 self.copies.append(Copy(module, name, master, work))
         self.own = {id(copy.work): copy for copy in self.copies}
-        self.by_hand: dict[nn.Module, Any] = {}  # forward passes whose weight gradients are taken by hand
+        # modules whose weight gradients are taken by hand, and by which method: its name, for a bound one would keep all this alive
+        self.by_hand: dict[nn.Module, str] = {}
         for module in model.modules():
             kind = _BY_HAND.get(type(module))
             if kind and id(module) not in wide:
-                self.by_hand[module] = partial(getattr(self, kind), module)
+                self.by_hand[module] = kind
             elif compiled and id(module) not in wide and is_tail(module):
-                self.by_hand[module] = partial(self.tail, module)
+                self.by_hand[module] = "tail"
         self.anchor = torch.zeros((), requires_grad=True)
         self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed
         self.owners: dict[int, nn.Parameter] = {}
@@ -103,8 +104,8 @@ class Half:
     def __enter__(self) -> Half:
         for copy in self.copies:
             copy.module.__dict__[copy.name] = copy.work  # found before the parameter of that name, which stays registered and untouched
-        for module, forward in self.by_hand.items():
-            module.__dict__["forward"] = forward
+        for module, kind in self.by_hand.items():
+            module.__dict__["forward"] = partial(getattr(self, kind), module)
         self._hook = self.embeddings.register_forward_hook(lambda _module, _args, output: output.to(KIND))
         if self.gated:
             self.gates.aside = True
@@ -181,12 +182,13 @@ class Half:
         """A linear layer."""
         weight, bias = module.weight, module.bias
         owner = self.gated.get(module) or self.own.get(id(weight))
-        known = None
-        if owner is None:  # gated by a hook
+        beside, known = self.own.get(id(bias)), None
+        if owner is None:  # gated by a hook: autograd's, and so is the bias
+            if beside is not None:
+                bias.requires_grad_(beside.master.requires_grad)
             return F.linear(x, weight, bias)
         if not isinstance(owner, Copy) and not owner.constant:
             weight, known = owner.weight(KIND)
-        beside = self.own.get(id(bias))
         trained = [owner.master, *([] if isinstance(owner, Copy) else [owner.gate]), *([beside.master] if beside else [])]
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
             return F.linear(x, weight, bias)
