@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _store import _without_folders
+from _store import command
 
 from robust_tickets.run import environment
 from robust_tickets.seeds import torch_generator
@@ -73,8 +73,7 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
 def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any], folder: Path | None = None) -> None:
     """Write results/<name>.json (or the like in another ``folder``) and print it."""
     folder = folder or RESULTS
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_without_folders(sys.argv[1:])])
-    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": command}
+    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": command(sys.argv)}
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(told, indent=2, sort_keys=True)
     (folder / f"{name}.json").write_text(text + "\n")

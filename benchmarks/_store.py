@@ -20,6 +20,7 @@ from robust_tickets.run import environment
 
 RESULTS = Path(__file__).parent / "results"
 PAUSE = 10_000_000  # cycles, about 5 ms
+FOLDERS = ("--out", "--data", "--model", "--work", "--tokenizer")  # arguments that are paths
 SAME = ("device", "packages")  # what must be equal to go on
 
 
@@ -36,9 +37,8 @@ class Store:
                 self.told["entries"], self.told["commands"] = before["entries"], before["commands"]
                 print(f"going on with {len(self.entries)} entries", flush=True)
                 break
-        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_without_folders(sys.argv[1:])])
-        if command not in self.told["commands"]:
-            self.told["commands"].append(command)
+        if (line := command(sys.argv)) not in self.told["commands"]:
+            self.told["commands"].append(line)
 
     @property
     def entries(self) -> dict[str, Any]:
@@ -128,7 +128,18 @@ def free(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def _without_folders(arguments: list[str]) -> list[str]:
-    """Paths are of one machine: FOLDER stands for them."""
-    paths = ("--out", "--data", "--model", "--work")
-    return ["FOLDER" if i and arguments[i - 1] in paths else argument for i, argument in enumerate(arguments)]
+def command(called: list[str]) -> str:
+    """The command line of a script that was ``called`` so. Paths are of one machine: FOLDER stands for them."""
+    told, before = ["python", f"benchmarks/{Path(called[0]).name}"], ""
+    for argument in called[1:]:
+        name, equals, value = argument.partition("=")
+        if equals and _folder(name, value):
+            told.append(f"{name}=FOLDER")
+        else:
+            told.append("FOLDER" if _folder(before, argument) else argument)
+        before = argument
+    return " ".join(told)
+
+
+def _folder(name: str, value: str) -> bool:
+    return name in FOLDERS or value.startswith(("/", "~", ".."))

@@ -35,6 +35,12 @@ def test_step_time_measures_and_goes_on(script: Any, tmp_path: Path, monkeypatch
     assert json.loads(written.read_text())["entries"] == entries
 
 
+def test_a_command_is_told_without_the_paths_of_a_machine(script: Any) -> None:
+    called = ["benchmarks/x.py", "--data", "d", "--tokenizer", "t", "--out=o", "--part", "search-sst2", "--other=/home/me", "/home/me"]
+    told = "python benchmarks/x.py --data FOLDER --tokenizer FOLDER --out=FOLDER --part search-sst2 --other=FOLDER FOLDER"
+    assert script("_store").command(called) == told
+
+
 def test_a_reference_beyond_its_budget_is_said_to_be_not_run(script: Any, tmp_path: Path) -> None:
     asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--seconds", "0", "--out", str(tmp_path)]
     script("step_time").main([*asked, "--kind", "synonymswap"])
