@@ -11,7 +11,7 @@ KINDS = (
 )
 WAYS = ("on the way", "on the way, ahead", "table", "table, ahead")
 PARTS = """\
-*Metrics* is the loss read for every tenth update's log line, for which the host waits; *evaluation* the validation rows after the epoch;
+*Metrics* is the loss read for every tenth update's log line; *evaluation* the validation rows after the epoch;
 *loop* what none of the clocks saw: launching, copies of batches, gaps between updates. They cost the same whatever an update takes, so that
 their share falls with the passes of an adversary.
 """

@@ -63,9 +63,9 @@ For a GPU a thread makes up to {COUNTS[DEPTH]} batches ahead in pinned memory.
 run. Training waits for checkpoints for at most {100 * CHECKPOINT_SHARE:.0f} % of its time, unless `checkpoint_steps` asks for more.
 On a CPU they are written at once.
 
-**Compiled.** `torch.compile` makes one kernel of the elementwise part of RobustT's gates on a GPU (seconds, once), and falls back
-to separate operations where there is no compiler. Nothing else is compiled: see the [log](log.md) for what compiled layers would
-bring.
+**Compiled.** On a GPU `torch.compile` makes one kernel of the elementwise part of RobustT's gates and, in bf16 runs of BERT-like
+models that are long enough to win the seconds back, of what ends each half of a layer (dropout, residual, norm); where there is no
+compiler these stay separate operations. Nothing else is compiled: see the [log](log.md) for what compiled layers would bring.
 
 ## Limits
 

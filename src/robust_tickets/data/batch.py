@@ -67,8 +67,8 @@ class Batches:
 
     @property
     def tokens_a_batch(self) -> int:
-        """About how many, padding not counted; where no table tells, a quarter of what fits in."""
-        mean = self.tokens.lengths.mean() if self.tokens is not None and len(self.tokens) else self.max_length / 4
+        """About how many, padding not counted; in an order that needs no table a quarter of what fits in, be there a table or not."""
+        mean = self.tokens.lengths.mean() if self.tokens is not None and self.by_tokens and len(self.tokens) else self.max_length / 4
         return int(self.batch_size * mean)
 
     def order(self, epoch: int) -> Iterator[np.ndarray]:
