@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -185,13 +184,15 @@ class Graph:
         streams = [torch.default_generator, *getattr(self, "generators", [])]
         places = [stream.get_state() for stream in streams]
         self.tape = Tape()
-        with self.tape:
-            yield
-        with torch.no_grad():
-            for tensor, value in reversed(self.tape.before.values()):  # of two views of one memory, the first has the oldest value
-                tensor.copy_(value)
-        for stream, place in zip(streams, places, strict=True):
-            stream.set_state(place)
+        try:
+            with self.tape:
+                yield
+        finally:
+            with torch.no_grad():
+                for tensor, value in reversed(self.tape.before.values()):  # of two views of one memory, the first has the oldest value
+                    tensor.copy_(value)
+            for stream, place in zip(streams, places, strict=True):
+                stream.set_state(place)
 
     @torch.no_grad()
     def replay(self) -> None:
@@ -202,11 +203,21 @@ class Graph:
                     old.data.copy_(new)
 
 
+class Stream:
+    """Stands in for torch.cuda.Stream; a type, for it stands in annotations of modules that are imported meanwhile."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+
 @pytest.fixture
 def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     """``engine="graph"`` works on the CPU, with the stand-in."""
-    stream = SimpleNamespace(wait_stream=lambda _: None, device=torch.device("cpu"))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda *_: stream)
+    stream = Stream()
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)

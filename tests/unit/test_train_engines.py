@@ -199,6 +199,37 @@ def test_what_cannot_be_recorded_runs_eagerly(graphs_on_cpu: type[Graph], monkey
     assert "this step waits" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("kind", "part"), [("freeat", "update"), ("mlm", "descend"), ("search", "gradients")])
+def test_a_recording_that_breaks_leaves_the_update_whole(kind: str, part: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+    """What broke it had begun already: some of a batch's updates, the descent, or the second micro-batch's gradients."""
+    accumulate = 1 if part == "update" else 2
+    eager, graph = loop_on(kind), loop_on(kind, engine="graph")
+    engine = graph.engine
+    assert isinstance(engine, Captured)
+    name = {"update": "_midway", "descend": "_clip", "gradients": "_backward"}[part]
+    whole, recording, breaks = getattr(engine, name), engine._record, []
+
+    def breaking(*args: Any) -> Any:
+        if breaks and (part != "update" or engine.replay == 1):
+            raise RuntimeError("out of memory")
+        return whole(*args)
+
+    def record(key: Any, *args: Any) -> None:
+        breaks.extend([key] if key[0] == part else [])
+        recording(key, *args)
+        breaks.clear()
+
+    setattr(engine, name, breaking)
+    engine._record = record  # type: ignore[method-assign]
+    torch.manual_seed(0)
+    expected, weights = run(eager, 8, accumulate=accumulate)
+    torch.manual_seed(0)
+    losses, got = run(graph, 8, accumulate=accumulate)
+    assert engine.refused == "out of memory"
+    assert losses == expected
+    same(got, weights, 0.0)
+
+
 def test_graphs_elsewhere_are_said_to_be_eager(capsys: Any) -> None:
     loop = loop_on("plain", engine="graph")
     assert loop.engine.name == "eager"

@@ -123,8 +123,11 @@ class Captured(Engine):
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 loss = body(fed)
         except RuntimeError as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
-            self.refused = str(problem).strip().splitlines()[0]
+            self.refused = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+            self.replay = 0
+            self._present()  # earlier micro-batches of this update may be in them
             self.fixed = None
+            self.graphs.clear()  # a recorded descent would look for the gradients there
             progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
             for stream, place in zip(streams, places, strict=True):
                 mend(stream, place)
