@@ -53,6 +53,27 @@ def test_only_the_newest_stays(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000010"]
 
 
+def test_all_of_it_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What survives a power cut: both files, their names in the folder, and then the folder's own name."""
+    flushed: list[int] = []
+    fsync, rename = os.fsync, os.rename
+
+    def flush(handle: int) -> None:
+        flushed.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def named(part: Path, final: Path) -> None:
+        assert {entry.name for entry in part.iterdir()} == {"state.safetensors", "state.json"}
+        assert {entry.stat().st_ino for entry in (part, *part.iterdir())} <= set(flushed)
+        flushed.clear()
+        rename(part, final)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "rename", named)
+    checkpoint.write(tmp_path, state(1))
+    assert flushed == [tmp_path.stat().st_ino]
+
+
 def _last_complete(tmp_path: Path) -> Path:
     checkpoint.write(tmp_path / "one", state(1))
     checkpoint.write(tmp_path / "two", state(2))
