@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.registry import BACKBONES
 from robust_tickets.train import half
 from robust_tickets.train.captured import Captured
+from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.together import Together
+from tiny import tiny_classifier
+from toy import toy_task
 
 UPDATES = 12  # of three shapes: two eager ones each, then two replays
 
@@ -228,6 +232,22 @@ def test_a_recording_that_breaks_leaves_the_update_whole(kind: str, part: str, g
     assert engine.refused == "out of memory"
     assert losses == expected
     same(got, weights, 0.0)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+    """It goes on with eager updates and records anew; the working weights are made of what was saved."""
+    adversary = FreeLB(steps=2, step_size=0.1)
+    train = FineTune(epochs=3, batch_size=4, lr=1e-2, evaluate="never", precision=precision, engine="graph", adversary=adversary)
+    whole, first, rest = (tiny_classifier() for _ in range(3))
+    task = toy_task(20)
+    train(whole, task)
+    before = graphs_on_cpu.replays
+    assert before
+    train(first, task, folder=tmp_path, stop_after=8)
+    train(rest, task, folder=tmp_path)
+    assert graphs_on_cpu.replays > before
+    same(dict(rest.model.named_parameters()), dict(whole.model.named_parameters()), 0.0)
 
 
 def test_graphs_elsewhere_are_said_to_be_eager(capsys: Any) -> None:
