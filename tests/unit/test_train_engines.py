@@ -6,17 +6,21 @@ import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from engines import KINDS, Graph, batches, gradients, graphs_on_cpu, loop_on, run  # noqa: F401
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.layout import layout_of
+from robust_tickets.prune.hardconcrete import Granularity, HardConcrete
 from robust_tickets.registry import BACKBONES
+from robust_tickets.seeds import torch_generator
 from robust_tickets.train import half
 from robust_tickets.train.captured import Captured
 from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.half import Half
 from robust_tickets.train.together import Together
 from tiny import tiny_classifier
 from toy import toy_task
@@ -86,6 +90,14 @@ def test_an_odd_width_gets_room_and_keeps_it_to_itself() -> None:
         assert float(copy.work.abs().sum()) == pytest.approx(float(copy.inner.abs().sum()))  # the room stays empty
     assert all(-(-width // 8) * 8 in {copy.work.shape[-1] for copy in inside.copies} for width in widths)
     assert all(p.grad is None or p.grad.shape == p.shape for p in loop.parameters.values())
+
+
+@pytest.mark.parametrize("granularity", get_args(Granularity))
+def test_gates_on_odd_widths(granularity: Granularity) -> None:
+    clf = tiny_classifier(intermediate_size=37)
+    gates = HardConcrete(clf.model, generator=torch_generator(0, "gates"), granularity=granularity)
+    with gates, Half(clf.model, layout_of(clf.model), gates), torch.no_grad():
+        assert clf.model(**{name: batches()[0][name] for name in ("input_ids", "attention_mask")}).logits.isfinite().all()
 
 
 def test_query_key_and_value_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:

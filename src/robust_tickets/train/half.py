@@ -68,7 +68,8 @@ class Half:
         self.groups = {module: group for group in groups for module in group.modules}
         # a parameter that two modules share has one copy
         works: dict[int, Tensor] = {id(master): work for group in groups for master, work in group.works()}
-        works |= {id(master): work for master, work in roomy(model, layout, KIND) if not self.gated}
+        if gates is None:  # gates multiply weights of the model's own shape
+            works |= {id(master): work for master, work in roomy(model, layout, KIND)}
         self.copies = []
         for module in model.modules():
             for name, master in module._parameters.items():
