@@ -226,6 +226,7 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: graph.recording())
     monkeypatch.setattr("robust_tickets.train.captured.random_streams", lambda engine: list(engine.generators))
     monkeypatch.setattr("robust_tickets.train.captured.mend", lambda stream, place: stream.set_state(place))
+    monkeypatch.setattr("robust_tickets.train.captured.release", lambda device, pool: None)
     monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)
     monkeypatch.setattr("robust_tickets.train.engines.capturable", lambda device: True)
     Graph.replays = 0

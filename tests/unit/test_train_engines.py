@@ -18,7 +18,7 @@ from robust_tickets.prune.hardconcrete import Granularity, HardConcrete
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train import half
-from robust_tickets.train.captured import Captured
+from robust_tickets.train.captured import Captured, reason, release
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.half import Half
 from robust_tickets.train.together import Together
@@ -74,7 +74,7 @@ def test_frozen_parameters(family: str) -> None:
         "the last layer": lambda name: "layer.2" in name or "layers.2" in name or "classifier" in name,
     }
     for trained in choices.values():
-        for kind in ("plain", "search", "tails"):
+        for kind in ("plain", "search", "tails") if family == "bert" else ("plain",):
             agree(kind, family, trained=trained)
 
 
@@ -169,8 +169,10 @@ def test_weights_outside_a_mask_stay_zero_in_bf16() -> None:
     check_zeros(loop.parts["model"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+FULL = ("plain", "freelb", "freeat", "infobert", "tavat", "search", "gates", "mlm")  # the others differ from these in bf16 only
+
+
+@pytest.mark.parametrize(("kind", "precision"), [(kind, "bf16") for kind in KINDS] + [(kind, "fp32") for kind in FULL])
 def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
     """Dropout, perturbations and gate noise are on: replays that repeated a draw, a rate or a penalty would part from the eager run."""
     eager, graph = loop_on(kind, precision=precision), loop_on(kind, precision=precision, engine="graph")
@@ -187,7 +189,7 @@ def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on
     assert len(set(losses)) == UPDATES
 
 
-@pytest.mark.parametrize("kind", ["plain", "freelb", "search", "mlm", "masks"])
+@pytest.mark.parametrize("kind", ["search", "mlm", "masks"])  # FreeLB in all of them
 def test_recorded_micro_batches(kind: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
     eager, graph = loop_on(kind), loop_on(kind, engine="graph")
     torch.manual_seed(0)
@@ -244,6 +246,29 @@ def test_a_recording_that_breaks_leaves_the_update_whole(kind: str, part: str, g
     assert engine.refused == "out of memory"
     assert losses == expected
     same(got, weights, 0.0)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_broken_recording_gives_its_memory_back_once(ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+
+    def end(index: int, pool: Any) -> None:
+        called.append(("end", index, pool))
+        if ended:
+            raise RuntimeError("not currently recording")
+
+    monkeypatch.setattr(torch.cuda.memory, "_cuda_endAllocateToPool", end)
+    monkeypatch.setattr(torch.cuda.memory, "_cuda_releasePool", lambda index, pool: called.append(("give", index, pool)))
+    release(torch.device("cuda", 1), (0, 7))
+    assert called == [("end", 1, (0, 7))] + ([] if ended else [("give", 1, (0, 7))])
+
+
+def test_the_first_error_is_the_reason() -> None:
+    """Leaving a broken recording raises as well; an error that was handled before is none of it."""
+    first, last = RuntimeError("waits for the GPU\nmore"), RuntimeError("a previous error")
+    first.__context__, last.__context__ = KeyError("handled"), first
+    assert reason(last) == "waits for the GPU"
+    assert reason(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

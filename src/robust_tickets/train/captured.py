@@ -123,11 +123,12 @@ class Captured(Engine):
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 loss = body(fed)
         except RuntimeError as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
-            self.refused = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+            self.refused = reason(problem)
             self.replay = 0
             self._present()  # earlier micro-batches of this update may be in them
             self.fixed = None
             self.graphs.clear()  # a recorded descent would look for the gradients there
+            release(self.device, self.pool)
             progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
             for stream, place in zip(streams, places, strict=True):
                 mend(stream, place)
@@ -174,6 +175,28 @@ def mend(stream: torch.Generator, place: Tensor) -> None:
     healthy = torch.Generator(stream.device)
     healthy.set_state(place)
     stream.graphsafe_set_state(healthy.graphsafe_get_state())
+
+
+def release(device: torch.device, pool: Any) -> None:
+    """A recording that CUDA broke off never ended for torch's allocator, which would keep its memory and free none when it runs short."""
+    from torch.cuda import memory
+
+    end, give = getattr(memory, "_cuda_endAllocateToPool", None), getattr(memory, "_cuda_releasePool", None)
+    if end is None or give is None:
+        return
+    index = torch.cuda.current_device() if device.index is None else device.index
+    try:
+        end(index, pool)
+    except RuntimeError:  # it was ended, and the graph gives its memory back by itself
+        return
+    give(index, pool)
+
+
+def reason(problem: BaseException) -> str:
+    """What broke a recording: the first error, for CUDA answers all that follows with an error of its own."""
+    while isinstance(problem.__context__, RuntimeError):
+        problem = problem.__context__
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 
 def _shape(batch: Batch) -> tuple[Any, ...]:

@@ -144,8 +144,10 @@ class Half:
         finally:
             self.collecting = "no"
             if self._held:  # else the second stream did nothing, and a graph must not wait for what is no part of it
-                torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
-                self._held.clear()
+                try:
+                    torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+                finally:  # also where a recording broke
+                    self._held.clear()
 
     def clear(self) -> None:
         """A new update begins."""
