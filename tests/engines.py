@@ -115,6 +115,7 @@ def loop_on(
         seed=0,
         generators=generators,
         unclipped=penalty,
+        rates={"gates": 3e-2},
         engine_kind=engine,
     )
     loop._prepare()
