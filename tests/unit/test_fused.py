@@ -37,3 +37,15 @@ def test_the_functions_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     with pytest.raises(ValueError, match="its own"):
         fused(wrong, True)(1)
+
+
+def test_too_little_memory_is_not_taken_for_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(function: Any, **_: Any) -> Any:
+        def run(*_: Any) -> Any:
+            raise torch.OutOfMemoryError("full")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        fused(lambda x: x, True)(1)

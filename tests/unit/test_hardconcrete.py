@@ -362,3 +362,13 @@ def test_an_error_in_a_pass_leaves_no_gated_weight_behind() -> None:
 def test_refusals() -> None:
     with pytest.raises(TicketsError, match="granularity is 'weights'"):
         gates_on(tiny_model(), granularity="weights")
+
+
+def test_gradient_checkpointing_is_refused() -> None:
+    model = tiny_model()
+    model.gradient_checkpointing_enable()
+    with pytest.raises(TicketsError, match="twice"):
+        HardConcrete(model, generator=torch_generator(0, "gates")).attach()
+    model.gradient_checkpointing_disable()
+    with HardConcrete(model, generator=torch_generator(0, "gates")):
+        pass

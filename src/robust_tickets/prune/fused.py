@@ -41,7 +41,7 @@ class _Trial:
                     self.compiled = torch.compile(self.function, dynamic=True)
                 return self.compiled(*args)
         except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch
-            if self.compiled is self.function:
+            if self.compiled is self.function or "OutOfMemory" in type(problem).__name__:
                 raise
             first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
             progress.say(f"{self.function.__name__} could not be compiled ({first}): it runs as separate operations")

@@ -109,6 +109,11 @@ class HardConcrete(nn.Module):
         if self._hooks:
             return self
         model = self._model[0]
+        if getattr(model, "is_gradient_checkpointing", False):
+            raise TicketsError(
+                "gates are drawn in every forward pass, and gradient checkpointing runs it twice: the second draw would be another one",
+                hint="model.gradient_checkpointing_disable(), and a smaller batch_size with accumulate",
+            )
         encoder = encoder_of(model)
         hooks: list[Any] = []
         for whole in (encoder, *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
