@@ -21,8 +21,8 @@ from robust_tickets.layout import layout_of
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import torch_generator
+from robust_tickets.train.engine import Engine
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
 from robust_tickets.train.step import make_step
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
@@ -242,14 +242,14 @@ def test_a_killed_run_goes_on_bitwise_with_its_critic(tmp_path: Path) -> None:
 def test_a_search_for_gates_leaves_the_critic_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the gates' learning rate its gradient was exactly zero after some twenty updates, and the lower bound with it."""
     sizes: list[float] = []
-    descend = Loop._descend
+    descend = Engine._descend
 
-    def watched(self: Loop) -> None:
-        if self.title == "search":
-            sizes.append(float(torch.stack([p.grad.norm() for p in self.parts["adversary"].parameters() if p.grad is not None]).norm()))
+    def watched(self: Engine) -> None:
+        critic = [p.grad.norm() for name, p in self.parameters.items() if name.startswith("adversary.") and p.grad is not None]
+        sizes.append(float(torch.stack(critic).norm()))
         descend(self)
 
-    monkeypatch.setattr(Loop, "_descend", watched)
+    monkeypatch.setattr(Engine, "_descend", watched)
     RobustT(epochs=3, batch_size=8, adversary=InfoBERT(steps=2), evaluate="never")(
         tiny_classifier(seed=1), toy_task(80), tuned=tiny_classifier(seed=1)
     )
