@@ -10,7 +10,6 @@ state dict are left alone: the coefficients live here, in float32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from robust_tickets.layout import Layout, layout_of
 from robust_tickets.prune.compact import check
-from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
+from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made
 from robust_tickets.ticket import Ticket
 
 
@@ -130,9 +129,8 @@ class Scaled:
         sums = column_sums(passed.x * inward).view(len(self.gate), -1).sum(1)
         c = self.gate.detach()
         of_gate = sums / torch.where(c == 0, 1.0, c)
-        yield self.gate, lambda total: total.copy_(of_gate), lambda total: total.add_(of_gate)
-        scaled = passed.x * spread(c, self.master).to(passed.x.dtype)
-        yield self.master, partial(product, passed.gradient, scaled), partial(product, passed.gradient, scaled, add=True)
+        yield found(self.gate, of_gate)
+        yield made(self.master, passed.gradient, passed.x * spread(c, self.master).to(passed.x.dtype))
 
 
 def spread(coefficients: Tensor, weight: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -46,15 +46,25 @@ class Passed:
 def product(gradient: Tensor, x: Tensor, out: Tensor | None = None, *, add: bool = False) -> None:
     """gradient^T x in float32: written to ``out``, or added to it."""
     if not x.is_cuda:  # no such product there: rounded once, as under autocast, then added up in float32
-        found = gradient.t() @ x
+        whole = gradient.t() @ x
         if out is not None:
-            out.add_(found) if add else out.copy_(found)
+            out.add_(whole) if add else out.copy_(whole)
     elif out is None:
         torch.mm(gradient.t(), x, out_dtype=torch.float32)
     elif add:
         torch.addmm(out, gradient.t(), x, out_dtype=torch.float32, out=out)
     else:
         torch.mm(gradient.t(), x, out_dtype=torch.float32, out=out)
+
+
+def found(parameter: nn.Parameter, gradient: Tensor) -> Part:
+    """A gradient that is there already."""
+    return parameter, lambda total: total.copy_(gradient), lambda total: total.add_(gradient)
+
+
+def made(parameter: nn.Parameter, gradient: Tensor, x: Tensor) -> Part:
+    """A weight's gradient, straight out of the product."""
+    return parameter, partial(product, gradient, x), partial(product, gradient, x, add=True)
 
 
 def column_sums(values: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ import torch
 from robust_tickets import progress
 from robust_tickets.layout import has_layout, layout_of
 from robust_tickets.train.engine import Engine
+from robust_tickets.train.room import MULTIPLE
 
 if TYPE_CHECKING:
     from robust_tickets.train.loop import Loop
 
 Kind = Literal["auto", "eager", "graph"]
-MULTIPLE = 8  # 16 bytes of bf16: what matrix kernels want rows to be a multiple of
 WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
 
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from robust_tickets.layout import Layout, encoder_of
 from robust_tickets.masks import BUFFER
-from robust_tickets.prune.working import Part, Passed, Working, column_sums, product
+from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product
 from robust_tickets.train.by_hand import Linear, Norm
 from robust_tickets.train.room import roomy
 from robust_tickets.train.tails import Tail, is_tail
@@ -64,7 +64,7 @@ class Half:
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
         self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
-        groups = [Together(found, KIND) for found in triples(model, layout) if not any(module in self.gated for module in found)]
+        groups = [Together(three, KIND) for three in triples(model, layout) if not any(module in self.gated for module in three)]
         self.groups = {module: group for group in groups for module in group.modules}
         # a parameter that two modules share has one copy
         works: dict[int, Tensor] = {id(master): work for group in groups for master, work in group.works()}
@@ -196,9 +196,9 @@ class Half:
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
             return F.linear(x, weight, bias)
         if isinstance(owner, Copy) and module in self.groups and owner.work is weight:
-            found = self.groups[module].ask(module, x, partial(self._together, self.groups[module]))
-            if found is not None:
-                return found
+            answer = self.groups[module].ask(module, x, partial(self._together, self.groups[module]))
+            if answer is not None:
+                return answer
         return Linear.apply(x, weight, bias, self.anchor, partial(self._take_linear, owner, beside, known))
 
     def _together(self, group: Together, x: Tensor) -> tuple[Tensor, ...]:
@@ -242,21 +242,20 @@ class Half:
                 product(gradient, x)
                 return
             if isinstance(weight, Copy):
-                self._add((weight.master, partial(product, gradient, x), partial(product, gradient, x, add=True)))
+                self._add(made(weight.master, gradient, x))
             else:
                 for part in weight.parts(Passed(x, gradient, _flat(inward) if inward is not None else None), known):
                     self._add(part)
             if bias is not None and bias.master.requires_grad:
-                found = column_sums(gradient)
-                self._add((bias.master, found_into(found), adding(found)))
+                self._add(found(bias.master, column_sums(gradient)))
 
     def _take_norm(self, copies: list[Copy | None], gradients: Callable[[], tuple[Tensor, ...]], *tensors: Tensor) -> None:
         if self.collecting == "no":
             return
         with self._aside(*tensors):
-            for copy, found in zip(copies, gradients(), strict=True):
+            for copy, gradient in zip(copies, gradients(), strict=True):
                 if copy is not None and self.collecting == "yes":
-                    self._add((copy.master, found_into(found), adding(found)))
+                    self._add(found(copy.master, gradient))
 
     def _add(self, part: Part) -> None:
         """Add a part to its parameter's sum, or begin one with it."""
@@ -281,20 +280,12 @@ class Half:
         """What autograd gave the copies, in bf16 (biases of layers that hooks gate, say): to the sums with it."""
         for copy in self.own.values():
             if copy.work.grad is not None:
-                self._add((copy.master, found_into(copy.work.grad), adding(copy.work.grad)))
+                self._add(found(copy.master, copy.work.grad))
                 copy.work.grad = None
 
 
 def _flat(values: Tensor) -> Tensor:
     return values.reshape(-1, values.shape[-1])
-
-
-def found_into(found: Tensor) -> Callable[[Tensor], Any]:
-    return lambda total: total.copy_(found)
-
-
-def adding(found: Tensor) -> Callable[[Tensor], Any]:
-    return lambda total: total.add_(found)
 
 
 _BY_HAND = {nn.Linear: "linear", nn.LayerNorm: "norm"}
