@@ -121,7 +121,7 @@ def _grid(result: Result | None) -> Iterator[str]:
             if without := [kind.title for name, kind in KINDS.items() if (name, f"{batch}x{length}") not in ran]:
                 yield f"{', '.join(without)} at batch {batch} and {length} tokens"
     if result and not any(key.endswith("/trainer-bf16") for key in result["entries"]):
-        yield "Hugging Face's Trainer (`step_time.py` without `--no-trainer`)"
+        yield "Hugging Face's Trainer (`step_time.py`)"
 
 
 def _rest(found: Found) -> Iterator[str]:

@@ -17,7 +17,8 @@ def cpu(result: Result) -> str:
         "## On a CPU\n",
         f"{settings['model']}, {settings['rows']} texts of {settings['tokens']} tokens, {settings['rounds']} rounds of "
         f"{settings['repeats']}. *autocast*: bf16 where torch's autocast says so; *products*: the factors of matrix products rounded to "
-        "bf16; *weights*: a bf16 model.\n",
+        'bf16; *weights*: a bf16 model. `precision="bf16"` trains with working weights on a CPU too, which takes about as long '
+        "as autocast ([log](log.md)).\n",
     ]
     for key, entry in entries.items():
         if key.startswith("threads"):

@@ -59,6 +59,27 @@ def overhead(result: Result) -> str:
     )
 
 
+def accuracy(result: Result) -> str:
+    """An epoch of either engine."""
+    entries, settings = result["entries"], result["settings"]
+    splits = list(next(iter(entries.values()))["accuracy"])
+    rows = [[engine, *(f"{told['accuracy'][split]:.2f} %" for split in splits)] for engine, told in entries.items()]
+    same = len({told["weights"] for told in entries.values()}) == 1
+    return "\n".join(
+        [
+            "## Accuracy with either engine\n",
+            f"SST-2, {settings['epochs']} epoch of {next(iter(entries.values()))['updates']:,} updates, {settings['precision']}, one seed. "
+            + (
+                "The weights are the same bits.\n"
+                if same
+                else "The weights are not the same bits after so many updates: kernels add up in an order that changes from run to run.\n"
+            ),
+            table(["engine", *splits], rows),
+            made_with(result),
+        ]
+    )
+
+
 def feeding(result: Result) -> str:
     """Tokens kept on disk, widths, and the wait for a batch."""
     waits, padding = [], []

@@ -80,10 +80,11 @@ def _task(entries: Mapping[str, Any], task: str) -> str:
 def _ours(entries: Mapping[str, Any], task: str) -> str:
     search, train = entries[f"search-{task}"], entries[f"train-{task}"]
     settled = "settled" if search["converged"] else "did not settle"
+    rounded = f", its widths rounded to multiples of {search['round_to']}" if search.get("round_to", 1) > 1 else ""
     scaled = "" if train["epochs_run"] == EPOCHS else f", scaled from {train['epochs_run']}"
     return (
         f"EarlyRobust: search {duration(search['seconds'])} ({search['steps_run']:,} updates; the masks {settled}, ticket of epoch "
-        f"{search['epoch']:.2f}), 10 epochs of the ticket {duration(train['seconds_of_10_epochs'])}{scaled}; "
+        f"{search['epoch']:.2f}{rounded}), 10 epochs of the ticket {duration(train['seconds_of_10_epochs'])}{scaled}; "
         f"{train['accuracy']:.2f} % right on validation rows carved from the training split.\n"
     )
 

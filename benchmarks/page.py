@@ -9,7 +9,7 @@ from pathlib import Path
 
 from _page_aims import aims, not_run
 from _page_cpu import cpu
-from _page_epochs import feeding, overhead
+from _page_epochs import accuracy, feeding, overhead
 from _page_headline import headline
 from _page_parts import read
 from _page_steps import memory, step_times
@@ -22,6 +22,7 @@ PARTS = {  # in the page's order
     "headline": headline,
     "step_time": step_times,
     "step_growth": memory,
+    "engine_accuracy": accuracy,
     "ticket_speed_gpu": tickets,
     "ticket_speed": tickets,
     "epoch_overhead_gpu": overhead,

@@ -76,7 +76,8 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
     else:
         candidates["reference"] = partial(reference, batch)
     for engine, (how, precision) in ENGINES.items():
-        if (how == "graph" and device.type != "cuda") or (precision == "fp32" and name not in IN_FP32):
+        left_out = engine in asked.without or (precision == "fp32" and name not in IN_FP32)
+        if left_out or (how == "graph" and device.type != "cuda"):
             continue
         free(device)  # what the others' warm-up has left over: recording takes memory of its own
         model = model_of(config, device, of_words=kind.of_words)
@@ -87,7 +88,7 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
     work["reference"] = next(iter(work.values())) / kind.passes * reference.passes
     for call in candidates.values():  # memory that was given back is taken again
         warmed(call, 1, device)
-    if name == "finetune" and not asked.no_trainer:
+    if name == "finetune" and "trainer-bf16" not in asked.without:
         work["trainer-bf16"] = work["eager-bf16"]
         seconds = beside_trainer(candidates, model_of(config, device), batch, asked.repeats, device, steady=ours)
     else:
@@ -198,10 +199,11 @@ def _asked(arguments: list[str] | None) -> Any:
     parser.add_argument("--length", type=numbers, default=LENGTHS)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--seconds", type=float, default=25.0, help="that the reference of a cell may take")
-    parser.add_argument("--no-trainer", action="store_true")
+    parser.add_argument("--without", default="", help="candidates to leave out, by commas: graph-fp32, trainer-bf16")
     parser.add_argument("--device")
     asked = parser.parse_args(arguments)
     asked.kind, asked.batch, asked.length = asked.kind.split(","), list(asked.batch), list(asked.length)
+    asked.without = asked.without.split(",")
     return asked
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -53,7 +52,6 @@ KINDS: dict[str, Callable[[], Any]] = {
     "gates-and-weights": lambda: None,
     "masks": lambda: FreeLB(steps=2, step_size=0.1),
     "mlm": lambda: FreeLB(steps=2, step_size=0.1),
-    "tails": lambda: FreeLB(steps=2, step_size=0.1),  # with what is compiled on a GPU
     "ticket": lambda: FreeLB(steps=2, step_size=0.1),  # compact, of uneven and odd widths
 }
 
@@ -94,16 +92,15 @@ def loop_on(
         dice = torch_generator(1, "masks")
         matrices = layout_of(model).matrices_of(model)
         attach(model, {name: torch.rand(module.weight.shape, generator=dice) < 0.7 for name, module in matrices.items()})
-    with patch("robust_tickets.train.step.worth", lambda *_: kind == "tails"):
-        step = make_step(
-            model,
-            generator=generators["adversary"],
-            adversary=adversary or KINDS[kind](),
-            precision=precision,
-            tokenizer=clf.tokenizer,
-            gates=gates,
-            **extra,
-        )
+    step = make_step(
+        model,
+        generator=generators["adversary"],
+        adversary=adversary or KINDS[kind](),
+        precision=precision,
+        tokenizer=clf.tokenizer,
+        gates=gates,
+        **extra,
+    )
     penalty = Unclipped(loss=lambda: gates.regulariser(), weight=lambda done: 0.1 * done) if "gates" in kind else None
     loop = Loop(
         title=kind,

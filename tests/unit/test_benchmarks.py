@@ -24,7 +24,21 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_step_time_measures_and_goes_on(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step_time = script("step_time")
-    asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--no-trainer", "--out", str(tmp_path)]
+    asked = [
+        "--tiny",
+        "--device",
+        "cpu",
+        "--batch",
+        "2",
+        "--length",
+        "8",
+        "--repeats",
+        "2",
+        "--without",
+        "trainer-bf16",
+        "--out",
+        str(tmp_path),
+    ]
     step_time.main([*asked, "--kind", "freelb"])
     written = tmp_path / "step_time.json"
     entries = json.loads(written.read_text())["entries"]

@@ -65,12 +65,6 @@ class Batches:
             return PLAIN
         return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
 
-    @property
-    def tokens_a_batch(self) -> int:
-        """About how many, padding not counted; in an order that needs no table a quarter of what fits in, be there a table or not."""
-        mean = self.tokens.lengths.mean() if self.tokens is not None and self.by_tokens and len(self.tokens) else self.max_length / 4
-        return int(self.batch_size * mean)
-
     def order(self, epoch: int) -> Iterator[np.ndarray]:
         """The row positions of each batch."""
         return self._order(epoch, 0)

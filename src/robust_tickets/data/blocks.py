@@ -63,10 +63,6 @@ class MaskedBlocks:
     def __len__(self) -> int:
         return -(-len(self.blocks) // self.batch_size)
 
-    @property
-    def tokens_a_batch(self) -> int:
-        return int(self.batch_size * self.blocks.shape[1])
-
     @cached_property
     def special(self) -> np.ndarray:
         """Ids that are never masked, nor put in a masked word's place."""

@@ -149,8 +149,6 @@ class Slim(PerTask, Optimised):
                 tokenizer=tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
                 gates=c,
-                updates=self._most(per_epoch) * self.accumulate,
-                tokens=batches.tokens_a_batch,
             )
             steps = Loop(
                 title="search",

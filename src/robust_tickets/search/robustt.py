@@ -188,8 +188,6 @@ class RobustT(PerTask, Optimised):
                 tokenizer=theta.tokenizer,
                 seed=derive(self.seed, "search", "adversary"),
                 gates=gates,
-                updates=total * self.accumulate,
-                tokens=batches.tokens_a_batch,
                 autocast=self.clip_scope == "all",  # the weights' gradients must lie where autograd puts them
             )
             if self.clip_scope == "all":

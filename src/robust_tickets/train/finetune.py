@@ -88,8 +88,6 @@ class FineTune(Optimised):
             precision=self.precision,
             tokenizer=clf.tokenizer,
             seed=derive(self.seed, "finetune", "adversary"),
-            updates=self.steps(task) * self.accumulate,
-            tokens=batches.tokens_a_batch,
         )
         Loop(
             title="train",

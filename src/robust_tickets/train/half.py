@@ -27,7 +27,6 @@ from robust_tickets.masks import BUFFER
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product
 from robust_tickets.train.by_hand import Linear, Norm
 from robust_tickets.train.room import roomy
-from robust_tickets.train.tails import Tail, is_tail
 from robust_tickets.train.together import LinearTogether, Together, triples
 
 KIND = torch.bfloat16
@@ -54,12 +53,9 @@ class Copy:
 
 
 class Half:
-    """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some.
+    """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some."""
 
-    ``compiled``: where compiling pays, see ``tails.py``.
-    """
-
-    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None, *, compiled: bool = False) -> None:
+    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None) -> None:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
@@ -81,13 +77,7 @@ class Half:
                 self.copies.append(Copy(module, name, master, work))
         self.own = {id(copy.work): copy for copy in self.copies}
         # modules whose weight gradients are taken by hand, and by which method: its name, for a bound one would keep all this alive
-        self.by_hand: dict[nn.Module, str] = {}
-        for module in model.modules():
-            kind = _BY_HAND.get(type(module))
-            if kind and id(module) not in wide:
-                self.by_hand[module] = kind
-            elif compiled and id(module) not in wide and is_tail(module):
-                self.by_hand[module] = "tail"
+        self.by_hand = {m: _BY_HAND[type(m)] for m in model.modules() if type(m) in _BY_HAND and id(m) not in wide}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed
         self.owners: dict[int, nn.Parameter] = {}
@@ -217,16 +207,6 @@ class Half:
         if weight is None or not trained or not torch.is_grad_enabled():
             return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
         return Norm.apply(x, weight, bias, self.anchor, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
-
-    def tail(self, module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
-        """Dense, dropout, residual and norm: the last three in one."""
-        x, norm = module.dense(hidden_states), module.LayerNorm
-        copies = [self.own.get(id(norm.weight)), self.own.get(id(norm.bias))]
-        trained = any(copy is not None and copy.master.requires_grad for copy in copies)
-        if not module.dropout.training or not trained or not torch.is_grad_enabled():
-            return norm(module.dropout(x) + input_tensor)  # type: ignore[no-any-return]
-        take = partial(self._take_norm, copies)
-        return Tail.apply(x, input_tensor.to(x.dtype), norm.weight, norm.bias, self.anchor, module.dropout.p, norm.eps, take)
 
     def _take_linear(
         self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor, inward: Tensor | None

@@ -15,7 +15,6 @@ from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.checks import one_of
 from robust_tickets.layout import layout_of
 from robust_tickets.train.half import Half
-from robust_tickets.train.tails import worth
 
 Precision = Literal["fp32", "bf16"]
 Backward = Callable[[Tensor], None]
@@ -58,15 +57,12 @@ def make_step(
     tokenizer: Any = None,
     seed: int = 0,
     gates: Any = None,
-    updates: int = 0,
-    tokens: int = 0,
     autocast: bool = False,
 ) -> Step:
     """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up.
 
     ``gates`` are those of the model, if it has some. ``bf16`` has working weights beside the masters (``half.py``), which the loop's
-    engine keeps; with ``autocast`` every pass casts the weights themselves, and their gradients lie where autograd puts them. ``updates``
-    over micro-batches of about so many ``tokens`` decide whether something is compiled.
+    engine keeps; with ``autocast`` every pass casts the weights themselves, and their gradients lie where autograd puts them.
     """
     one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
@@ -74,8 +70,7 @@ def make_step(
     if hasattr(adversary, "begin"):
         memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(next(model.parameters()).device)
 
-    compiled = worth(next(model.parameters()).device, updates * float(getattr(adversary, "passes", 1)), tokens)
-    half = Half(model, layout, gates, compiled=compiled) if precision == "bf16" and not autocast else None
+    half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
     def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
         objective = Objective(
