@@ -1,0 +1,162 @@
+"""Outcome: what a unit gave, in one small file that is kept. Whole tables, the page and every claim are made from such files alone.
+
+``FOLDER/units/<unit id>.json`` holds the resolved config and its hash, the hashes of the inputs, versions and device, the clean accuracy,
+the ticket's shape, the cost, what was traced, and for each attack what became of every example: one letter and its number of queries. The
+ids of the examples, equal for all models, lie once in ``FOLDER/examples/<hash>.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from robust_tickets.config import build, digest
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json, write_text
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
+from robust_tickets.measure.runs import TrainedRun
+from robust_tickets.reproduce.unit import Unit
+
+SCHEMA = 1
+LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", ERROR: "e"}  # a failed attack is a robust example
+Metric = Literal["clean", "aua", "suc"]
+assert set(LETTERS) == set(STATUSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """One attack on one model, under its name in the protocol."""
+
+    name: str
+    recipe: str  # as the attack calls itself, dropped constraints included
+    digest: str  # of everything that determines the result
+    split: str
+    examples: str  # hash of their ids, in order
+    statuses: str  # a letter for each of them: see LETTERS
+    queries: tuple[int, ...]
+    resources: dict[str, Any]  # kind -> name, origin, digest, substitute
+    substitutes: tuple[str, ...]  # in words: what stood in for a resource of the paper
+    flags: tuple[str, ...]
+    temperature: float = 1.0
+    scoring: str = "probability"
+    seconds: float | None = None
+    texts: tuple[dict[str, Any], ...] = ()  # some attacked texts: id, label, original, perturbed, before, after
+
+    def __post_init__(self) -> None:
+        wrong = set(self.statuses) - set(LETTERS.values())
+        if wrong or len(self.statuses) != len(self.queries):
+            raise TicketsError(
+                f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries" + (f", {wrong}" if wrong else ""),
+                hint="one letter of f, s, k, e and one number for each example",
+            )
+
+    @property
+    def n(self) -> int:
+        """Examples that were counted: not those that ended in an error."""
+        return len(self.statuses) - self.statuses.count("e")
+
+    def share(self, metric: Metric) -> float | None:
+        """Percent; ``None`` where nothing was counted."""
+        f, s = self.statuses.count("f"), self.statuses.count("s")
+        over, of = {"aua": (f, self.n), "clean": (f + s, self.n), "suc": (s, f + s)}[metric]
+        return 100 * over / of if of else None
+
+    @property
+    def mean_queries(self) -> float | None:
+        """Over the examples that were attacked."""
+        asked = [q for q, letter in zip(self.queries, self.statuses, strict=True) if letter in "fs"]
+        return sum(asked) / len(asked) if asked else None
+
+    def run(self, unit: Unit, ids: Sequence[str], metric: Metric = "aua", source: str = "") -> TrainedRun:
+        """The training run with this measure as its value."""
+        names = {letter: status for status, letter in LETTERS.items()}
+        statuses = {id: names[letter] for id, letter in zip(ids, self.statuses, strict=True)}
+        return TrainedRun.of_statuses(statuses, seed=unit.seed, repeat=unit.repeat, measure=metric, source=source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """All that is kept of a unit. Percentages from 0 to 100."""
+
+    unit: Unit
+    config: dict[str, Any]  # the resolved recipe
+    inputs: dict[str, Any]  # hashes of the task's splits and of theta_0, the package's version
+    env: dict[str, Any]
+    clean: dict[str, Any]  # split, n, accuracy, interval, per_class
+    cost: dict[str, Any]  # seconds of search and training, parameters, FLOPs; "processes": how many shared the device meanwhile
+    ticket: dict[str, Any] | None = None  # digest, kind, removed, heads and neurons or weights that survive in each layer, epoch, converged
+    traces: dict[str, Any] = field(default_factory=dict)  # for figures: mask distances, gates over the epochs, accuracy along training
+    attacks: tuple[Attacked, ...] = ()
+    notes: tuple[str, ...] = ()  # deviations: a shortened search, a subset of the training rows
+
+    @property
+    def config_hash(self) -> str:
+        return digest(self.config)
+
+    def attacked(self, name: str) -> Attacked | None:
+        return next((one for one in self.attacks if one.name == name), None)
+
+
+def place(folder: Path, unit: Unit) -> Path:
+    return folder / "units" / f"{unit.id}.json"
+
+
+def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]]) -> Path:
+    """Keep an outcome; ``examples`` are the ids behind the hashes that its attacks name."""
+    for name, ids in examples.items():
+        if digest(list(ids)) != name:
+            raise TicketsError(f"the ids of {name[:12]} have another hash", hint="digest(list(ids)) names them")
+        path = folder / "examples" / f"{name}.json"
+        if not path.is_file():
+            write_text(path, _text(list(ids)))
+    told = {"schema": SCHEMA, **asdict(outcome), "config_hash": outcome.config_hash}
+    return write_text(place(folder, outcome.unit), _text(told))
+
+
+def read(path: Path) -> Outcome:
+    """One outcome; a file that was changed by hand in its config is refused."""
+    told = read_json(path)
+    if not isinstance(told, dict) or told.pop("schema", None) != SCHEMA:
+        raise TicketsError(f"{path} is no outcome of schema {SCHEMA}", hint="remove it: its unit is then run again")
+    hashed = told.pop("config_hash", None)
+    outcome: Outcome = build(Outcome, told, path.name)
+    if outcome.config_hash != hashed:
+        raise TicketsError(f"{path}: the config does not have the hash beside it", hint="restore the file; results are not edited")
+    return outcome
+
+
+def read_all(folder: Path) -> tuple[Outcome, ...]:
+    """All outcomes under a folder, in the order of their units."""
+    found = []
+    for path in sorted((folder / "units").rglob("*.json")):
+        outcome = read(path)
+        if place(folder, outcome.unit) != path:
+            raise TicketsError(f"{path} holds the unit {outcome.unit.id}", hint="a unit's file lies under its id")
+        found.append(outcome)
+    return tuple(sorted(found, key=lambda outcome: outcome.unit))
+
+
+def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
+    """The ids behind a hash."""
+    found = read_json(folder / "examples" / f"{examples}.json")
+    if digest(found) != examples:
+        raise TicketsError(f"{folder / 'examples' / examples}.json has another hash than its name", hint="restore the file")
+    return tuple(found)
+
+
+def _text(value: Any) -> str:
+    """The same bytes for the same outcome; a line a key, lists of plain values on one line, so that changes can be read."""
+    return _lines(json.loads(json.dumps(value, allow_nan=False)), 0) + "\n"
+
+
+def _lines(value: Any, depth: int) -> str:
+    inner = " " * (depth + 1)
+    if isinstance(value, dict) and value:
+        told = [f"{inner}{json.dumps(key)}: {_lines(value[key], depth + 1)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(told) + "\n" + " " * depth + "}"
+    if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        return "[\n" + ",\n".join(inner + _lines(one, depth + 1) for one in value) + "\n" + " " * depth + "]"
+    return json.dumps(value, ensure_ascii=False)

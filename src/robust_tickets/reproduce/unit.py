@@ -1,0 +1,55 @@
+"""Unit: one training run with all that leads to it and follows it. A cell of a table is made of the units of one arm, one for each seed.
+
+What an arm is stands in ``arms.toml``; several rows of several tables may be the same arm, and share its units.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from robust_tickets.checks import check_literals, not_negative
+from robust_tickets.errors import TicketsError
+
+Flavour = Literal["corrected", "as-published", "as-released"]
+BERT, ROBERTA = "bert-base-uncased", "roberta-base"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Unit:
+    """``repeat`` numbers runs of one seed: on a GPU the seed does not fix the result."""
+
+    backbone: str = BERT
+    task: str
+    arm: str  # of arms.toml
+    flavour: Flavour = "corrected"
+    seed: int = 0
+    repeat: int = 0
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+        not_negative(self, "seed", "repeat")
+        for name in ("backbone", "task", "arm"):
+            if not _NAME.fullmatch(getattr(self, name)):
+                raise TicketsError(
+                    f"a unit's {name} is a name of small letters, digits, _, . and -, got {getattr(self, name)!r}",
+                    hint="it becomes a folder's name",
+                )
+
+    @property
+    def id(self) -> str:
+        """Also the place of its result: ``bert-base-uncased/sst2/earlyrobust/corrected/seed-0``, further repeats ``…/seed-0-repeat-1``."""
+        last = f"seed-{self.seed}" + (f"-repeat-{self.repeat}" if self.repeat else "")
+        return "/".join((self.backbone, self.task, self.arm, self.flavour, last))
+
+    @classmethod
+    def of_id(cls, id: str) -> Unit:
+        """The unit that is called so."""
+        parts = id.split("/")
+        last = re.fullmatch(r"seed-(\d+)(?:-repeat-([1-9]\d*))?", parts[-1])
+        if len(parts) != 5 or last is None:
+            raise TicketsError(f"{id!r} is no unit", hint="backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M")
+        flavour: Any = parts[3]
+        return cls(backbone=parts[0], task=parts[1], arm=parts[2], flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0))

@@ -1,0 +1,83 @@
+"""Outcomes: a file holds all of a unit, reads back as written, and does not let itself be changed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of, place, read, read_all, write
+from robust_tickets.reproduce.unit import Unit
+
+IDS = ("a", "b", "c", "d")
+
+
+def outcome(unit: Unit | None = None, statuses: str = "ffsk") -> Outcome:
+    attacked = Attacked(
+        name="textfooler-real", recipe="TextFooler", digest="0" * 64, split="validation", examples=digest(list(IDS)), statuses=statuses,
+        queries=(10, 20, 30, 1), resources={"vectors": {"name": "real", "substitute": False}}, substitutes=(), flags=("small",),
+        texts=({"id": "c", "label": 1, "original": ["good"], "perturbed": ["fine"]},),
+    )  # fmt: skip
+    return Outcome(
+        unit=unit or Unit(task="sst2", arm="finetune"), config={"epochs": 10, "lr": 2e-5}, inputs={"task": "t"}, env={"device": "cpu"},
+        clean={"accuracy": 75.0, "n": 4}, cost={"train_seconds": 1.5}, attacks=(attacked,), traces={"distances": [[0.0, 0.5], [0.5, 0.0]]},
+    )  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, outcome(), {digest(list(IDS)): IDS})
+    assert path == tmp_path / "units/bert-base-uncased/sst2/finetune/corrected/seed-0.json"
+    assert read(path) == outcome()
+    assert read_all(tmp_path) == (outcome(),)
+    assert ids_of(tmp_path, outcome().attacks[0].examples) == IDS
+    before = path.read_bytes()
+    write(tmp_path, read(path), {})
+    assert path.read_bytes() == before
+
+
+def test_a_config_changed_by_hand_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, outcome(), {digest(list(IDS)): IDS})
+    told = json.loads(path.read_text())
+    told["config"]["epochs"] = 3
+    path.write_text(json.dumps(told))
+    with pytest.raises(TicketsError, match="hash"):
+        read(path)
+
+
+def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:
+    path = write(tmp_path, outcome(), {digest(list(IDS)): IDS})
+    path.rename(path.with_name("seed-1.json"))
+    with pytest.raises(TicketsError, match="holds the unit"):
+        read_all(tmp_path)
+
+
+def test_measures_are_counted_as_attacks_count() -> None:
+    attacked = outcome().attacks[0]
+    assert (attacked.share("aua"), attacked.share("clean"), attacked.share("suc")) == (50.0, 75.0, pytest.approx(100 / 3))
+    assert attacked.mean_queries == 20.0
+    run = attacked.run(Unit(task="sst2", arm="x", seed=3, repeat=1), IDS)
+    assert (run.value, run.seed, run.repeat, dict(run.outcomes or {})) == (50.0, 3, 1, {"a": True, "b": True, "c": False, "d": False})
+    with pytest.raises(TicketsError, match="statuses"):
+        Attacked(**{**vars(attacked), "queries": (1,)})
+
+
+@given(
+    st.integers(0, 99), st.integers(0, 9), st.sampled_from(["corrected", "as-published", "as-released"]), st.sampled_from(["a", "b-1.0_x"])
+)
+def test_an_id_names_one_unit(seed: int, repeat: int, flavour: str, arm: str) -> None:
+    unit = Unit(task="ag_news", arm=arm, flavour=flavour, seed=seed, repeat=repeat)  # type: ignore[arg-type]
+    assert Unit.of_id(unit.id) == unit
+    assert place(Path("r"), unit).relative_to("r/units").with_suffix("").as_posix().startswith("bert-base-uncased/ag_news/")
+
+
+@pytest.mark.parametrize(
+    "bad", ["sst2/finetune", "b/sst2/finetune/corrected/seed-0-repeat-0", "b/sst2/../corrected/seed-0", "b/sst2/x/wrong/seed-0"]
+)
+def test_what_is_no_unit_is_refused(bad: str) -> None:
+    with pytest.raises(TicketsError):
+        Unit.of_id(bad)
