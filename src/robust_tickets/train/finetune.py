@@ -19,6 +19,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
+from robust_tickets.train.average import Average
 from robust_tickets.train.feed import batches_of
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
@@ -43,6 +44,7 @@ class FineTune(Optimised):
     precision: Literal["fp32", "bf16"] = "fp32"
     engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
     adversary: Any = field(default=None, metadata={"registry": "adversaries"})
+    average: float = 0.0  # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
     evaluate: Literal["epoch", "never"] = "epoch"  # on the validation split: at the start, after every epoch, at the end
     evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
     log_every: int = 10
@@ -58,6 +60,10 @@ class FineTune(Optimised):
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
         if self.horizon is not None and self.horizon < 1:
             raise TicketsError(f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end")
+        if not 0 <= self.average <= 1:  # also NaN
+            raise TicketsError(
+                f"FineTune.average is a share of the updates, from 0 to 1, got {self.average}", hint="0.2 averages the last fifth"
+            )
         usable(self.adversary, self.accumulate)
         defined(self.adversary, "classification")
         self.optim  # noqa: B018  # checks its numbers
@@ -89,7 +95,8 @@ class FineTune(Optimised):
             tokenizer=clf.tokenizer,
             seed=derive(self.seed, "finetune", "adversary"),
         )
-        Loop(
+        average = Average(clf.model, self.average, self.steps(task)) if self.average else None
+        done = Loop(
             title="train",
             parts={"model": clf.model, **step.parts},
             step=step,
@@ -109,7 +116,11 @@ class FineTune(Optimised):
             engine_kind=self.engine,
             log_every=self.log_every,
             stop_after=stop_after,
+            after_step=average,
+            memory=average,
         ).run()
+        if average is not None and done == average.total:
+            average.settle()
         return clf
 
     def _evaluation(self, clf: Any, task: Any) -> Any:
