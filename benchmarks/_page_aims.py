@@ -9,7 +9,7 @@ from _ours import KINDS
 from _page_epochs import AIM, beyond, told_of
 from _page_headline import TITLES, times
 from _page_parts import Result, factor, number, table
-from _page_steps import AIMS, median
+from _page_steps import AIMS, cells, median
 from _page_tickets import ENOUGH, reached
 from _page_words import SINCE
 from step_time import BATCHES, LENGTHS
@@ -84,8 +84,9 @@ def _epochs(found: Found) -> Iterator[list[str]]:
             share, each, told = beyond(result), result["answer"]["updates an epoch"], told_of(result)
             bare, apart = told["seconds"]["bare updates"], told["differences, one by one"]
             held = 100 * result["answer"]["checkpoints"]["share in the long run"]
+            short = "" if result["settings"]["device"] == "cpu" else f"an update takes only {number(1000 * bare / each)} ms; "
             why = (
-                f"an update takes only {number(1000 * bare / each)} ms; {held:.0f} % are checkpoints, which may take that much; "
+                f"{short}{held:.0f} % are checkpoints, which may take that much; "
                 f"epochs one by one: {100 * min(apart):.1f} to {100 * max(apart):.1f} %"
             )
             yield _row(f"an epoch beyond its updates, {where}", f"below {100 * AIM:.0f} %", f"{100 * share:.1f} %", share < AIM, why)
@@ -98,7 +99,8 @@ def not_run(found: Found) -> str:
         lines.append(f"what came after these results: {'; '.join(SINCE)}")
     if not lines:
         return ""
-    return "## What was not run\n\nNothing is known here about\n\n" + "".join(f"- {line}\n" for line in lines)
+    told = "These results do not have (some steps were run alone, for the table of how they [grow](#memory-and-how-steps-grow))"
+    return f"## What was not run\n\n{told}\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
 def _headlines(result: Result | None) -> Iterator[str]:
@@ -109,7 +111,7 @@ def _headlines(result: Result | None) -> Iterator[str]:
 
 def _grid(result: Result | None) -> Iterator[str]:
     """Cells of the step times, by what they have in common."""
-    ran = {tuple(key.split("/")[:2]) for key in result["entries"] if "/" in key} if result else set()
+    ran = cells(result["entries"]) if result else set()
     for batch in BATCHES:
         lengths = [length for length in sorted(LENGTHS) if any((kind, f"{batch}x{length}") in ran for kind in KINDS)]
         if not lengths:

@@ -12,8 +12,9 @@ KINDS = (
 WAYS = ("on the way", "on the way, ahead", "table", "table, ahead")
 PARTS = """\
 *Metrics* is the loss read for every tenth update's log line; *evaluation* the validation rows after the epoch;
-*loop* what none of the clocks saw: launching, copies of batches, gaps between updates. They cost the same whatever an update takes, so that
-their share falls with the passes of an adversary.
+*loop* what none of the clocks saw: launching, copies of batches, gaps between updates. It is below zero where the host's parts pass while
+the device computes, and so cost the epoch less than they last. They take the same whatever an update takes, so that their share falls with
+the passes of an adversary.
 """
 ORDERS = ("random order, to the longest", "sorted pools, to the longest", "sorted pools, widths of the data")
 

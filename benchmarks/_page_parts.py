@@ -9,6 +9,7 @@ from typing import Any
 
 Result = Mapping[str, Any]
 NO = "–"
+NOW = {"--no-trainer": "--without trainer-bf16"}  # options of commands in the results that have another name today
 
 
 def read(folder: Path, name: str) -> Result | None:
@@ -23,12 +24,19 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def made_with(result: Result, arguments: str = "") -> str:
-    """Device, versions and commands, for under a table; with ``arguments`` where the result tells the script alone."""
+    """Device, versions and commands, for under a table; with ``arguments`` where the result tells the script alone. Commands are shown so
+    that they run today.
+    """
     env = result["env"]
     versions = ", ".join(f"{name} {env['packages'][name]}" for name in ("torch", "transformers") if name in env["packages"])
-    commands = "; ".join(f"`{command}`" for command in result.get("commands", [f"{result.get('command', '')} {arguments}".strip()]))
+    called = result.get("commands", [result.get("command", "")])
+    commands = "; ".join(f"`{_today(command if ' --' in command else f'{command} {arguments}'.strip())}`" for command in called)
     device = env.get("cpu", "cpu") if env["device"] == "cpu" else env["device"]
     return f"*{device}, Python {env['python']}, {versions}, {env['cores']} cores; seed 0. {commands}*\n"
+
+
+def _today(command: str) -> str:
+    return " ".join(NOW.get(word, word) for word in command.split())
 
 
 def number(value: float | None) -> str:

@@ -23,7 +23,7 @@ def step_times(result: Result) -> str:
     entries = result["entries"]
     parts = ["## One step\n", _limit(entries), _spread(entries)]
     for name, kind in KINDS.items():
-        shapes = sorted({key.split("/")[1] for key in entries if key.startswith(f"{name}/")}, key=_sizes)
+        shapes = sorted((shape for kind_, shape in cells(entries) if kind_ == name), key=_sizes)
         if not shapes:
             continue
         shown = [c for c in CANDIDATES if any(f"{name}/{shape}/{c}" in entries for shape in shapes)]
@@ -32,6 +32,12 @@ def step_times(result: Result) -> str:
         parts.append(table(heads, ([shape.replace("x", " × "), *_row(entries, name, shape, shown)] for shape in shapes)))
     parts.append(made_with(result))
     return "\n".join(parts)
+
+
+def cells(entries: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Kinds and shapes that were measured: a reference that was found too slow to run is not enough."""
+    found = (key.split("/") for key, entry in entries.items() if "ms" in entry)
+    return {(kind, shape) for kind, shape, _ in found}
 
 
 def _row(entries: Mapping[str, Any], name: str, shape: str, shown: list[str]) -> Iterator[str]:
@@ -67,7 +73,8 @@ def _spread(entries: Mapping[str, Any]) -> str:
         f"Medians of at least {least} steps after warm-up, the candidates of a line in turns; from the first quartile to "
         f"the third it is {100 * sorted(wide)[len(wide) // 2]:.1f} % of the median (half have less, none above {100 * max(wide):.0f} %). "
         "Ours never wait for the device: the longer of issuing a step and computing it counts. "
-        "TFLOP/s = 3 × forward FLOPs × passes × texts / time, matrix products alone.\n"
+        "TFLOP/s = 3 × forward FLOPs × passes × texts / time, matrix products alone. A reference that is *not run* would have taken longer "
+        "than the command allowed it (`--seconds`).\n"
     )
 
 
@@ -92,6 +99,7 @@ def memory(result: Result) -> str:
     grown = [row for name in GROWING for axis in AXES if (row := _grown(entries, name, axis))]
     if grown:
         parts.append("One axis at a time; the exponent between neighbours is 1 where time or memory grow in proportion.\n")
+        parts.append(_left_over(entries, at))
         parts.append(table(["step", "axis", "values", "ms", "exponents", "GiB", "exponents"], grown))
     gates = [(g, entries.get(f"gates/{at}/ours/{g}")) for g in GRANULARITIES]
     rows = [[g, f"{e['gates']:,}", number(median(e)), _gib(e["peak_bytes"])] for g, e in gates if e and "ms" in e]
@@ -100,6 +108,19 @@ def memory(result: Result) -> str:
         parts.append(table(["a gate for each", "gates", "ms", "GiB"], rows))
     parts.append(made_with(result))
     return "\n".join(parts)
+
+
+def _left_over(entries: Mapping[str, Any], at: str) -> str:
+    """One point is measured twice, early and late in one process: what it gained is not its own."""
+    early, late = (entries.get(f"gates/{at}/ours{more}", {}).get("peak_bytes") for more in ("", "/weight"))
+    if not early or not late or late < 1.05 * early:
+        return ""
+    return (
+        f"All points ran in one process, which had not given back all memory of those before: the same point took {_gib(early)} GiB among "
+        f"the first, which are the table above and the middle of every axis, and {_gib(late)} among the last. So memory off the middle is "
+        f"up to {_gib(late - early)} GiB too high, and its exponents around the middle mean little; the lower lines of the table above may "
+        "hold some of it too.\n"
+    )
 
 
 def _grown(entries: Mapping[str, Any], name: str, axis: str) -> list[str]:

@@ -11,7 +11,7 @@ from robust_tickets.train.feed import ENOUGH
 from robust_tickets.train.loop import CHECKPOINT_SHARE
 
 # changes of how updates run that came after the results: empty once they are measured
-SINCE = ("our own PGD-5 on IMDB as it runs now; its steps there still had the ends of layers compiled, some 9 % slower ([log](log.md))",)
+SINCE = ("our own PGD-5 on IMDB as it runs now; its steps there still had the ends of layers compiled, some 7 % slower ([log](log.md))",)
 COUNTS = {2: "two", 6: "six", 8: "eight"}
 
 ABOVE = f"""# Speed
@@ -20,7 +20,8 @@ Made by `python benchmarks/page.py` from `benchmarks/results/`: edit those, not 
 its command. Times are of one machine; ratios were measured side by side, in turns, in one process. What was tried besides, with
 numbers that have no file here, stands in the [log](log.md).
 
-In short: on a GPU set `precision="bf16"` and leave `engine="auto"` as it is; draw a ticket that you serve in bf16 with
+In short: on a GPU set `precision="bf16"` (`--set train.precision=bf16` and `--set search.precision=bf16` on the command line of
+`tickets run`) and leave `engine="auto"` as it is; draw a ticket that you serve in bf16 with
 `round_to=8` or more, or it may be slower than the whole model. On a CPU the
 engine is eager, and there is nothing to choose but the precision.
 

@@ -2,8 +2,8 @@
 
 BERT-base's size with random weights, bf16, synthetic batches without padding. One axis changes at a time around batch 32 × 128 tokens ×
 12 layers. On a GPU memory is what torch has allocated at the peak (``max_memory_allocated``: weights, moments, gradients, activations and
-what a graph's recording takes), on a CPU the peak of a process of its own. The reference profile's memory is beside it at the middle point;
-its time is ``step_time.py``'s.
+what a graph's recording takes) beyond what earlier points have left behind, on a CPU the peak of a process of its own. The reference
+profile's memory is beside it at the middle point; its time is ``step_time.py``'s.
 
     growth = log(time at the axis' end / at its start) / log(end / start)          (1: in proportion)
 """
@@ -81,6 +81,7 @@ def measured(key: str, device: torch.device, repeats: int, *, tiny: bool) -> dic
     kind = replace(KINDS[name], gates=granularity[0]) if granularity else KINDS[name]
     config = config_of(tiny=tiny, num_hidden_layers=layers)
     free(device)
+    held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0  # by libraries that give nothing back
     batch = batch_of(rows, tokens, config.vocab_size, device, of_words=kind.of_words)
     told: dict[str, Any] = {}
     call: Callable[[], Any]
@@ -95,7 +96,7 @@ def measured(key: str, device: torch.device, repeats: int, *, tiny: bool) -> dic
     seconds = [(clocked if whose == "reference" else paced)(call, device) for _ in range(max(2, repeats))]
     if device.type == "cuda":
         told["reserved_bytes"] = torch.cuda.max_memory_reserved(device)
-    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
+    peak = torch.cuda.max_memory_allocated(device) - held if device.type == "cuda" else peak_memory()
     return {"ms": milliseconds(seconds), "peak_bytes": peak, **told}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +152,13 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
         "finetune/32x32/reference": ms(30.0) | {"tflops": 20.0},
         "freelb/128x256/graph-bf16": ms(300.0) | {"tflops": 300.0, "engine": "eager"},
         "freelb/128x256/reference": {"not run": "about 2 s a step"},
+        "freelb/32x64/reference": {"not run": "about 1 s a step"},
     }
     grown = {
         f"finetune/32x{tokens}x12/ours": ms(tokens / 10) | {"peak_bytes": tokens * 2**20, "gates": 0, "reserved_bytes": 0}
         for tokens in (64, 128)
     }
+    grown |= {f"gates/32x128x12/ours{more}": {"peak_bytes": peak} for more, peak in (("", 2**30), ("/weight", 3 * 2**30))}
     for name, entries in (("step_time", steps), ("step_growth", grown)):
         (tmp_path / f"{name}.json").write_text(json.dumps({**about, "entries": entries}))
     text = script("page").made(tmp_path)
@@ -163,6 +166,10 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
     assert "| fine-tune step, 32 texts × 32 tokens | 5.00 ms | 4.00 ms | yes |" in text
     assert "| 128 × 256 | 300 (not recorded) | not run | – | 300 | 38 % |" in text
     assert "| fine-tune | tokens | 64, 128 | 6.40, 12.8 | 1.00 | 0.06, 0.12 | 1.00 |" in text
+    assert "the same point took 1.00 GiB among the first" in text
+    assert "up to 2.00 GiB too high" in text
+    assert "| 32 × 64 |" not in text  # nothing was measured there but that the reference is slow
+    assert "- steps at batch 32 and 64 or 128 or 256 tokens" in text
     assert "### PGD-5" not in text
     assert "- the reference's steps on SST-2 and IMDB" in text  # said to be missing
     assert "peak memory, and how" not in text  # measured
@@ -189,6 +196,21 @@ def test_the_page_says_what_was_missed_and_what_a_cpu_does(script: Any, tmp_path
     assert "fine-tune step" not in text  # an aim that nothing was measured for
     assert "`cpu_step.py`" not in text
     assert "- steps at batch 128" in text
+
+
+def test_commands_on_the_page_run_today(script: Any) -> None:
+    parts = script("_page_parts")
+    about = {"env": {"device": "a GPU", "python": "3", "cores": 2, "packages": {}}}
+    assert "`python x --rows 3`" in parts.made_with({**about, "command": "python x --rows 3"}, "--rows 3")
+    assert "`python x --rows 3`" in parts.made_with({**about, "command": "python x"}, "--rows 3")
+    page = script("page")
+    commands = set(re.findall(r"`python (benchmarks/\w+\.py --[^`]*)`", page.made()))
+    assert len(commands) > 5
+    for command in commands:
+        name, *words = command.split()
+        source = (ROOT / name).read_text()
+        for word in words:
+            assert not word.startswith("--") or f'"{word}"' in source, (name, word)
 
 
 def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
