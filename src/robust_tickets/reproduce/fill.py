@@ -1,0 +1,218 @@
+"""A published table filled with our runs: beside each printed number ours, the difference, and whether one more run of ours might give it.
+
+Made from outcomes and the published numbers alone. An attack of a paper may have been run with several candidate sets: each is a cell
+of its own, under its name in the protocol, since they differ by more than the methods do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.runs import RunSummary, summarise_runs
+from robust_tickets.measure.student import Interval
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.published import Table, cells, table, tables
+from robust_tickets.reproduce.reading import ATTACK_METRICS, NOT_RUN, Reading, Wanted, attacks_of, read_runs
+from robust_tickets.reproduce.unit import Flavour
+
+TICKET = "ticket"  # a plan's cell that asks for a search alone: a figure draws it, no number stands for it
+SWEEPS = ("ER-F3", "ER-F4", "RT-F2", "OR-F2")  # figures whose points are clean accuracy and Aua; the others show searches, or a training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ours:
+    """The mean over training runs. Intervals at 95 %, on these examples; ``prediction`` is of one further run."""
+
+    mean: float
+    n: int
+    deviation: float | None
+    interval: Interval | None
+    prediction: Interval | None
+    units: tuple[str, ...]  # ids of the outcomes behind it
+    values: tuple[float, ...]  # of each of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledCell:
+    """One number of a table. ``attack`` is the paper's name of it, ``by`` ours. Without ``ours``, ``why`` says why."""
+
+    table: str
+    task: str
+    row: str
+    backbone: str
+    arm: str
+    metric: str
+    attack: str | None
+    by: str | None
+    x: float | None  # of a figure's point
+    published: float | None
+    ours: Ours | None
+    difference: float | None  # ours minus published
+    inside: bool | None  # published inside the prediction interval; None: fewer than five runs, or nothing to hold against
+    split: str
+    substituted: tuple[str, ...]
+    notes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A table with our numbers, in the paper's order; or a campaign's lines, which nothing published stands beside."""
+
+    id: str
+    title: str
+    source: str
+    flavour: Flavour
+    cells: tuple[FilledCell, ...]
+
+    @property
+    def ran(self) -> tuple[FilledCell, ...]:
+        return tuple(cell for cell in self.cells if cell.ours is not None)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Ours, each once."""
+        return tuple(dict.fromkeys(cell.by for cell in self.cells if cell.by is not None))
+
+    def counts(self) -> dict[str, int]:
+        """Cells, those with a number, and of those where five runs can tell: inside and outside."""
+        told = [cell.inside for cell in self.cells]
+        return {"cells": len(told), "filled": len(self.ran), "inside": told.count(True), "outside": told.count(False)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A printed number, or a point of a figure, and the arm that makes it."""
+
+    row: str
+    task: str
+    backbone: str
+    arm: str
+    metric: str
+    attack: str | None
+    published: float | None
+    flavour: Flavour
+    why: str = ""
+    x: float | None = None
+    named: tuple[str, ...] = ()  # attacks of ours; empty: all that were run and stand for the paper's
+
+
+def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> Filled:
+    """A whole table by its id, or cells of a plan (``plan.Cell``), all of one table or campaign. ``folder`` is where the outcomes lie."""
+    if isinstance(asked, str):
+        id, wanted = table(asked).id, _of_table(table(asked), flavour)
+    else:
+        given = list(asked)
+        names = list(dict.fromkeys(cell.table for cell in given))
+        if len(names) != 1:
+            raise TicketsError(f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="use fill_each")
+        id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]
+    known = next((one for one in tables() if one.id == id), None)
+    return Filled(
+        id=id,
+        title=known.title if known else f"campaign {id}",
+        source=known.source if known else "",
+        flavour=flavour,
+        cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder)),
+    )
+
+
+def fill_each(
+    asked: Iterable[Any], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected"
+) -> list[Filled]:
+    """The cells of a plan, table by table."""
+    by_table: dict[str, list[Any]] = {}
+    for cell in asked:
+        by_table.setdefault(cell.table, []).append(cell)
+    return [fill(found, outcomes, folder, flavour=flavour) for found in by_table.values()]
+
+
+def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
+    from robust_tickets.reproduce.rows import rows
+
+    made = rows(of.id)
+    if of.kind == "figure":
+        points = (("clean", None), ("aua", "textfooler")) if of.id in SWEEPS else ()
+        return [
+            _Asked(
+                row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack, published=None, flavour=flavour,
+                why=_why(row), x=row.x,
+            )
+            for row in made
+            for task in row.tasks
+            for metric, attack in points
+        ]  # fmt: skip
+    arms = {(row.name, task, row.backbone): row for row in made for task in row.tasks}
+    found = []
+    for cell in cells(of.id):
+        row = arms.get((cell.row, cell.task, cell.backbone))
+        found.append(
+            _Asked(
+                row=cell.row, task=cell.task, backbone=cell.backbone, arm=row.arm if row else "", metric=cell.metric, attack=cell.attack,
+                published=cell.value, flavour=flavour, why=_why(row) if row else "no arm of ours makes this row",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _of_plan(cell: Any) -> _Asked:
+    """A plan's cell knows its arm, the attacks of ours, and why it cannot be made."""
+    return _Asked(
+        row=cell.row, task=cell.task, backbone=cell.backbone, arm=cell.arm, metric=cell.metric, attack=cell.attack,
+        published=cell.published, flavour=cell.flavour, why=cell.why, x=cell.x, named=cell.attacks,
+    )  # fmt: skip
+
+
+def _why(row: Any) -> str:
+    return str(getattr(row, "why", ""))
+
+
+def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None) -> list[FilledCell]:
+    if asked.metric not in ATTACK_METRICS:
+        return [_cell(id, asked, None, outcomes, folder)]
+    here = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)]
+    named = asked.named or attacks_of(here, str(asked.attack))  # of all arms: an arm that one of them was not run on says so
+    return [_cell(id, asked, name, outcomes, folder) for name in named or (None,)]
+
+
+def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], folder: Path | None) -> FilledCell:
+    wanted = Wanted(
+        arm=asked.arm, task=asked.task, metric=asked.metric, attack=by, backbone=asked.backbone, flavour=asked.flavour
+    )  # fmt: skip
+    reading = read_runs(wanted, outcomes, folder)
+    summary = summarise_runs(reading.runs, resamples=0) if reading.runs.units else None
+    return FilledCell(
+        table=id,
+        task=asked.task,
+        row=asked.row,
+        backbone=asked.backbone,
+        arm=asked.arm,
+        metric=asked.metric,
+        attack=asked.attack,
+        by=by,
+        x=asked.x,
+        published=asked.published,
+        ours=_ours(summary, reading) if summary else None,
+        difference=summary.mean - asked.published if summary and asked.published is not None else None,
+        inside=summary.published_inside(asked.published) if summary and asked.published is not None else None,
+        split=reading.split,
+        substituted=reading.substituted,
+        notes=reading.notes,
+        why="" if summary else (asked.why if asked.why and reading.why == NOT_RUN else reading.why),
+    )
+
+
+def _ours(summary: RunSummary, reading: Reading) -> Ours:
+    return Ours(
+        mean=summary.mean,
+        n=summary.n,
+        deviation=summary.deviation,
+        interval=summary.interval,
+        prediction=summary.prediction,
+        units=reading.units,
+        values=reading.runs.values,
+    )

@@ -1,0 +1,194 @@
+"""Reading: the runs of one arm under one measure, out of all outcomes; what was substituted in them; why there are none.
+
+Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.config import canonical
+from robust_tickets.measure.runs import RunSet, TrainedRun
+from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
+from robust_tickets.reproduce.unit import BERT, Flavour
+
+NOT_RUN, NOT_ALONE = "not run", "not timed alone"
+BASES = {"speedup_vs_pgd": "pgd", "speedup_vs_freelb": "freelb", "speedup_lost_to_search": "freelb"}  # arms
+ATTACK_METRICS = ("aua", "suc", "queries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """``runs`` may hold repeats of a seed, which count in no mean. Without a run, ``why`` says what is missing."""
+
+    runs: RunSet
+    units: tuple[str, ...] = ()  # ids of the units behind the mean, in the order of their values
+    split: str = ""
+    examples: str = ""  # hash of the attacked examples' ids
+    substituted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """An arm on a task under a measure. ``attack`` is a name of the protocol; no ``split``: the one that the task attacks."""
+
+    arm: str
+    task: str
+    metric: str
+    attack: str | None = None
+    split: str | None = None
+    backbone: str = BERT
+    flavour: Flavour = "corrected"
+
+    def of(self, outcome: Outcome) -> bool:
+        """Whether the outcome is one of this arm's."""
+        unit = outcome.unit
+        return (unit.arm, unit.task, unit.backbone, unit.flavour) == (self.arm, self.task, self.backbone, self.flavour)
+
+
+def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Reading:
+    """What was asked for. ``folder`` holds the ids of the examples; without it runs have values alone, which serves for means."""
+    own = [outcome for outcome in outcomes if wanted.of(outcome)]
+    if not own:
+        return _none(wanted, NOT_RUN)
+    if wanted.metric in ATTACK_METRICS or (wanted.metric == "clean" and wanted.attack):
+        return _attacked(wanted, own, folder)
+    if wanted.metric == "clean":
+        return _clean(wanted, own)
+    return _cost(wanted, own, outcomes)
+
+
+def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None) -> tuple[str, ...]:
+    """Our attacks that stand for a published one: the same with any candidates and constraints, in the order of their names.
+
+    What two papers call BERT-Attack their code did otherwise, which is our ``bertattack_papers``: both stand for it.
+    """
+    found = {a.name for outcome in outcomes for a in outcome.attacks if a.split == (split or outcome.clean.get("split"))}
+    return tuple(sorted(name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")))
+
+
+def timed_alone(outcome: Outcome) -> bool:
+    """A time taken while others shared the device is no time of this method."""
+    return outcome.cost.get("processes") == 1
+
+
+def seconds(outcome: Outcome, search: bool = True) -> float | None:
+    """Of training, and of the search before it."""
+    trained, searched = outcome.cost.get("train_seconds"), outcome.cost.get("search_seconds")
+    return None if trained is None else float(trained) + (float(searched or 0.0) if search else 0.0)
+
+
+def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
+    found = [(o, a) for o in own for a in o.attacks if a.name == wanted.attack and a.split == (wanted.split or o.clean.get("split"))]
+    if not found:
+        where = f" on {wanted.split}" if wanted.split else ""
+        return _none(wanted, f"trained, not attacked by {wanted.attack}{where}" if wanted.attack else "trained, not attacked")
+    if len({a.examples for _, a in found}) > 1:
+        return _none(wanted, "its runs were attacked on different examples")
+    attacks = [a for _, a in found]
+    runs = [(o, run) for o, a in found if (run := _run(wanted.metric, o, a, folder)) is not None]
+    return _reading(
+        wanted,
+        runs,
+        split=attacks[0].split,
+        examples=attacks[0].examples,
+        substituted=_each(words for a in attacks for words in a.substitutes),
+        flags=_each(flag for a in attacks for flag in a.flags),
+        why="nothing of the attack could be counted",
+    )
+
+
+def _run(metric: str, outcome: Outcome, attacked: Attacked, folder: Path | None) -> TrainedRun | None:
+    if metric == "queries":
+        return _of_value(outcome, attacked.mean_queries)
+    measure: Any = metric
+    value = attacked.share(measure)
+    if value is None or folder is None:
+        return _of_value(outcome, value)
+    return attacked.run(outcome.unit, _ids(folder, attacked.examples), measure, source=outcome.unit.id)
+
+
+def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
+    """On the whole split, not on the attacked examples alone."""
+    there = [o for o in own if wanted.split in (None, o.clean.get("split")) and o.clean.get("accuracy") is not None]
+    runs = [(o, run) for o in there if (run := _of_value(o, o.clean["accuracy"])) is not None]
+    split = str(there[0].clean.get("split", "")) if there else ""
+    return _reading(wanted, runs, split=split, why=f"trained, not evaluated on {wanted.split or 'a split'}")
+
+
+def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
+    if wanted.metric.endswith("_millions"):
+        name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
+        sizes = [(o, o.cost.get(f"nonzero_{name}", o.cost.get(name))) for o in own]  # the papers count what a mask leaves
+        return _reading(wanted, _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]), why="its size was not kept")
+    own = [o for o in own if timed_alone(o)]
+    if wanted.metric == "seconds" or not own:
+        return _reading(wanted, _of_values([(o, seconds(o)) for o in own]), why=NOT_ALONE)
+    device = own[0].env.get("device")
+    same = replace(wanted, arm=BASES[wanted.metric])
+    based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device and o.unit.repeat == 0]
+    times = [found for o in based if (found := seconds(o)) is not None]
+    if not times:
+        return _none(wanted, f"{same.arm} was not timed alone on the same device")
+    base = sum(times) / len(times)
+    runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own if o.env.get("device") == device])
+    return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
+
+
+def _speedup(metric: str, base: float, outcome: Outcome) -> float | None:
+    """EarlyRobust counts its search; ORTicket leaves out its one search for all tasks, and says what that is worth."""
+    whole, trained = seconds(outcome), seconds(outcome, search=False)
+    if not whole or not trained:
+        return None
+    return {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}.get(metric, base / trained - base / whole)
+
+
+def _reading(wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = (), **told: Any) -> Reading:
+    if not any(run.repeat == 0 for _, run in runs):
+        return _none(wanted, why if not runs else "only repeats of a seed were run")
+    mixed = ("its runs do not all have one config",) if len({_settings(o) for o, _ in runs}) > 1 else ()
+    return Reading(
+        runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
+        units=tuple(o.unit.id for o, run in runs if run.repeat == 0),
+        notes=(*mixed, *_each(note for o, _ in runs for note in o.notes), *flags),
+        **told,
+    )
+
+
+def _none(wanted: Wanted, why: str) -> Reading:
+    return Reading(runs=RunSet(name=wanted.arm, runs=()), why=why)
+
+
+def _of_value(outcome: Outcome, value: float | None) -> TrainedRun | None:
+    unit = outcome.unit
+    return None if value is None else TrainedRun(value=float(value), seed=unit.seed, repeat=unit.repeat, source=unit.id)
+
+
+def _of_values(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
+    return [(o, run) for o, value in found if (run := _of_value(o, value)) is not None]
+
+
+def _each(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+@lru_cache(maxsize=64)
+def _ids(folder: Path, examples: str) -> tuple[str, ...]:
+    return ids_of(folder, examples)
+
+
+def _settings(outcome: Outcome) -> str:
+    """The config but for seeds and attacks: equal for all runs of an arm."""
+    return canonical(_without(outcome.config))
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without(inner) for name, inner in value.items() if name not in ("seed", "attack", "attacks")}
+    return [_without(inner) for inner in value] if isinstance(value, list | tuple) else value
