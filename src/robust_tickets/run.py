@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +21,7 @@ from typing import Any
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file, write_json
+from robust_tickets.progress import say
 
 SCHEMA = 1
 PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
@@ -68,9 +69,14 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches)."""
+    """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches).
+
+    In a folder that several processes share, each stage is one process's at a time (``alone``); else the whole folder is, by ``locked``.
+    """
 
     folder: Path
+    shared: bool = False
+    wait: bool = True  # for a stage that another process works on; else BusyError is raised
     used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
     def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
@@ -82,6 +88,10 @@ class Run:
 
     def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
         return self.folder / house / digest(key)[:8]
+
+    def alone(self, stage: Stage) -> AbstractContextManager[None]:
+        """Hold the stage while it is looked at, run or read: who comes second waits, and finds it done."""
+        return locked(stage.folder, wait=self.wait) if self.shared else nullcontext()
 
     def has(self, house: str, key: Mapping[str, Any]) -> bool:
         """Whether the stage is done; only looks."""
@@ -113,9 +123,16 @@ class Run:
         write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
 
 
+class BusyError(TicketsError):
+    """Another process is at work there."""
+
+
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of ``folder`` while this one works in it."""
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep a second process out of ``folder`` while this one works in it; ``wait`` for one that is there already, else refuse.
+
+    The lock goes with the process, however it ends.
+    """
     import fcntl
 
     if folder.exists() and not folder.is_dir():
@@ -129,8 +146,11 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            hint = "wait for it, or give another --out"
-            raise TicketsError(f"another process is working in {folder}", hint=hint, exit_code=FAILED) from None
+            if not wait:
+                hint = "wait for it, or give another --out"
+                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED) from None
+            say(f"waiting for another process that works in {folder}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -33,12 +33,14 @@ def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
         like = ticket_of(walk, origin.like)[0] if origin.like else None
         searched = walk.run.stage("search", search_key(walk, origin, like))
         task = walk.elsewhere[origin.searched_on] if origin.searched_on else walk.task
-        ticket = stages.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
+        with walk.run.alone(searched):
+            ticket = stages.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
         if origin.draw is None:
             return ticket, searched, searched
         source = digest(searched.key)
     lies = walk.run.stage("ticket", stages.draw_key(source, origin.draw))
-    return stages.draw(lies, ticket, origin.draw), searched, lies
+    with walk.run.alone(lies):
+        return stages.draw(lies, ticket, origin.draw), searched, lies
 
 
 def known(walk: Walk, origin: Origin) -> Ticket | None:

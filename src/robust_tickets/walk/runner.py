@@ -14,12 +14,12 @@ from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
-from robust_tickets.run import Run, environment, locked
+from robust_tickets.run import Run, Stage, environment, locked
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 from robust_tickets.walk import allowed, stages
 from robust_tickets.walk.arms import Arm, Origin
 from robust_tickets.walk.origins import fingerprint, ticket_of
-from robust_tickets.walk.recipe import Recipe
+from robust_tickets.walk.recipe import AttackPlan, Recipe
 from robust_tickets.walk.source import Source
 
 if TYPE_CHECKING:
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 SCHEMA = 1
 # how it is called, how often it is saved, and where files lie: those stand in the identity by their content
 NOT_IN_IDENTITY = (*INVISIBLE, "token_budget", "title", "about", "notes", "branch_of", "folder", "searched_on")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A trained model, its ticket if it has one, and the stages: of the search, of the ticket itself, of the training."""
+
+    model: Classifier
+    ticket: Ticket | None
+    searched: Stage | None
+    lies: Stage | None
+    trained: Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,22 +81,32 @@ class Walk:
             self.run.finish(self.run.used)
         return folder
 
-    def _arm(self, arm: Arm) -> dict[str, Any]:
+    def made(self, arm: Arm) -> Made:
+        """The arm's model, trained or found done, and what it was made from."""
         from robust_tickets.classifier import Classifier
 
         say(f"— {arm.title} —")
         ticket, searched, lies = ticket_of(self, arm.origin) if arm.origin else (None, None, None)
         trained = self.run.stage("train", stages.train_key(arm.train, self.inputs, ticket, arm.without))
-        stages.train(trained, arm.train, self.start, self.task, ticket, arm.without)
-        victim = Classifier.from_pretrained(trained.folder / "model")
-        attacks = []
-        for plan in self.recipe.attacks:
-            split = stages.attacked(plan, self.task)
-            stage = self.run.stage("attack", stages.attack_key(plan, victim, split))
-            evaluation = stages.evaluation_of(trained)
-            clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
-            stages.attack(stage, plan, victim, self.task, clean)
-            attacks.append(stage.name)
+        with self.run.alone(trained):
+            stages.train(trained, arm.train, self.start, self.task, ticket, arm.without)
+            model = Classifier.from_pretrained(trained.folder / "model")
+        return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained)
+
+    def attacked(self, made: Made, plan: AttackPlan, workers: int | None = None) -> Stage:
+        """The stage with the result of an attack; ``workers`` as ``attack.engine.run_attack`` has them."""
+        split = stages.attacked(plan, self.task)
+        stage = self.run.stage("attack", stages.attack_key(plan, made.model, split))
+        evaluation = stages.evaluation_of(made.trained)
+        clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
+        with self.run.alone(stage):
+            stages.attack(stage, plan, made.model, self.task, clean, workers)
+        return stage
+
+    def _arm(self, arm: Arm) -> dict[str, Any]:
+        made = self.made(arm)
+        ticket, searched, lies, trained = made.ticket, made.searched, made.lies, made.trained
+        attacks = [self.attacked(made, plan).name for plan in self.recipe.attacks]
         return {
             "name": arm.name,
             "title": arm.title,
@@ -120,8 +141,8 @@ class Walk:
         }
 
 
-def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Walk:
-    """Load what the recipe names and decide its run folder; trains nothing."""
+def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", shared: bool = False, wait: bool = True) -> Walk:
+    """Load what the recipe names and decide its run folder; trains nothing. ``shared``: other processes may work in the folder too."""
     for note in recipe.notes:
         say(note)
     allowed.check(recipe)
@@ -134,15 +155,14 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "") -> Wa
     elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
     others = [[elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None] for o in origins]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
-    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}")
+    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", shared=shared, wait=wait)
     return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
 
 
 def _task(source: Source, seed: int) -> Task:
     from robust_tickets.data.load import load_task
 
-    options = {k: v for k, v in vars(source).items() if k != "task"}
-    return stages.announce(load_task(source.task, seed=seed, **options))
+    return stages.announce(load_task(source.task, **source.options(seed)))
 
 
 def _classifier(recipe: Recipe, task: Task) -> Classifier:

@@ -147,7 +147,7 @@ def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None,
     return apply(start, ticket)
 
 
-def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None) -> None:
+def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None, workers: int | None = None) -> None:
     """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted."""
     if stage.done():
         say(f"attack: found done in {stage.name}")
@@ -166,6 +166,7 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         seen=task.train,
         query_budget=plan.query_budget,
         token_budget=plan.token_budget,
+        workers=workers,
     )
     stage.finish()
     if result.aua is None or result.queries is None:
