@@ -203,7 +203,9 @@ def _asked(arguments: list[str] | None) -> Any:
     parser.add_argument("--device")
     asked = parser.parse_args(arguments)
     asked.kind, asked.batch, asked.length = asked.kind.split(","), list(asked.batch), list(asked.length)
-    asked.without = asked.without.split(",")
+    asked.without = [name for name in asked.without.split(",") if name]
+    if unknown := set(asked.without) - {"graph-fp32", "trainer-bf16"}:  # the others tell that a cell is complete
+        parser.error(f"--without {', '.join(sorted(unknown))}: graph-fp32 and trainer-bf16 can be left out")
     return asked
 
 

@@ -56,6 +56,13 @@ def test_a_command_is_told_without_the_paths_of_a_machine(script: Any) -> None:
     assert script("_store").command(called) == told
 
 
+def test_what_cannot_be_left_out_is_refused(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        script("step_time").main(["--tiny", "--device", "cpu", "--without", "trainer", "--out", str(tmp_path)])
+    assert "graph-fp32 and trainer-bf16 can be left out" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_reference_beyond_its_budget_is_said_to_be_not_run(script: Any, tmp_path: Path) -> None:
     asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--seconds", "0", "--out", str(tmp_path)]
     script("step_time").main([*asked, "--kind", "synonymswap"])
