@@ -1,0 +1,86 @@
+"""Campaigns: sets of runs that answer a question, fixed beforehand in ``campaign.toml``. A campaign is planned and run as a table is."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from robust_tickets.config import build
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
+from robust_tickets.reproduce.protocol import attacks
+from robust_tickets.reproduce.rows import arm
+from robust_tickets.reproduce.unit import BERT, Flavour
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Arms on tasks, or tables of the papers; without ``tasks`` all that a table has."""
+
+    seeds: int
+    arms: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = (BERT,)
+    repeats: int = 1  # runs of seed 0 in all
+    attacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """``winner`` is the configuration that a screening chose, where a part needs one."""
+
+    title: str
+    parts: tuple[Part, ...]
+    winner: str | None = None
+
+
+@cache
+def campaigns() -> Mapping[str, Campaign]:
+    """All of them, by letter."""
+    told = tomllib.loads((files(__package__) / "campaign.toml").read_text("utf-8"))["campaigns"]
+    return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in told.items()}
+
+
+def campaign(
+    name: str, places: Places, *, only: Sequence[tuple[str, str]] = (), flavour: Flavour = "corrected", seeds: int | None = None,
+    groups: Sequence[str] | None = None,
+) -> Plan:  # fmt: skip
+    """The plan of a campaign; ``seeds`` and ``groups``, if given, replace its own."""
+    known = {one.upper(): one for one in campaigns()}
+    if name.upper() not in known:
+        raise TicketsError(f"no campaign is called {name!r}", hint=did_you_mean(name, campaigns()))
+    name = known[name.upper()]
+    one = campaigns()[name]
+    if one.winner == "":
+        raise TicketsError(f"campaign {name} waits for the screening before it", hint="write the winner into campaign.toml")
+    asked = [line for part in one.parts for line in _lines(name, one, part, seeds, groups)]
+    return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
+
+
+def _lines(name: str, of: Campaign, part: Part, seeds: int | None, groups: Sequence[str] | None) -> list[Asked]:
+    count, asked = seeds if seeds is not None else part.seeds, tuple(groups) if groups is not None else part.attacks
+    found = []
+    for id in part.tables:
+        for line in of_table(published.table(id), range(count), asked or None):
+            if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
+                found.append(line)
+    runs = [(seed, repeat) for seed in range(count) for repeat in range(part.repeats if seed == 0 else 1)]
+    for task in part.tasks if part.arms else ():
+        columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked))]
+        for backbone in part.backbones:
+            for written in part.arms:
+                own = written.format(winner=of.winner)
+                found.append(
+                    Asked(
+                        table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),
+                        seeds=tuple(runs), groups=asked, whole=True,
+                    )
+                )  # fmt: skip
+    return found

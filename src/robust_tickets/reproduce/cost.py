@@ -1,0 +1,193 @@
+"""What a plan will cost, said before anything is loaded: rows × epochs × passes × seconds, from the numbers of ``cost.toml``.
+
+A search or a training that several units share is counted once. Epochs, steps and batches are read from each unit's own recipe; only where
+a recipe leaves them to the method does ``cost.toml`` say them again, because asking the method would load torch. A test holds the two
+together. An estimate errs towards too long: a ticket is taken to cost what the whole model costs.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from robust_tickets.config import Said, digest
+from robust_tickets.data.tasks import TASKS
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.plan import Plan
+from robust_tickets.reproduce.protocol import NamedAttack, settings
+from robust_tickets.reproduce.rows import arm, tree
+from robust_tickets.reproduce.unit import Unit
+
+Kind = Literal["search", "train", "attack"]
+UNKNOWN = {"rows": 10_000, "tokens": 40, "attacked": 500, "words": 30, "long": 40}  # of a task that cost.toml does not have
+BATCH = 32
+QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Seconds on one kind of machine."""
+
+    name: str
+    about: str
+    update: float  # an update whatever its size
+    token: float  # more for each token trained on, a pass
+    query: float  # a token of a text that an attack asks about
+    margin: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One stage of work; units with the same ``key`` share it."""
+
+    kind: Kind
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Seconds that are left to do, by kind of stage, and for each unit: what it adds after those before it."""
+
+    search: float
+    train: float
+    attack: float
+    units: Mapping[Unit, float]  # done ones are not in it
+    done: tuple[Unit, ...]
+
+    @property
+    def total(self) -> float:
+        return self.search + self.train + self.attack
+
+
+def device(name: str | None = None) -> Device:
+    """A device of ``cost.toml``; by default what this machine seems to have, found without torch."""
+    known = _numbers()["devices"]
+    if name is None:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
+        name = "h200" if Path("/proc/driver/nvidia/version").exists() and not hidden else "cpu"
+    if name not in known:
+        raise TicketsError(f"no seconds are known of the device {name!r}", hint=did_you_mean(name, known))
+    return Device(name=name, **known[name])
+
+
+def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None) -> Cost:
+    """What is left of a plan after ``outcomes``."""
+    on = device() if on is None else on
+    have = {outcome.unit: {attacked.name for attacked in outcome.attacks} for outcome in outcomes}
+    seen = {piece.key for unit in plan.units if unit in have for piece in pieces(unit, (), on)}
+    spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
+    left: dict[Unit, float] = {}
+    for unit in plan.units:
+        open_attacks = [one for one in plan.attacks[unit] if one.name not in have.get(unit, ())]
+        if unit in have and not open_attacks:
+            continue
+        left[unit] = 0.0
+        for piece in pieces(unit, open_attacks, on, train=unit not in plan.searches):
+            if piece.key not in seen:
+                seen.add(piece.key)
+                spent[piece.kind] += piece.seconds
+                left[unit] += piece.seconds
+    return Cost(**spent, units=left, done=tuple(unit for unit in plan.units if unit not in left))
+
+
+def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, *, train: bool = True) -> Iterator[Piece]:
+    """The stages of a unit, with what each takes where nothing is shared."""
+    recipe = _plain(tree(unit, settings(unit), ()))
+    name = arm(unit.arm, unit.flavour).arm
+    who = [unit.backbone, unit.seed, unit.repeat]
+    for search, task in _searches(recipe, name, unit.task):
+        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=_search(search, task, on))
+    if train:
+        training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
+        seconds = float(training.get("epochs", 3)) * _epoch(training, unit.task, on)
+        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
+    for one in attacks:
+        yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=_attack(one, unit.task, on))
+
+
+def passes(adversary: Any) -> float:
+    """Forward-backward passes of a step under an adversary, as a recipe names it."""
+    told = {"name": adversary} if isinstance(adversary, str) else dict(adversary or {})
+    name = told.get("name")
+    if not name or name == "none":
+        return 1.0
+    if name == "synonymswap" and "mix" in told:
+        return float((told["mix"] > 0) + (told["mix"] < 1))
+    row = _numbers()["adversaries"].get("pgd_naive" if name == "pgd" and told.get("naive") else name, {"fixed": 2, "each": 0, "steps": 0})
+    return float(row["fixed"] + row["each"] * told.get("steps", row["steps"]) + bool(told.get("extra_pass")))
+
+
+def _searches(recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, ...] = ()) -> Iterator[tuple[dict[str, Any], str]]:
+    """The searches behind an arm's ticket, its own and those of the arms it descends from."""
+    table, top = recipe["arms"][name], recipe.get("search", {})
+    for other in (table.get("ticket"), table.get("like")):
+        if other in recipe["arms"] and other not in path:
+            yield from _searches(recipe, other, task, (*path, name))
+    own = table.get("search", "searched_on" in table)
+    if own is False or own is None:
+        return
+    told = {"name": own} if isinstance(own, str) else dict(own) if isinstance(own, Mapping) else {}
+    same = told.get("name", top.get("name")) == top.get("name")
+    yield (_merged(top, told) if same else told), str(table.get("searched_on", {}).get("task", task))
+
+
+def _search(search: Mapping[str, Any], task: str, on: Device) -> float:
+    row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
+    told = {**{k: v for k, v in row.items() if k == "adversary"}, **search}
+    if "rows" in row:  # text of its own
+        epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), on) * passes(told.get("adversary"))
+    else:
+        epoch = _epoch(told, task, on)
+    epochs = told.get("run_epochs") or told.get("epochs", row["epochs"]) if search.get("name") != "imp" else row["epochs"]
+    before = row.get("before", 0) * _epoch({}, task, on)
+    return float(epochs) * row.get("share", 1.0) * epoch + before
+
+
+def _epoch(training: Mapping[str, Any], task: str, on: Device) -> float:
+    told = _task(task)
+    batch = training.get("batch_size") or (TASKS[task].batch_size if task in TASKS else None) or BATCH
+    return _rows(told["rows"], told["tokens"], int(batch), on) * passes(training.get("adversary"))
+
+
+def _rows(rows: float, tokens: float, batch: int, on: Device) -> float:
+    return on.margin * (rows / batch * on.update + rows * tokens * on.token)
+
+
+def _attack(attack: NamedAttack, task: str, on: Device) -> float:
+    told = _task(task)
+    count = min(int(attack.table.get("n", 0)) or told["attacked"], 10 * told["attacked"])
+    questions = _numbers()["questions"].get(str(attack.table.get("name")), QUESTIONS) * told["words"]
+    return float(on.margin * count * questions * told["long"] * on.query)
+
+
+def _task(name: str) -> dict[str, Any]:
+    return _numbers()["tasks"].get(name, UNKNOWN)  # type: ignore[no-any-return]
+
+
+def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """As an arm's table is written over the recipe's: of the same adversary only what is named changes."""
+    merged = {**top, **own}
+    before, after = top.get("adversary"), own.get("adversary")
+    before = {"name": before} if isinstance(before, str) else before
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name", before.get("name")) == before.get("name"):
+        merged["adversary"] = {**before, **after}
+    return merged
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return value.plain() if isinstance(value, Said) else value
+
+
+@cache
+def _numbers() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "cost.toml").read_text("utf-8"))

@@ -1,0 +1,55 @@
+"""Only: which part of a plan is wanted, as ``KEY=VALUE``. One key twice asks for either, two keys for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from robust_tickets.errors import TicketsError, did_you_mean
+
+KEYS = ("task", "method", "attack", "backbone", "metric", "seed")
+
+
+def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """``task=sst2``, ``method=finetune,earlyrobust``: pairs of a key and one value."""
+    pairs = []
+    for one in given:
+        key, equals, values = (part.strip() for part in one.partition("="))
+        if not equals or not values:
+            raise TicketsError(f"--only {one}: expected KEY=VALUE", hint=f"for example --only task=sst2; keys: {', '.join(KEYS)}")
+        if key not in KEYS:
+            raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
+        pairs += [(key, value.strip()) for value in values.split(",") if value.strip()]
+    return tuple(pairs)
+
+
+class Only:
+    """Asked while a plan is made; ``check`` afterwards refuses a value that nothing had."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.pairs = tuple(pairs)
+        for key, value in self.pairs:
+            if key not in KEYS:
+                raise TicketsError(f"only {key}={value}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
+        self._met: dict[str, dict[str, None]] = {}
+        self._hit: set[tuple[str, str]] = set()
+
+    def __str__(self) -> str:
+        return " ".join(f"--only {key}={value}" for key, value in self.pairs)
+
+    def takes(self, key: str, *names: str) -> bool:
+        """Whether something that has these names is wanted. Case does not matter: a row may be called RobustT 30 %."""
+        self._met.setdefault(key, {}).update(dict.fromkeys(names))
+        values = [value for known, value in self.pairs if known == key]
+        hit = [value for value in values if value.lower() in [name.lower() for name in names]]
+        self._hit.update((key, value) for value in hit)
+        return not values or bool(hit)
+
+    def takes_attack(self, asked: str | None, ours: Sequence[str]) -> bool:
+        """A column by its published name or by one of our attacks that stand for it; a column without an attack stays."""
+        names = (*ours, *([asked] if asked else []), *(name.partition("-")[0] for name in ours))
+        return not names or self.takes("attack", *names)
+
+    def check(self) -> None:
+        for key, value in self.pairs:
+            if (key, value) not in self._hit:
+                raise TicketsError(f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, self._met.get(key, {})))

@@ -1,0 +1,210 @@
+"""Plan: what a table, a figure or a campaign asks for: its cells, the units behind them, each once, and what cannot be had.
+
+A cell is a measure of an arm on a task; its units are the arm's training runs. Units are in the order that makes whole tables early: all of
+one seed, then all of the next. Nothing is loaded to plan: no torch, no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.only import Only
+from robust_tickets.reproduce.places import Places, missing
+from robust_tickets.reproduce.protocol import NamedAttack, attacks
+from robust_tickets.reproduce.rows import rows
+from robust_tickets.reproduce.unit import Flavour, Unit
+
+TICKET = "ticket"  # the measure of a figure that shows a search: its masks, its gates, what survives
+SEARCHES = ("ER-F2", "ER-F5", "RT-F1", "RT-F3", "RT-F5", "OR-F1")  # figures made of searches alone
+OF_TABLES = ("main", "more")  # groups that a published column may be attacked with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """``attack`` is the published name; ``attacks`` are ours that stand for it. ``why``, if any: it cannot be made, and what would help."""
+
+    table: str
+    row: str
+    task: str
+    backbone: str
+    arm: str
+    metric: str
+    attack: str | None = None
+    attacks: tuple[str, ...] = ()
+    flavour: Flavour = "corrected"
+    x: float | None = None  # a figure's abscissa
+    published: float | None = None
+    units: tuple[Unit, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """``units`` can all be run; each is attacked by ``attacks[unit]``. ``searches`` are those of which the ticket alone is asked for."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    units: tuple[Unit, ...]
+    attacks: Mapping[Unit, tuple[NamedAttack, ...]]
+    searches: frozenset[Unit] = frozenset()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(cell.table for cell in self.cells))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One line of a table: an arm on a task, with its measures and the attacks it is to see."""
+
+    table: str
+    row: str
+    task: str
+    backbone: str
+    arm: str
+    columns: tuple[tuple[str, str | None, float | None], ...]  # metric, attack, published value
+    seeds: tuple[tuple[int, int], ...]  # seed and repeat
+    groups: tuple[str, ...]
+    whole: bool = False  # every attack of the groups, not those of the columns alone
+    x: float | None = None
+    why: str = ""
+
+
+def plan(
+    ids: Sequence[str],
+    *,
+    seeds: int = 5,
+    only: Sequence[tuple[str, str]] = (),
+    flavour: Flavour = "corrected",
+    places: Places,
+    groups: Sequence[str] | None = None,
+) -> Plan:
+    """The cells of tables and figures. ``groups`` names the attacks to run, all of them; by default those that the columns name."""
+    tables = [published.table(id) for id in ids]
+    asked = [line for table in tables for line in of_table(table, range(seeds), groups)]
+    return settle(", ".join(table.id for table in tables), asked, only=only, flavour=flavour, places=places)
+
+
+def of_table(table: published.Table, seeds: Iterable[int], groups: Sequence[str] | None = None) -> list[Asked]:
+    """What a table asks for, line by line."""
+    values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in published.cells(table.id)}
+    if table.kind == "table":
+        columns = [(column.metric, column.attack) for column in table.columns]
+    else:
+        columns = [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
+    return [
+        Asked(
+            table=table.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm,
+            columns=tuple(
+                (metric, attack, value)
+                for metric, attack in columns
+                if (value := values.get((task, row.name, row.backbone, metric, attack))) is not None or table.kind == "figure"
+            ),
+            seeds=tuple((seed, 0) for seed in seeds),
+            groups=tuple(groups) if groups is not None else OF_TABLES, whole=groups is not None, x=row.x, why=row.why,
+        )
+        for row in rows(table.id)
+        for task in row.tasks
+    ]  # fmt: skip
+
+
+def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]], flavour: Flavour, places: Places) -> Plan:
+    """Cells and units of lines: what ``only`` leaves, each unit once, with what cannot be had told beside it."""
+    chosen = Only(only)
+    look = _Look(places, flavour)
+    cells: list[Cell] = []
+    wanted: dict[Unit, dict[str, NamedAttack]] = {}
+    trained: set[Unit] = set()
+    for line in asked:
+        runs = [(seed, repeat) for seed, repeat in line.seeds if chosen.takes("seed", str(seed))]
+        names = {"task": (line.task,), "method": (line.arm, line.row), "backbone": (line.backbone,)}
+        taken = [chosen.takes(key, *own) for key, own in names.items()]  # all are asked, so that a hint knows all names
+        columns = [
+            (metric, attack, value)
+            for metric, attack, value in line.columns
+            if all([chosen.takes("metric", metric), chosen.takes_attack(attack, look.names(line, attack))])
+        ]
+        if not all(taken) or not runs:
+            continue
+        units = tuple(
+            Unit(backbone=line.backbone, task=line.task, arm=line.arm, flavour=flavour, seed=seed, repeat=repeat) for seed, repeat in runs
+        ) if not line.why else ()  # fmt: skip
+        for metric, attack, value in columns:
+            named = [one for one in look.standing(line, attack) if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
+            why = line.why or look.why(units[0], ()) or (look.none(line, attack, named, units[0]) if attack else "")
+            found = [one for one in named if not look.why(units[0], (one,))] if not why else []
+            cells.append(
+                Cell(
+                    table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
+                    attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
+                )
+            )  # fmt: skip
+            if why:
+                continue
+            more = [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
+            for unit in units:
+                wanted.setdefault(unit, {}).update({one.name: one for one in (*found, *(more if line.whole else ()))})
+            if metric != TICKET:
+                trained.update(units)
+    chosen.check()
+    if not cells:
+        raise TicketsError(f"{title}: nothing is left of it", hint=f"{chosen} leaves no cell: leave one of them out")
+    order = {unit: i for i, unit in enumerate(wanted)}
+    units_in_order = tuple(sorted(wanted, key=lambda unit: (unit.seed, unit.repeat, order[unit])))
+    return Plan(
+        title=title,
+        cells=tuple(cells),
+        units=units_in_order,
+        attacks={unit: tuple(wanted[unit].values()) for unit in units_in_order},
+        searches=frozenset(wanted) - trained,
+        missing=tuple(dict.fromkeys(look.told)),
+    )
+
+
+def stands_for(name: str, asked: str) -> bool:
+    """Whether our attack is one of a published name: the same with any candidates and constraints, or what the papers' code ran."""
+    return name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")
+
+
+class _Look:
+    """Attacks of a task and what is missing, each looked up once; ``told`` collects what is."""
+
+    def __init__(self, places: Places, flavour: Flavour) -> None:
+        self.places, self.flavour = places, flavour
+        self.told: list[str] = []
+        self._attacks: dict[Any, tuple[NamedAttack, ...]] = {}
+        self._why: dict[Any, str] = {}
+
+    def attacks(self, line: Asked) -> tuple[NamedAttack, ...]:
+        key = (line.task, line.groups)
+        if key not in self._attacks:
+            self._attacks[key] = attacks(line.task, groups=line.groups, flavour=self.flavour)
+        return self._attacks[key]
+
+    def standing(self, line: Asked, attack: str | None) -> list[NamedAttack]:
+        return [one for one in self.attacks(line) if attack is not None and stands_for(one.name, attack)]
+
+    def names(self, line: Asked, attack: str | None) -> tuple[str, ...]:
+        return tuple(one.name for one in self.standing(line, attack))
+
+    def why(self, unit: Unit, asked: tuple[NamedAttack, ...]) -> str:
+        key = (unit.backbone, unit.task, unit.arm, tuple(one.name for one in asked))
+        if key not in self._why:
+            lacking = missing(self.places, unit, asked)
+            self.told += lacking
+            self._why[key] = "; ".join(lacking)
+        return self._why[key]
+
+    def none(self, line: Asked, attack: str, named: Sequence[NamedAttack], unit: Unit) -> str:
+        """Why no attack stands for the column, if so."""
+        if not named:
+            known = attacks(line.task, groups=OF_TABLES, flavour=self.flavour)
+            others = [one for one in known if stands_for(one.name, attack)]
+            return f"{attack} is not asked for: --attacks {others[0].group}" if others else f"the protocol has no {attack} for {line.task}"
+        lacking = [self.why(unit, (one,)) for one in named]
+        return "" if not all(lacking) else lacking[0]
