@@ -13,7 +13,7 @@ from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Example, Run
 
-__all__ = ["mark", "texts"]
+__all__ = ["choice", "mark", "texts", "turner"]
 
 MOST = 2000  # texts on the page over all attacks; the files hold all
 SIZE = 6_000_000  # characters of markup, likewise
@@ -62,7 +62,7 @@ def texts(run: Run) -> Html | None:
     if len(shown) > OPEN:
         more = tag("details", tag("summary", f"{len(shown) - OPEN} more texts"), *[c for c, _ in shown[OPEN:]], class_="more")
     listed = tag("div", *[c for c, _ in shown[:OPEN]], more, class_="cases")
-    return join([*told, _filters(run, [case for _, case in shown]), listed, _turner()])
+    return join([*told, _filters(run, [case for _, case in shown]), listed, turner()])
 
 
 def _fitting(run: Run, cases: list[Case], most: int, size: int) -> list[tuple[Html, Case]]:
@@ -93,10 +93,10 @@ def _filters(run: Run, cases: list[Case]) -> Html:
     several = len(arms) > 1
     return tag(
         "form",
-        _choice("Attack ", "attack", "any", attacks) if len(attacks) > 1 else None,
-        _choice("Outcome ", "outcome", "any", OUTCOMES),
-        _choice("for ", "arm", "any arm", arms) if several else None,
-        _choice("True label ", "label", "any", labels) if len(labels) > 1 else None,
+        choice("Attack ", "attack", "any", attacks) if len(attacks) > 1 else None,
+        choice("Outcome ", "outcome", "any", OUTCOMES),
+        choice("for ", "arm", "any arm", arms) if several else None,
+        choice("True label ", "label", "any", labels) if len(labels) > 1 else None,
         tag("label", tag("input", type="checkbox", name="differ"), " arms differ") if several else None,
         tag("label", "Containing ", tag("input", type="search", name="words", autocomplete="off")),
         tag("button", "Show all", type="reset"),
@@ -106,12 +106,13 @@ def _filters(run: Run, cases: list[Case]) -> Html:
     )
 
 
-def _choice(words: str, name: str, none: str, options: dict[str, str]) -> Html:
+def choice(words: str, name: str, none: str, options: dict[str, str]) -> Html:
+    """A field of the filters; ``none`` is what it says while it filters nothing."""
     listed = [tag("option", title, value=value) for value, title in options.items()]
     return tag("label", words, tag("select", tag("option", none, value=""), *listed, name=name))
 
 
-def _turner() -> Html:
+def turner() -> Html:
     """Pages, for the script to turn."""
     return tag(
         "nav",
