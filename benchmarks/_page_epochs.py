@@ -73,8 +73,8 @@ def accuracy(result: Result) -> str:
             + (
                 "The weights are the same bits.\n"
                 if same
-                else "The weights are not the same bits after so many updates. Kernels that add up in an order that changes from run to run "
-                "would do that; whether two eager runs differ as much was not measured.\n"
+                else "The weights are not the same bits after so many updates. Kernels that add up in an order that changes from run to "
+                "run would do that; whether two eager runs differ as much was not measured.\n"
             ),
             table(["engine", *splits], rows),
             made_with(result),
