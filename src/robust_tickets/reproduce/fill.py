@@ -114,7 +114,7 @@ def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path |
     known = next((one for one in tables() if one.id == id), None)
     return Filled(
         id=id,
-        title=known.title if known else f"campaign {id}",
+        title=known.title if known else id,
         source=known.source if known else "",
         flavour=flavour,
         cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder)),
@@ -181,7 +181,7 @@ def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | N
 
 def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], folder: Path | None) -> FilledCell:
     wanted = Wanted(
-        arm=asked.arm, task=asked.task, metric=asked.metric, attack=by, backbone=asked.backbone, flavour=asked.flavour
+        arm=asked.arm, task=asked.task, metric=asked.metric, attack=by or asked.attack, backbone=asked.backbone, flavour=asked.flavour
     )  # fmt: skip
     reading = read_runs(wanted, outcomes, folder)
     summary = summarise_runs(reading.runs, resamples=0) if reading.runs.units else None

@@ -1,0 +1,216 @@
+"""Claims: which arm against which, fixed beforehand in ``claims.toml``; judged over training runs, a family at a time, adjusted by Holm."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.measure.runs import RunSet, RunSummary, summarise_runs
+from robust_tickets.measure.spread import SeedSpread, seed_spread
+from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
+from robust_tickets.reproduce.unit import BERT, Flavour
+
+RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
+ROLE = "@"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """``arm`` against ``other`` under an attack, on the examples of a split."""
+
+    arm: str
+    other: str
+    attack: str
+    task: str
+    split: str | None  # None: the one that the task attacks
+    metric: str = "aua"
+    backbone: str = BERT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Claims that are adjusted together: a question of a campaign, or a table."""
+
+    id: str
+    title: str
+    question: str
+    margin: float
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim after the runs. Without runs of both arms there is no comparison, and ``why`` says what is missing."""
+
+    claim: Claim  # roles replaced, where a winner is known
+    comparison: RunComparison | None
+    arm: RunSummary | None
+    other: RunSummary | None
+    substituted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``different``, ``equivalent``, ``undecided``, ``too few runs`` or ``not run``."""
+        return self.comparison.verdict if self.comparison else NOT_RUN
+
+
+@cache
+def told() -> Mapping[str, Any]:
+    """``claims.toml``."""
+    return tomllib.loads((files(__package__) / "claims.toml").read_text("utf-8"))
+
+
+def names() -> tuple[str, ...]:
+    """Ids of all families: the campaigns', then the tables'."""
+    return (*told()["families"], *told()["tables"]["rows"])
+
+
+@cache
+def family(id: str) -> Family:
+    """The family called ``id``: ``A``, or a table's ``ER-T1``."""
+    if id in told()["families"]:
+        return _of_campaign(id, told()["families"][id])
+    if id in told()["tables"]["rows"]:
+        return _of_table(id)
+    raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()))
+
+
+def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> tuple[Judged, ...]:
+    """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part."""
+    found = family(id)
+    chosen = winner(outcomes, folder)
+    apart = [_apart(_resolved(claim, chosen), found.margin, outcomes, folder, flavour) for claim in found.claims]
+    adjusted = iter(judge_family([one.comparison for one in apart if one.comparison]))
+    return tuple(_with(one, next(adjusted)) if one.comparison else one for one in apart)
+
+
+def winner(outcomes: Sequence[Outcome], folder: Path | None = None) -> str | None:
+    """The configuration that the rule of ``claims.toml`` chooses once all of them were run; before, none."""
+    ranked = screened(outcomes, folder)
+    return ranked[0].arm if len(ranked) == len(told()["screen"]["arms"]) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """A configuration of the screening, beside the arm it is to beat; differences of means, in points."""
+
+    arm: str
+    n: int
+    aua: float
+    clean: float
+    gain: float
+    clean_gain: float
+    goals: int
+
+
+def screened(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Screened, ...]:
+    """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made."""
+    asked = told()["screen"]
+
+    def means(arm: str) -> tuple[int, float, float] | None:
+        under, clean = (
+            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=asked["attack"], split=asked["split"]), outcomes, folder)
+            for metric in ("aua", "clean")
+        )
+        return (len(under.runs.units), _mean(under.runs), _mean(clean.runs)) if under.runs.units and clean.runs.units else None
+
+    base, found = means(asked["against"]), []
+    for arm in asked["arms"]:
+        own = means(arm)
+        if own is None or base is None:
+            continue
+        gain, clean_gain = own[1] - base[1], own[2] - base[2]
+        goals = (gain >= asked["gain"]) + (clean_gain >= -asked["clean_below"])
+        found.append(Screened(arm=arm, n=own[0], aua=own[1], clean=own[2], gain=gain, clean_gain=clean_gain, goals=goals))
+    return tuple(sorted(found, key=lambda one: (-one.goals, -one.aua, one.arm)))
+
+
+def spreads(outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None) -> tuple[SeedSpread, ...]:
+    """For every arm of which a seed was run again: how far its repeats lie apart, beside its seeds."""
+    arms = dict.fromkeys(o.unit.arm for o in outcomes if o.unit.task == task and o.unit.repeat)
+    found = [read_runs(Wanted(arm=arm, task=task, metric="aua", attack=attack, split=split), outcomes, None).runs for arm in arms]
+    return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
+
+
+def _of_campaign(id: str, given: Mapping[str, Any]) -> Family:
+    claims = tuple(
+        Claim(arm=block["arm"], other=other, attack=attack, task=given["task"], split=given["split"])
+        for block in given["claims"]
+        for attack in block["attacks"]
+        for other in block["against"]
+    )
+    return Family(id=id, title=given["title"], question=given["question"], margin=float(told()["margin"]), claims=claims)
+
+
+def _of_table(id: str) -> Family:
+    from robust_tickets.reproduce.rows import rows
+
+    table, begins = published.table(id), told()["tables"]["rows"][id]
+    arms = {(task, row.backbone, row.name): row.arm for row in rows(id) for task in row.tasks if row.arm}
+    claims = dict.fromkeys(  # two rows may be one arm
+        Claim(arm=arm, other=other, attack=attack, task=task, split=None, backbone=backbone)
+        for (task, backbone, name), arm in arms.items()
+        if name.startswith(begins)
+        for (task2, backbone2, name2), other in arms.items()
+        if (task2, backbone2) == (task, backbone) and name2 != name and other != arm
+        for attack in told()["tables"]["attacks"]
+    )
+    question = f"{begins} against every other row of its task"
+    return Family(id=id, title=table.title, question=question, margin=float(told()["margin"]), claims=tuple(claims))
+
+
+def _resolved(claim: Claim, chosen: str | None) -> Claim:
+    """The claim with the winner's arms for its roles; without a winner as it is."""
+    given = {**vars(claim)}
+    for name in ("arm", "other"):
+        if chosen and given[name].startswith(ROLE):
+            given[name] = f"{chosen}_{given[name].removeprefix(ROLE)}"
+    return Claim(**given)
+
+
+def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
+    """A claim by itself."""
+    if ROLE in claim.arm + claim.other:
+        return Judged(
+            claim=claim, comparison=None, arm=None, other=None, why="no configuration is chosen before all of the screening is run"
+        )
+    first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
+    summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
+    missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
+    if not missing and first.examples != second.examples:
+        missing = ["the two were attacked on different examples"]
+    return Judged(
+        claim=claim,
+        comparison=None if missing else compare_runs(first.runs, second.runs, margin=margin, resamples=RESAMPLES),
+        arm=summaries[0],
+        other=summaries[1],
+        substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
+        notes=tuple(dict.fromkeys(f"{one.runs.name}: {note}" for one in (first, second) for note in one.notes)),
+        why="; ".join(missing),
+    )
+
+
+def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Reading:
+    asked = Wanted(
+        arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone, flavour=flavour
+    )
+    return read_runs(asked, outcomes, folder)
+
+
+def _with(one: Judged, adjusted: RunComparison) -> Judged:
+    return Judged(**{**vars(one), "comparison": adjusted})
+
+
+def _mean(runs: RunSet) -> float:
+    return sum(runs.values) / len(runs.values)
