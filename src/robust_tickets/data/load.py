@@ -27,6 +27,7 @@ from robust_tickets.seeds import numpy_generator
 MOST_BAD = 0.01  # of a file's rows
 SHOWN = 5  # bad rows in an error message
 ROLES = ("train", "validation", "test")
+NONE = "none"  # as validation: nothing selects
 
 
 def load_task(
@@ -46,22 +47,24 @@ def load_task(
     max_rows: int | None = None,
     max_test_rows: int | None = None,
     splits: Mapping[str, str] | None = None,
+    drop_seen: bool = False,
 ) -> Task:
     """Load a task.
 
     ``source`` is a registered name, a Hub id (``owner/name`` or ``owner/name:config``), a csv, tsv, jsonl or parquet file, or a folder
-    of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files; ``data`` gives a
-    registered task local files; ``labels`` fixes the classes' order, ``label_map`` says which of them a label of the data is, and with
-    ``by_id=False`` the numbers 0, 1, … do not stand for them in their order; ``max_rows`` trains on a seeded subset, ``max_test_rows``
-    selects, evaluates and attacks on such; ``splits`` says which split trains, selects and is attacked: ``{"test": "validation"}``;
-    ``{"test": "all"}`` takes a lone file whole, to attack only, and ``any_text`` its empty and broken texts too.
+    of such files. ``text`` (one column or a pair) and ``label`` name columns; ``test`` and ``validation`` add files, and ``"none"`` for
+    ``validation`` carves nothing: no row selects, all of train trains; ``data`` gives a registered task local files; ``labels`` fixes the
+    classes' order, ``label_map`` says which of them a label of the data is, and with ``by_id=False`` the numbers 0, 1, … do not stand for
+    them in their order; ``max_rows`` trains on a seeded subset, ``max_test_rows`` selects, evaluates and attacks on such; ``splits`` says
+    which split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only,
+    and ``any_text`` its empty and broken texts too; ``drop_seen`` takes rows whose text stands in the training split out of all others.
     """
     for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
         if most is not None and most < 1:
             raise TicketsError(f"{name} must be at least 1, got {most}", hint="leave it out to take every row")
     found = find(source, data)
     for name, extra in (("validation", validation), ("test", test)):
-        if extra is not None:
+        if extra is not None and extra != NONE:
             if found.lone:
                 found.splits = {"train": found.splits[ALL]}
             if name in found.splits:
@@ -80,6 +83,8 @@ def load_task(
         max_rows,
         max_test_rows,
         dict(splits or {}),
+        validation == NONE,
+        drop_seen,
     ).task()
 
 
@@ -97,6 +102,8 @@ class _Loading:
     max_rows: int | None
     max_test_rows: int | None
     roles: dict[str, str]
+    selects_nothing: bool
+    drop_seen: bool
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     skipped: list[BadRow] = field(default_factory=list)
@@ -110,6 +117,8 @@ class _Loading:
         names, declared = self._names(converted, columns)
         shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
         splits = {name: self._split(name, files, names, declared, shown) for name, files in converted.items()}
+        if self.drop_seen:
+            self._drop_seen(splits)
         train, validation, test = self._divide(splits)
         for role, most in ((train, self.max_rows), (validation, self.max_test_rows), (test, self.max_test_rows)):
             if role in splits and most is not None and most < len(splits[role]):
@@ -137,6 +146,12 @@ class _Loading:
                 raise TicketsError(f"splits= has no role {role!r}", hint=did_you_mean(role, ROLES))
             if split not in self.source.splits and not self.source.lone:
                 raise TicketsError(f"{self.source.name} has no split {split!r}", hint=did_you_mean(split, self.source.splits))
+        if self.selects_nothing and ("validation" in self.roles or self.source.lone):
+            raise TicketsError(
+                f"{self.source.name}: validation is {NONE!r}, and "
+                + ("a lone file is divided into three" if self.source.lone else f"splits= says {self.roles['validation']!r} selects"),
+                hint="leave one of them out" if not self.source.lone else "give a folder with train and test files",
+            )
         chosen = list(self.roles.values())
         if len(set(chosen)) != len(chosen):
             raise TicketsError(f"splits= gives one split two roles: {self.roles}", hint="what is attacked must not train or select")
@@ -281,6 +296,11 @@ class _Loading:
             self.notes.append(f"{self.source.name}: no labelled {test} here, so test is attacked instead")
             test = "test"
         validation = self.roles.get("validation") or (spec.validation if spec else None)
+        if self.selects_nothing and train in splits:
+            validation = NONE
+            splits[NONE] = splits[train].select([])
+            splits[NONE].name = NONE
+            self.notes.append(f"no row of {train} is carved for selection")
         if test not in splits and train in splits and not explicit:
             test = "held_out" if test in self.unlabelled else test
             self._carve(splits, train, test, "test")
@@ -318,6 +338,17 @@ class _Loading:
         sizes = ", ".join(f"{len(rows)} {name}" for name, rows in parts.items())
         self.notes.append(f"{self.source.name}: one file, divided by hash of the text into {sizes} rows")
         return ROLES
+
+    def _drop_seen(self, splits: dict[str, Split]) -> None:
+        """Before anything is carved: what is carved from train later shares no text with it anyway."""
+        train = self.roles.get("train") or (self.source.spec.train if self.source.spec else "train")
+        if self.source.lone or train not in splits:
+            return
+        for name in [name for name in splits if name != train]:
+            seen = np.isin(splits[name].keys, splits[train].keys)
+            if seen.any():
+                splits[name] = splits[name].select(np.flatnonzero(~seen))
+                self.notes.append(f"{name}: {int(seen.sum())} rows whose text stands in {train} dropped")
 
     def _carve(self, splits: dict[str, Split], train: str, name: str, role: str) -> None:
         mask = divide.carve(splits[train].keys, self.seed, role)

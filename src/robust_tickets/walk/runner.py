@@ -141,8 +141,8 @@ class Walk:
         }
 
 
-def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", shared: bool = False, wait: bool = True) -> Walk:
-    """Load what the recipe names and decide its run folder; trains nothing. ``shared``: other processes may work in the folder too."""
+def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None, wait: bool = True) -> Walk:
+    """Load what the recipe names and decide its run folder; trains nothing. ``processes``, ``wait`` as :class:`Run` has them."""
     for note in recipe.notes:
         say(note)
     allowed.check(recipe)
@@ -155,7 +155,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", share
     elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
     others = [[elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None] for o in origins]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
-    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", shared=shared, wait=wait)
+    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes, wait=wait)
     return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
 
 

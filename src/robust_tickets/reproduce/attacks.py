@@ -1,0 +1,107 @@
+"""The attacks of the protocol by name, from ``attacks.toml``: which recipe, which candidates, how many examples of which split."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, get_args
+
+from robust_tickets.data.tasks import TASKS
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.places import ROLES, Places
+from robust_tickets.reproduce.unit import Flavour
+
+GROUPS = ("main", "more", "encoder", "calibrated", "confirm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedAttack:
+    """One attack on one task. ``table`` is a recipe's [attack] with roles for its resources; ``placed`` has paths instead."""
+
+    name: str
+    about: str
+    group: str  # of GROUPS
+    table: dict[str, Any] = field(hash=False)
+    candidates: str = ""  # real | substitute, where its words come from one of these
+    stands_for: str | None = None  # the published attack it is compared with
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The resources it needs, by role."""
+        return tuple(value for value in self.table.values() if isinstance(value, str) and value in ROLES)
+
+    def placed(self, places: Places) -> dict[str, Any]:
+        """The [attack] table with paths; what is looked for elsewhere is left out of it."""
+        return dict(places.placed(self.table))
+
+
+def attacks(task: str, groups: Sequence[str] = ("main",), flavour: Flavour = "corrected") -> tuple[NamedAttack, ...]:
+    """The attacks of some groups on a task, in the order of the file; a group may have none for a task."""
+    for group in groups:
+        if group not in GROUPS:
+            raise TicketsError(f"no group of attacks is called {group!r}", hint=did_you_mean(group, GROUPS))
+    return tuple(attack for attack in _all(task, flavour) if attack.group in groups)
+
+
+def attack(task: str, name: str, flavour: Flavour = "corrected") -> NamedAttack:
+    """The attack of this name on a task."""
+    known = {one.name: one for one in _all(task, flavour)}
+    if name not in known:
+        raise TicketsError(f"no attack on {task} is called {name!r}", hint=did_you_mean(name, known))
+    return known[name]
+
+
+@cache
+def _told() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "attacks.toml").read_text("utf-8"))
+
+
+@cache
+def _all(task: str, flavour: Flavour) -> tuple[NamedAttack, ...]:
+    from robust_tickets.reproduce.protocol import rules
+
+    if flavour not in get_args(Flavour):
+        raise TicketsError(f"no flavour is called {flavour!r}", hint=did_you_mean(flavour, get_args(Flavour)))
+    held, made = rules(task), dict[str, NamedAttack]()
+    binary = len(TASKS[task].labels) == 2
+    common = {**_told()["flavours"][flavour], "n": held.n}
+    if flavour == "corrected":
+        common["scoring"] = "log-odds" if binary else "probability"
+    for entry in _told()["attacks"]:
+        if entry["group"] == "calibrated" and binary:
+            continue
+        if entry["group"] == "confirm" and held.confirm is None:
+            continue
+        for one in _made(entry, common, made, held.confirm):
+            made[one.name] = one
+    return tuple(made.values())
+
+
+def _made(
+    entry: Mapping[str, Any], common: Mapping[str, Any], before: Mapping[str, NamedAttack], confirm: str | None
+) -> Iterator[NamedAttack]:
+    """The attacks of an entry: one for each candidate set, or for each attack that it repeats on another split."""
+    if "of" in entry:
+        for other in (before[name] for name in entry["of"]):
+            table = {**other.table, "split": confirm, "n": 0}
+            about = f"{other.about}; on {confirm}, once"
+            yield NamedAttack(
+                name=entry["name"].format(name=other.name), about=about, group=entry["group"], table=table, candidates=other.candidates
+            )
+        return
+    if "{set}" not in entry["name"]:
+        yield _one(entry, entry["name"], {**entry["table"], **common}, entry["about"], "")
+        return
+    for name, chosen in _told()["sets"].items():
+        table = {key: chosen["role"] if value == "@set" else value for key, value in entry["table"].items()}
+        if "accepts" in entry:
+            table["sentence_similarity"] = chosen["thresholds"][entry["accepts"]]
+        yield _one(entry, entry["name"].format(set=name), {**table, **common}, f"{entry['about']}; {chosen['about']}", name)
+
+
+def _one(entry: Mapping[str, Any], name: str, table: Mapping[str, Any], about: str, candidates: str) -> NamedAttack:
+    told = {"group": entry["group"], "stands_for": entry.get("stands_for")}
+    return NamedAttack(name=name, about=about, table=dict(table), candidates=candidates, **told)
