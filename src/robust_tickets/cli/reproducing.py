@@ -1,158 +1,136 @@
-"""The verb ``reproduce``: what the papers' tables and figures hold, as published. It imports no torch."""
+"""The verb ``reproduce``: tables, figures and campaigns, as published, planned, run and filled. Without runs it imports no torch."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+import re
+from pathlib import Path
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from robust_tickets.cli import contents, filling
 from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published as papers
-from robust_tickets.reproduce.consistency import findings, summary
-from robust_tickets.reproduce.published import Cell, Column, Paper, Table
-
-SHORT = {"textfooler": "Fooler", "textbugger": "Bugger", "bertattack": "BERT-A"}
-HEADS = {
-    "clean": "Clean", "aua": "Aua", "suc": "Suc", "queries": "Query", "speedup_vs_pgd": "× PGD", "speedup_vs_freelb": "× FreeLB",
-    "speedup_lost_to_search": "if searched", "encoder_millions": "M*", "total_millions": "M",
-}  # fmt: skip
+from robust_tickets.reproduce.unit import Flavour
 
 List = Annotated[bool, Parameter(name="--list", negative="")]
-Published = Annotated[bool, Parameter(negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+Onlys = Annotated[tuple[str, ...], Parameter(name="--only", negative="", consume_multiple=False)]
+UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
 def reproduce(
-    table: str | None = None,
-    *,
+    *tables: str,
     list_: List = False,
+    published: Flag = False,
     paper: Literal["er", "rt", "or"] | None = None,
-    published: Published = False,
+    campaign: str | None = None,
+    dry_run: Flag = False,
+    seeds: int | None = None,
+    flavour: Flavour = "corrected",
+    budget: str | None = None,
+    only: Onlys = (),
+    attacks: str | None = None,
+    processes: int = 1,
+    data: Path | None = None,
+    models: Path | None = None,
+    resources: Path | None = None,
+    subset: Flag = False,
+    results: Path = Path("results"),
+    out: Path = Path("runs/reproduce"),
+    page: Path | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Show the tables and figures of the three papers, as published, and what is known to be wrong or unclear about them.
+    """Make tables and figures of the three papers: say what it costs and what is missing, run what is not done, fill them.
+
+    Running the same command again goes on where it stopped. A training run that fails is told and passed over.
 
     Parameters
     ----------
-    table
-        Its id, for `--published`: ER-T1.
+    tables
+        Their ids: ER-T1, ER-F3.
     list_
         List all tables and figures: id, title, size, tasks.
+    published
+        Print one table as it was published, with its notes; nothing is run.
     paper
         With `--list`: of this paper alone. er EarlyRobust, rt RobustT, or ORTicket.
-    published
-        Print the table as it was published, with its notes.
+    campaign
+        Runs that answer a question of ours, instead of tables: A to E.
+    dry_run
+        Say the cost, what is done and what is missing; run nothing.
+    seeds
+        Training runs of each method; 5 by default. Fewer make no claim.
+    flavour
+        corrected (one protocol for all methods), as-published (the papers' settings), as-released (their code's ways).
+    budget
+        Start nothing that would not end in this time: 20m, 2h, 1h30m.
+    only
+        A part of it, any number of times: task=sst2, method=earlyrobust (an arm or a published row), attack=, backbone=, metric=, seed=.
+    attacks
+        Groups of attacks to run, as main,more; by default those that a table's columns name.
+    processes
+        Training runs that share the device at a time.
+    data
+        A folder with one folder a task; by default the Hub.
+    models
+        A folder with one folder a backbone; by default the Hub.
+    resources
+        A folder with word vectors and neighbours for the attacks.
+    subset
+        The data are meant to be a part of the official ones; results say so.
+    results
+        Where the outcome of each training run is kept.
+    out
+        Where searches, models and attacks lie while they are made, and the filled tables afterwards.
+    page
+        Write all outcomes as one HTML page to this file.
     """
-    if list_ == (table is not None) or published == list_:
+    if list_ or published:
+        return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None)
+    if paper is not None:
+        raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
+    if bool(tables) == (campaign is not None):
+        raise TicketsError(
+            "reproduce: what is asked is `--list`, some tables, or a campaign",
+            hint="`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --dry-run` what one would cost",
+        )
+    if seeds is not None and seeds < 1:
+        raise TicketsError(f"--seeds is at least 1, got {seeds}", hint="leave it out for 5 runs of each method")
+    if processes < 1:
+        raise TicketsError(f"--processes is at least 1, got {processes}", hint="1 runs one after the other")
+    ask = filling.Ask(
+        tables=tables, campaign=campaign, seeds=seeds, flavour=flavour, only=only, attacks=_names(attacks), data=data, models=models,
+        resources=resources, subset=subset, results=results, out=out,
+    )  # fmt: skip
+    limit = seconds(budget) if budget is not None else None
+    if dry_run:
+        return filling.dry_run(ask, limit)
+    return filling.go(ask, limit, processes, page)
+
+
+def seconds(budget: str) -> float:
+    """``1h30m`` in seconds; a bare number is minutes no more than seconds: a unit is asked for."""
+    text = budget.strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise TicketsError(f"--budget {budget}: expected a time such as 20m", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:
+    if list_ == published or more or (list_ and tables) or (published and len(tables) != 1):
         raise TicketsError(
             "reproduce: what is asked is `--list`, or one table with `--published`",
             hint="`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --published` one table",
         )
-    if table is not None:
-        if paper is not None:
-            raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
-        return _one(papers.table(table))
-    return _list([papers.paper(paper)] if paper else list(papers.papers()))
+    if list_:
+        return contents.contents([papers.paper(paper)] if paper else list(papers.papers()))
+    if paper is not None:
+        raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
+    return contents.as_published(papers.table(tables[0]))
 
 
-def _list(asked: list[Paper]) -> Answer:
-    found = [one for one in papers.tables() if one.paper in [paper.id for paper in asked]]
-    numbers = {one.id: len(papers.cells(one.id)) for one in found}
-    entries = [
-        {
-            "id": one.id, "paper": one.paper, "title": one.title, "kind": one.kind, "source": one.source, "tasks": list(one.tasks),
-            "rows": len(one.rows), "columns": len(one.columns), "numbers": numbers[one.id], "recipes": list(one.recipes),
-        }
-        for one in found
-    ]  # fmt: skip
-
-    def show(console: Any) -> None:
-        from rich import box
-        from rich.table import Table as Grid
-
-        for paper in asked:
-            grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-            grid.title, grid.title_justify = f"{paper.title} ({paper.name}, {paper.venue})", "left"
-            for head in ("id", "title", "rows ×\ncolumns", "numbers", "tasks"):
-                grid.add_column(head, justify="right" if head in ("rows ×\ncolumns", "numbers") else "left", no_wrap=head != "title")
-            for one in (one for one in found if one.paper == paper.id):
-                size = ("figure", "") if one.kind == "figure" else (f"{len(one.rows)} × {len(one.columns)}", str(numbers[one.id]))
-                grid.add_row(one.id, one.title, *size, _in_lines(one.tasks))
-            console.print(grid)
-            console.print()
-        count = len([one for one in found if one.kind == "table"])
-        print(f"{sum(numbers.values())} numbers in {count} tables; {len(found) - count} figures, whose values the texts do not give")
-
-    return Answer(data={"papers": [asdict(paper) for paper in asked], "tables": entries, "numbers": sum(numbers.values())}, show=show)
-
-
-def _one(table: Table) -> Answer:
-    cells, paper = papers.cells(table.id), papers.paper(table.paper)
-    notes = [*table.notes, *summary(table.id)]
-    told = {
-        **asdict(table), "source": table.source, "cells": [asdict(cell) for cell in cells], "notes": notes,
-        "paper_notes": list(paper.notes), "findings": [asdict(one) for one in findings(table.id)],
-        "metrics": {column.metric: papers.METRICS[column.metric] for column in table.columns},
-    }  # fmt: skip
-
-    def show(console: Any) -> None:
-        from rich.text import Text
-
-        def line(words: str) -> None:
-            console.print(Text(words))
-
-        line(f"{table.id}  {table.title}\n{table.source}: {paper.title}\n")
-        if cells:
-            console.print(_grid(table, cells, console), crop=False)
-        else:
-            line(f"{table.shows}\nIts values are not in the paper's text. To redraw it: {table.redrawn}.")
-        if "encoder_millions" in told["metrics"]:
-            line("* millions of parameters without embeddings")
-        line(f"\nRecipes of ours: {', '.join(table.recipes)}")
-        for title, lines in ((f"About {table.id}", notes), (f"About all numbers of {paper.name}", paper.notes)):
-            line(f"\n{title}")
-            for words in lines:
-                line(textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False))
-
-    return Answer(data=told, show=show)
-
-
-def _grid(table: Table, cells: Sequence[Cell], console: Any) -> Any:
-    """A section a task. Where the terminal is too narrow it may wrap the lines: better than numbers cut in two."""
-    from rich import box
-    from rich.measure import Measurement
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    values = {(cell.task, cell.row, cell.backbone, cell.metric, cell.attack): cell.value for cell in cells}
-    attacked = any(column.attack for column in table.columns)
-    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    grid.add_column("", no_wrap=True)
-    for i, column in enumerate(table.columns):
-        first = column.attack and (i == 0 or table.columns[i - 1].attack != column.attack)  # the attack stands over its first column
-        over = f"{SHORT[str(column.attack)] if first else ''}\n" if attacked else ""
-        grid.add_column(over + HEADS[column.metric], justify="right", no_wrap=True)
-    for task in table.tasks:
-        grid.add_row(Text(task, style="bold"))
-        rows = [row for row in table.rows if row.task == task]
-        for row in rows:
-            found = [values.get((row.task, row.name, row.backbone, column.metric, column.attack)) for column in table.columns]
-            shown = [_shown(column, value) for column, value in zip(table.columns, found, strict=True)]
-            grid.add_row(Text(f" {row.name}"), *shown, end_section=row is rows[-1] and task != table.tasks[-1])
-    grid.width = Measurement.get(console, console.options.update(width=10_000), grid).maximum
-    return grid
-
-
-def _in_lines(tasks: Sequence[str], most: int = 3) -> str:
-    return ",\n".join(", ".join(tasks[i : i + most]) for i in range(0, len(tasks), most)) or "–"
-
-
-def _shown(column: Column, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if column.metric == "speedup_lost_to_search":
-        return f"−{value}"
-    return f"{value:.0f}" if column.metric.endswith("_millions") else str(value)
+def _names(groups: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in groups.split(",") if name.strip()) if groups is not None else None

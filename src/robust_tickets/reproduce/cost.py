@@ -81,13 +81,14 @@ def device(name: str | None = None) -> Device:
 def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None) -> Cost:
     """What is left of a plan after ``outcomes``."""
     on = device() if on is None else on
-    have = {outcome.unit: {attacked.name for attacked in outcome.attacks} for outcome in outcomes}
-    seen = {piece.key for unit in plan.units if unit in have for piece in pieces(unit, (), on)}
+    found = {outcome.unit: outcome for outcome in outcomes}
+    trained = {unit for unit, outcome in found.items() if outcome.clean}  # of the others there is the search alone
+    seen = {p.key for unit in plan.units if unit in found for p in pieces(unit, (), on, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Unit, float] = {}
     for unit in plan.units:
-        open_attacks = [one for one in plan.attacks[unit] if one.name not in have.get(unit, ())]
-        if unit in have and not open_attacks:
+        open_attacks = [one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None]
+        if not open_attacks and (unit in trained or (unit in found and unit in plan.searches)):
             continue
         left[unit] = 0.0
         for piece in pieces(unit, open_attacks, on, train=unit not in plan.searches):
@@ -100,7 +101,7 @@ def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None)
 
 def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, *, train: bool = True) -> Iterator[Piece]:
     """The stages of a unit, with what each takes where nothing is shared."""
-    recipe = _plain(tree(unit, settings(unit), ()))
+    recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
     name = arm(unit.arm, unit.flavour).arm
     who = [unit.backbone, unit.seed, unit.repeat]
     for search, task in _searches(recipe, name, unit.task):

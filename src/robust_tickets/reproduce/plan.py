@@ -166,11 +166,6 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     )
 
 
-def stands_for(name: str, asked: str) -> bool:
-    """Whether our attack is one of a published name: the same with any candidates and constraints, or what the papers' code ran."""
-    return name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")
-
-
 class _Look:
     """Attacks of a task and what is missing, each looked up once; ``told`` collects what is."""
 
@@ -187,7 +182,7 @@ class _Look:
         return self._attacks[key]
 
     def standing(self, line: Asked, attack: str | None) -> list[NamedAttack]:
-        return [one for one in self.attacks(line) if attack is not None and stands_for(one.name, attack)]
+        return [one for one in self.attacks(line) if attack is not None and attack in (one.name, one.stands_for)]
 
     def names(self, line: Asked, attack: str | None) -> tuple[str, ...]:
         return tuple(one.name for one in self.standing(line, attack))
@@ -204,7 +199,7 @@ class _Look:
         """Why no attack stands for the column, if so."""
         if not named:
             known = attacks(line.task, groups=OF_TABLES, flavour=self.flavour)
-            others = [one for one in known if stands_for(one.name, attack)]
+            others = [one for one in known if attack in (one.name, one.stands_for)]
             return f"{attack} is not asked for: --attacks {others[0].group}" if others else f"the protocol has no {attack} for {line.task}"
         lacking = [self.why(unit, (one,)) for one in named]
         return "" if not all(lacking) else lacking[0]

@@ -1,0 +1,205 @@
+"""A plan on its way: said with its cost, run, filled. The verb ``reproduce`` hands over what was asked."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.cli.answer import Answer
+from robust_tickets.cli.making import is_folder
+from robust_tickets.errors import FAILED
+from robust_tickets.progress import duration, say
+from robust_tickets.reproduce.unit import Flavour, Unit
+
+if TYPE_CHECKING:
+    from robust_tickets.reproduce.cost import Cost, Device
+    from robust_tickets.reproduce.outcome import Outcome
+    from robust_tickets.reproduce.places import Places
+    from robust_tickets.reproduce.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What was asked for, as the flags say it."""
+
+    tables: tuple[str, ...]
+    campaign: str | None
+    seeds: int | None
+    flavour: Flavour
+    only: tuple[str, ...]
+    attacks: tuple[str, ...] | None
+    data: Path | None
+    models: Path | None
+    resources: Path | None
+    subset: bool
+    results: Path
+    out: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The plan with its places, what is done, and what the rest costs on this machine."""
+
+    plan: Plan
+    places: Places
+    outcomes: tuple[Outcome, ...]
+    cost: Cost
+    device: Device
+
+
+def dry_run(ask: Ask, budget: float | None) -> Answer:
+    """The cost, what is done, what is missing; nothing is run."""
+    planned = _planned(ask)
+    return Answer(data=_data(planned, budget), show=lambda console: _show(planned, budget, console))
+
+
+def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Answer:
+    """Say the cost, run what is left, fill the tables, write them."""
+    for folder in (ask.results, ask.out):
+        is_folder(folder)
+    planned = _planned(ask)
+    for line in _lines(planned, budget):
+        say(line)
+    from robust_tickets.reproduce import tell
+    from robust_tickets.reproduce.outcome import read_all
+    from robust_tickets.reproduce.work import work
+
+    plan = planned.plan
+    summary = work(
+        plan.units, plan.attacks, planned.places, ask.out, ask.results, processes=processes, budget=budget, searches=plan.searches
+    )
+    outcomes = read_all(ask.results)
+    filled = tell.fill_all(plan, outcomes, ask.results, flavour=ask.flavour)
+    written = [str(path) for one in filled for path in tell.write(one, ask.out)]
+    if page is not None:
+        from robust_tickets.files import write_text
+        from robust_tickets.reproduce.page import make
+
+        written.append(str(write_text(page, make(ask.results, outcomes))))
+    told = {**_data(planned, budget), "work": asdict(summary), "tables": [tell.data(one) for one in filled], "written": written}
+
+    def show(console: Any) -> None:
+        for one in filled:
+            tell.show(one, console)
+        for path in written:
+            print(f"written: {path}")
+
+    return Answer(data=told, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def _planned(ask: Ask) -> Planned:
+    from robust_tickets.reproduce.campaign import campaign
+    from robust_tickets.reproduce.cost import cost, device
+    from robust_tickets.reproduce.only import read_only
+    from robust_tickets.reproduce.outcome import read_all
+    from robust_tickets.reproduce.places import Places
+    from robust_tickets.reproduce.plan import plan
+
+    places = Places.find(data=ask.data, models=ask.models, resources=ask.resources, subset=ask.subset)
+    only, on = read_only(ask.only), device()
+    if ask.campaign is not None:
+        made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks)
+    else:
+        seeds = ask.seeds if ask.seeds is not None else 5
+        made = plan(ask.tables, seeds=seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
+    outcomes = read_all(ask.results) if ask.results.is_dir() else ()
+    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on), device=on)
+
+
+def _lines(planned: Planned, budget: float | None) -> list[str]:
+    """The plan in a few lines."""
+    plan, cost = planned.plan, planned.cost
+    done, cannot = len(cost.done), [cell for cell in plan.cells if cell.why]
+    lines = [
+        plan.title,
+        f"{len(plan.cells)} cells, {len(cannot)} of which cannot be made here; {_count(len(plan.units), 'training run')}, "
+        f"{done} of which {'is' if done == 1 else 'are'} done",
+    ]
+    places = planned.places
+    for name, folder in (("data", places.data), ("models", places.models)):
+        if folder is None and plan.units:
+            lines.append(f"{name}: from the Hub; or --{name} FOLDER")
+    if cost.units:
+        parts = ", ".join(f"{kind} {duration(getattr(cost, kind))}" for kind in ("search", "train", "attack") if getattr(cost, kind) >= 1)
+        lines.append(f"cost: about {duration(cost.total)} on {planned.device.about} ({parts})")
+    elif plan.units:
+        lines.append("cost: nothing is left to run")
+    if budget is not None and cost.units:
+        lines.append(f"budget {duration(budget)}: about {_fit(cost, budget)} of {_count(len(cost.units), 'run')} fit")
+    return lines
+
+
+def _show(planned: Planned, budget: float | None, console: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    for line in _lines(planned, budget):
+        console.print(Text(line), soft_wrap=True)
+    grid = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for head, justify in (("arm", "left"), ("task", "left"), ("runs", "right"), ("done", "right"), ("left", "right"), ("attacks", "left")):
+        grid.add_column(head, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in _arms(planned.plan, planned.cost):
+        left = duration(row["seconds"]) if row["runs"] > row["done"] else "–"
+        grid.add_row(row["arm"], row["task"], str(row["runs"]), str(row["done"]), left, Text(", ".join(row["attacks"]) or "–"))
+    if planned.plan.units:
+        console.print()
+        console.print(grid)
+    reasons = Counter(cell.why for cell in planned.plan.cells if cell.why)
+    if reasons:
+        console.print("\nmissing")
+    for why, count in reasons.items():
+        words = f"{_count(count, 'cell')}: {why}"
+        console.print(Text(textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)))
+    partly = [words for words in planned.plan.missing if not any(words in why for why in reasons)]
+    for words in partly:
+        console.print(Text(textwrap.fill(words, console.width, initial_indent="- some attacks: ", subsequent_indent="  ")))
+
+
+def _arms(plan: Plan, cost: Cost) -> list[dict[str, Any]]:
+    """A line for each arm and task: its runs, what of them is done, what the others cost and what attacks them."""
+    groups: dict[tuple[str, str, str], list[Unit]] = {}
+    for unit in plan.units:
+        groups.setdefault((unit.backbone, unit.task, unit.arm), []).append(unit)
+    return [
+        {
+            "backbone": backbone, "task": task, "arm": arm, "runs": len(units), "done": len([u for u in units if u not in cost.units]),
+            "seconds": sum(cost.units.get(unit, 0.0) for unit in units),
+            "attacks": list(dict.fromkeys(one.name for unit in units for one in plan.attacks[unit])),
+        }
+        for (backbone, task, arm), units in groups.items()
+    ]  # fmt: skip
+
+
+def _fit(cost: Cost, budget: float) -> int:
+    """How many runs of the order would be ended in time."""
+    count, spent = 0, 0.0
+    for seconds in cost.units.values():
+        spent += seconds
+        count += spent <= budget
+    return count
+
+
+def _data(planned: Planned, budget: float | None) -> dict[str, Any]:
+    plan, cost = planned.plan, planned.cost
+    told: dict[str, Any] = {
+        "title": plan.title,
+        "device": planned.device.about,
+        "cells": [_cell(cell) for cell in plan.cells],
+        "units": [unit.id for unit in plan.units],
+        "arms": _arms(plan, cost),
+        "done": [unit.id for unit in cost.done],
+        "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
+        "missing": list(plan.missing),
+    }
+    return told if budget is None else {**told, "budget": budget, "fit": _fit(cost, budget)}
+
+
+def _cell(cell: Any) -> dict[str, Any]:
+    return {**asdict(cell), "units": [unit.id for unit in cell.units]}
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
