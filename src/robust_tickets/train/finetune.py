@@ -8,7 +8,7 @@ RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ class FineTune(Optimised):
     """A configured trainer: ``FineTune(epochs=3)(classifier, task)`` trains in place and returns the classifier."""
 
     epochs: int = 10
+    run_epochs: int = 0  # leave after so many of them, on the schedule of all; 0: all
     max_steps: int | None = None  # updates; also the schedule's horizon
     horizon: int | None = None  # updates that the schedule is made for, where more than are run
     lr: float = 2e-5
@@ -55,7 +56,11 @@ class FineTune(Optimised):
     def __post_init__(self) -> None:
         check_literals(self)
         at_least_one(self, "epochs", "batch_size", "accumulate", "log_every")
-        not_negative(self, "evaluation_rows", "checkpoint_every", "checkpoint_steps")
+        not_negative(self, "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
+        if self.run_epochs > self.epochs:
+            raise TicketsError(f"FineTune.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs")
+        if self.run_epochs and (self.max_steps is not None or self.horizon is not None):
+            raise TicketsError("FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out")
         if self.max_steps is not None and self.max_steps < 1:
             raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
         if self.horizon is not None and self.horizon < 1:
@@ -70,7 +75,7 @@ class FineTune(Optimised):
 
     def steps(self, task: Any) -> int:
         """Updates that training on ``task`` takes."""
-        whole = self.epochs * updates_per_epoch(task, self.batch_size, self.accumulate)
+        whole = (self.run_epochs or self.epochs) * updates_per_epoch(task, self.batch_size, self.accumulate)
         return whole if self.max_steps is None else min(self.max_steps, whole)
 
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, stop_after: int | None = None) -> Any:
@@ -102,9 +107,9 @@ class FineTune(Optimised):
             step=step,
             batches=batches,
             optim=self.optim,
-            epochs=self.epochs,
+            epochs=self.run_epochs or self.epochs,
             max_steps=self.max_steps,
-            horizon=self.horizon,
+            horizon=replace(self, run_epochs=0).steps(task) if self.run_epochs else self.horizon,
             accumulate=self.accumulate,
             seed=derive(self.seed, "finetune"),
             generators={"adversary": generator},

@@ -1,0 +1,78 @@
+"""Rows: which arm makes each published row and each point of each figure, from ``rows/*.toml``. Imports no torch."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import Arm as Arm
+from robust_tickets.reproduce.arms import arm as arm
+from robust_tickets.reproduce.arms import arms as arms
+from robust_tickets.reproduce.arms import swept
+from robust_tickets.reproduce.tree import tree as tree
+from robust_tickets.reproduce.unit import BERT, Flavour
+
+KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", "why"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """``name`` is the published row's, in a figure that of a line; ``x`` a figure's abscissa; ``seeds`` how many runs the paper has, 0: unsaid."""
+
+    table: str
+    name: str
+    arm: str
+    backbone: str
+    tasks: tuple[str, ...]
+    x: float | None = None
+    seeds: int = 0
+    why: str = ""  # not empty: it cannot be made
+
+
+def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
+    """Every row of a table, every point of a figure, in the papers' order."""
+    return _rows(published.table(id).id, flavour != "corrected")
+
+
+def over(id: str) -> str | None:
+    """The arm whose time a table's speed-ups are over."""
+    return _told().get("over", {}).get(published.table(id).id)
+
+
+@cache
+def _rows(id: str, papers: bool) -> tuple[Row, ...]:
+    return tuple(row for entry in _told()["rows"][id] for row in _expanded(id, entry, papers))
+
+
+def _expanded(id: str, entry: Mapping[str, Any], papers: bool) -> Iterator[Row]:
+    if entry.keys() - KEYS or "name" not in entry or len({"arm", "sweep", "why"} & entry.keys()) != 1:
+        raise TicketsError(
+            f"{id}: a row has a name and either an arm, a sweep or why there is none, got {dict(entry)}", hint="see rows/er.toml"
+        )
+    printed = [row for row in published.table(id).rows if row.name == entry["name"]]
+    backbone = entry.get("backbone", printed[0].backbone if printed else BERT)
+    tasks = tuple(entry.get("tasks", dict.fromkeys(row.task for row in printed)))
+    one = {"table": id, "name": entry["name"], "backbone": backbone, "tasks": tasks, "seeds": entry.get("seeds", 0)}
+    if "sweep" in entry:
+        for x, name in swept(entry["sweep"]):
+            yield Row(**one, arm=name, x=x)
+    else:
+        name = entry.get("published", entry["arm"]) if papers and "arm" in entry else entry.get("arm", "")
+        yield Row(**one, arm=name, x=entry.get("x"), why=entry.get("why", ""))
+
+
+@cache
+def _told() -> dict[str, Any]:
+    """The three files as one."""
+    told: dict[str, Any] = {"rows": {}, "over": {}}
+    for paper in published.PAPERS:
+        one = tomllib.loads((files(__package__) / "rows" / f"{paper}.toml").read_text("utf-8"))
+        told["rows"] |= one["rows"]
+        told["over"] |= one.get("over", {})
+    return told
