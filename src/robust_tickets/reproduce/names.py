@@ -1,0 +1,55 @@
+"""What arms, tasks, attacks and metrics are called where they are shown. A name that nobody explains is shown as it is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from robust_tickets.reproduce.arms import arms
+
+TASKS = {
+    "sst2": "SST-2", "imdb": "IMDB", "ag_news": "AG News", "mrpc": "MRPC", "rte": "RTE", "qnli": "QNLI", "qqp": "QQP", "mnli": "MNLI",
+    "mr": "MR",
+}  # fmt: skip
+ATTACKS = {
+    "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack", "bertattack_papers": "BERT-Attack of the papers",
+    "pwws": "PWWS", "deepwordbug": "DeepWordBug",
+}  # fmt: skip
+METRICS = {
+    "clean": "clean", "aua": "under attack", "suc": "attack wins", "queries": "queries", "speedup_vs_pgd": "× PGD",
+    "speedup_vs_freelb": "× FreeLB", "speedup_lost_to_search": "× lost to search", "encoder_millions": "M, encoder",
+    "total_millions": "M, all",
+}  # fmt: skip
+BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
+VARIANTS = {"real": "real lists", "substitute": "substitute lists"}
+PERCENT = ("clean", "aua", "suc")
+
+
+@cache
+def arm_title(name: str) -> str:
+    """As ``arms.toml`` calls it."""
+    found = arms().get(name)
+    return found.title if found is not None else name
+
+
+def task_title(name: str) -> str:
+    return TASKS.get(name, name)
+
+
+def backbone_title(name: str) -> str:
+    return BACKBONES.get(name, name)
+
+
+def attack_title(name: str) -> str:
+    """``textfooler-real-encoder50`` as “TextFooler, real lists, encoder50”."""
+    first, *rest = name.split("-")
+    return ", ".join([ATTACKS.get(first, first), *(VARIANTS.get(part, part) for part in rest)])
+
+
+def variant(name: str) -> str:
+    """What tells an attack from others of its kind: its candidates and constraints, or all of its name."""
+    _, _, rest = attack_title(name).partition(", ")
+    return rest or attack_title(name)
+
+
+def metric_title(metric: str, attack: str | None) -> str:
+    return f"{ATTACKS.get(attack, attack)}, {METRICS.get(metric, metric)}" if attack else METRICS.get(metric, metric)
