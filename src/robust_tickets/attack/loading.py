@@ -17,9 +17,9 @@ def loaded(kinds: Sequence[str], found: Mapping[str, Resource], device: str) -> 
 
 def _load(kind: str, resource: Resource, device: str) -> Any:
     if kind == "vectors":
-        from robust_tickets.lexicon.vectors import Vectors
+        from robust_tickets.lexicon.word_lists import load_words
 
-        return Vectors.load(resource.path, digest=resource.digest)
+        return load_words(resource.path, resource.digest)
     if kind == "tagger":
         from robust_tickets.lexicon.tagger import Tagger
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_files
+from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_files, word_lists
 
 NOTE = "resource.json"
 
@@ -95,11 +95,12 @@ def _always(path: Path) -> bool:
 KINDS: dict[str, Kind] = {
     "vectors": Kind(
         what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
-        files=vector_files.vector_files,
+        files=word_lists.word_files,
         get="mkdir -p {cache} && cd {cache} && curl -LO "
         "https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip && "
         "unzip counter-fitted-vectors.txt.zip && "
-        f"""echo '{{{{"name": "counter-fitted", "substitute": false}}}}' > {NOTE}; or give any folder of words.txt and vectors.npy""",
+        f"""echo '{{{{"name": "counter-fitted", "substitute": false}}}}' > {NOTE}; or give any folder of words.txt and """
+        "vectors.npy, or a JSON file of lists of words",
         is_substitute=_always,
         folders=_textattack_folders,
         owner="TextAttack's cache",

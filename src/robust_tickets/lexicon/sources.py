@@ -7,10 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, sha256_file
+from robust_tickets.files import sha256_file
 from robust_tickets.lexicon import stopwords, wordnet
 from robust_tickets.lexicon.resolve import Resource, note, resolve
 from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.lexicon.word_lists import read_lists
 from robust_tickets.lexicon.words import like
 
 NEIGHBOURS = 50  # of a word in the vectors, and
@@ -44,7 +45,7 @@ def look_up_in(source: Resource) -> LookUp:
     if source.kind == "synonyms":
         return lambda asked: [wordnet.synonyms(word) for word in asked]
     if source.kind == "neighbours":
-        lists = _lists(source.path)
+        lists = read_lists(source.path)
         return lambda asked: [[like(word, near) for near in lists.get(word.lower(), ())] for word in asked]
     vectors = Vectors.load(source.path, digest=source.digest)
 
@@ -58,13 +59,6 @@ def look_up_in(source: Resource) -> LookUp:
 def stop_words(source: Resource) -> frozenset[str]:
     """Those that the attack with the same source leaves alone."""
     return stopwords.NLTK if source.kind == "synonyms" else stopwords.TEXTFOOLER
-
-
-def _lists(path: Path) -> dict[str, list[str]]:
-    lists = read_json(path)
-    if not isinstance(lists, dict) or not all(isinstance(near, list) and all(isinstance(n, str) for n in near) for near in lists.values()):
-        raise TicketsError(f"{path} is not a table of word lists", hint='expected JSON: {"good": ["fine", "decent"], …}')
-    return lists
 
 
 @lru_cache(maxsize=64)

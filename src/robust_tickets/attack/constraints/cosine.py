@@ -8,16 +8,17 @@ from typing import Any
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
+from robust_tickets.lexicon.word_lists import WordLists
 
 
 @dataclass(frozen=True)
 class WordCosine:
-    """Cosine of the words' vectors at least ``least``, against the original text; a pair with an unknown word passes.
+    """Cosine of the words' vectors at least ``least``, against the original text; a pair with an unknown word passes, and all of lists do.
 
     A replacement without any word is refused: there is nothing to compare.
     """
 
-    vectors: Any  # lexicon.vectors.Vectors
+    vectors: Any  # lexicon.vectors.Vectors, or lexicon.word_lists.WordLists
     least: float
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
@@ -33,4 +34,6 @@ class WordCosine:
         return bool(placed)
 
     def describe(self) -> str:
+        if isinstance(self.vectors, WordLists):
+            return "word vectors: no cosine is known of lists of words, so that every listed word is near enough"
         return f"word vectors: cosine with the original word at least {self.least}"

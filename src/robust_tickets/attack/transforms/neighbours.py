@@ -8,12 +8,13 @@ from typing import Any
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.text import Text
+from robust_tickets.lexicon.word_lists import WordLists
 from robust_tickets.lexicon.words import like as like
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    vectors: Any  # lexicon.vectors.Vectors
+    vectors: Any  # lexicon.vectors.Vectors, or lexicon.word_lists.WordLists
     count: int
 
     def replacements(self, game: Game, text: Text, index: int) -> Sequence[str]:
@@ -25,4 +26,5 @@ class Neighbours:
         return lambda words: self.vectors.table((word.lower() for word in words if word not in stopwords), self.count)
 
     def describe(self) -> str:
-        return f"candidates: the {self.count} nearest words in the vectors, in the case of the word"
+        where = "first words of its list" if isinstance(self.vectors, WordLists) else "nearest words in the vectors"
+        return f"candidates: the {self.count} {where}, in the case of the word"

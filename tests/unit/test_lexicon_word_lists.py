@@ -1,0 +1,67 @@
+"""Lists of near words in the place of vectors: found, asked and refused; TextFooler takes its candidates from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.attack.recipes.textfooler import TextFooler
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon.resolve import resolve
+from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.lexicon.word_lists import WordLists, load_words
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Path:
+    path = tmp_path / "near.json"
+    path.write_text(json.dumps({"good": ["fine", "decent", "nice"], "film": []}))
+    return path
+
+
+def test_a_word_has_its_list_in_order_and_no_cosine(lists: Path) -> None:
+    words = load_words(lists)
+    assert isinstance(words, WordLists)
+    assert [near for near, _ in words.neighbours("good", 2)] == ["fine", "decent"]
+    assert words.neighbours("film", 5) == words.neighbours("unknown", 5) == []
+    assert words.cosine("good", "fine") is None
+    assert set(words.table(["good", "unknown", "film"], 3)) == {"good", "film"}
+    assert [word in words for word in ("good", "fine")] == [True, False]
+    assert len(words) == 2
+
+
+def test_a_file_of_lists_is_found_as_vectors_by_its_content(lists: Path) -> None:
+    first = resolve("vectors", lists)
+    assert (first.path, first.name, first.substitute) == (lists, "near", True)
+    lists.write_text(json.dumps({"good": ["fine"]}))
+    assert resolve("vectors", lists).digest != first.digest
+    note = lists.with_name("resource.json")
+    note.write_text(json.dumps({"name": "counter-fitted lists", "substitute": False}))
+    assert resolve("vectors", lists).record() | {"digest": ""} == {
+        "kind": "vectors", "name": "counter-fitted lists", "origin": "given path", "digest": "", "substitute": False,
+    }  # fmt: skip
+    with pytest.raises(TicketsError, match="does not hold it"):
+        resolve("vectors", note)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"good": "fine"}', '{"good": [1]}'])
+def test_what_is_no_table_of_lists_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "near.json"
+    path.write_text(text)
+    with pytest.raises(TicketsError, match="not a table of word lists"):
+        load_words(path)
+
+
+def test_textfooler_says_that_its_words_are_of_lists(lists: Path) -> None:
+    told = TextFooler(vectors=str(lists), tagger="none", encoder="none").prepare("cpu").constraints
+    assert any("first words of its list" in line for line in told)
+    assert any("no cosine is known" in line for line in told)
+    assert not any("at least 0.5" in line for line in told)
+
+
+def test_vectors_are_still_vectors(tmp_path: Path) -> None:
+    file = tmp_path / "some.vec"
+    file.write_text("good 1 0\nfine 1 0.1\n")
+    assert isinstance(load_words(file), Vectors)
