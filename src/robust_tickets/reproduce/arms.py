@@ -1,7 +1,7 @@
 """Arms: every distinct model that the tables, figures and campaigns ask for, from ``arms.toml`` and ``sturdy.toml``.
 
-An arm is a shipped recipe, the arm of it that is trained, and settings written over it. A flavour adds its own: ``as-published`` the paper's
-lengths where the recipe has not got them already, ``as-released`` the quirks of the released code (``ways``). Imports no torch.
+An arm is a shipped recipe, the arm of it that is trained, and settings written over it. A flavour adds its own: ``as-published`` the
+paper's lengths where the recipe has not got them already, ``as-released`` the quirks of the released code (``ways``). Imports no torch.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ one seed, then all of the next. Nothing is loaded to plan: no torch, no data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from robust_tickets.reproduce.unit import Flavour, Unit
 
 TICKET = "ticket"  # the measure of a figure that shows a search: its masks, its gates, what survives
 SEARCHES = ("ER-F2", "ER-F5", "RT-F1", "RT-F3", "RT-F5", "OR-F1")  # figures made of searches alone
+RUNS = 5  # fewer make no claim
 OF_TABLES = ("main", "more")  # groups that a published column may be attacked with
 
 
@@ -78,19 +79,24 @@ class Asked:
 def plan(
     ids: Sequence[str],
     *,
-    seeds: int = 5,
+    seeds: int | None = 5,
     only: Sequence[tuple[str, str]] = (),
     flavour: Flavour = "corrected",
     places: Places,
     groups: Sequence[str] | None = None,
 ) -> Plan:
-    """The cells of tables and figures. ``groups`` names the attacks to run, all of them; by default those that the columns name."""
-    tables = [published.table(id) for id in ids]
-    asked = [line for table in tables for line in of_table(table, range(seeds), groups)]
+    """The cells of tables and figures. ``groups`` names the attacks to run, all of them; by default those that the columns name.
+
+    ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
+    """
+    tables = [published.table(id) for id in dict.fromkeys(ids)]
+    asked = [line for table in tables for line in of_table(table, seeds, groups, flavour)]
     return settle(", ".join(table.id for table in tables), asked, only=only, flavour=flavour, places=places)
 
 
-def of_table(table: published.Table, seeds: Iterable[int], groups: Sequence[str] | None = None) -> list[Asked]:
+def of_table(
+    table: published.Table, seeds: int | None = None, groups: Sequence[str] | None = None, flavour: Flavour = "corrected"
+) -> list[Asked]:
     """What a table asks for, line by line."""
     values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in published.cells(table.id)}
     if table.kind == "table":
@@ -105,10 +111,10 @@ def of_table(table: published.Table, seeds: Iterable[int], groups: Sequence[str]
                 for metric, attack in columns
                 if (value := values.get((task, row.name, row.backbone, metric, attack))) is not None or table.kind == "figure"
             ),
-            seeds=tuple((seed, 0) for seed in seeds),
+            seeds=tuple((seed, 0) for seed in range(seeds if seeds is not None else max(RUNS, row.seeds))),
             groups=tuple(groups) if groups is not None else OF_TABLES, whole=groups is not None, x=row.x, why=row.why,
         )
-        for row in rows(table.id)
+        for row in rows(table.id, flavour)
         for task in row.tasks
     ]  # fmt: skip
 
@@ -146,9 +152,10 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
             )  # fmt: skip
             if why:
                 continue
-            more = [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
+            if line.whole:
+                found += [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
             for unit in units:
-                wanted.setdefault(unit, {}).update({one.name: one for one in (*found, *(more if line.whole else ()))})
+                wanted.setdefault(unit, {}).update({one.name: one for one in found})
             if metric != TICKET:
                 trained.update(units)
     chosen.check()

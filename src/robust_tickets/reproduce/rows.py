@@ -23,7 +23,7 @@ KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """``name`` is the published row's, in a figure that of a line; ``x`` a figure's abscissa; ``seeds`` how many runs the paper has, 0: unsaid."""
+    """``name`` is the published row's, in a figure that of a line; ``x`` a figure's abscissa."""
 
     table: str
     name: str
@@ -31,7 +31,7 @@ class Row:
     backbone: str
     tasks: tuple[str, ...]
     x: float | None = None
-    seeds: int = 0
+    seeds: int = 0  # runs that the paper has; 0: it does not say
     why: str = ""  # not empty: it cannot be made
 
 
