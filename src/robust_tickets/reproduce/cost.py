@@ -108,7 +108,7 @@ def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, *, train: boo
         yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=_search(search, task, on))
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
-        seconds = float(training.get("epochs", 3)) * _epoch(training, unit.task, on)
+        seconds = float(training.get("run_epochs") or training.get("epochs", 3)) * _epoch(training, unit.task, on)
         yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
     for one in attacks:
         yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=_attack(one, unit.task, on))

@@ -100,9 +100,8 @@ def _plan(walk: Walk) -> list[str]:
         passes = f" ({_passes(arm.search):g} passes a step)" if searches and _passes(arm.search) > 1 else ""
         first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
-        lines.append(
-            f"  {arm.title}: {first}{arm.train.run_epochs or arm.train.epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}"
-        )
+        epochs = arm.train.run_epochs or arm.train.epochs
+        lines.append(f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
     for plan in walk.recipe.attacks:
         count = examples(plan, stages.attacked(plan, walk.task))
         lines.append(f"  attack {type(plan.attack).__name__} on {count} examples, class-balanced, seed {plan.seed}")
