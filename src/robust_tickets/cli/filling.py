@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,22 +63,24 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
     for line in _lines(planned, budget):
         say(line)
     from robust_tickets.reproduce import tell
+    from robust_tickets.reproduce.fill import fill_all
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.work import work
 
     plan = planned.plan
     summary = work(
-        plan.units, plan.attacks, planned.places, ask.out, ask.results, processes=processes, budget=budget, searches=plan.searches
-    )
+        plan.units, plan.attacks, planned.places, ask.out, ask.results,
+        processes=processes, budget=budget, searches=plan.searches, expected=planned.cost.units,
+    )  # fmt: skip
     outcomes = read_all(ask.results)
-    filled = tell.fill_all(plan, outcomes, ask.results, flavour=ask.flavour)
+    filled = fill_all(plan, outcomes, ask.results, flavour=ask.flavour)
     written = [str(path) for one in filled for path in tell.write(one, ask.out)]
     if page is not None:
         from robust_tickets.files import write_text
         from robust_tickets.reproduce.page import make
 
         written.append(str(write_text(page, make(ask.results, outcomes))))
-    told = {**_data(planned, budget), "work": asdict(summary), "tables": [tell.data(one) for one in filled], "written": written}
+    told = {**_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled], "written": written}
 
     def show(console: Any) -> None:
         for one in filled:
@@ -103,10 +104,9 @@ def _planned(ask: Ask) -> Planned:
     if ask.campaign is not None:
         made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks)
     else:
-        seeds = ask.seeds if ask.seeds is not None else 5
-        made = plan(ask.tables, seeds=seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
+        made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
     outcomes = read_all(ask.results) if ask.results.is_dir() else ()
-    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on), device=on)
+    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on, places), device=on)
 
 
 def _lines(planned: Planned, budget: float | None) -> list[str]:
@@ -139,23 +139,36 @@ def _show(planned: Planned, budget: float | None, console: Any) -> None:
     for line in _lines(planned, budget):
         console.print(Text(line), soft_wrap=True)
     grid = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for head, justify in (("arm", "left"), ("task", "left"), ("runs", "right"), ("done", "right"), ("left", "right"), ("attacks", "left")):
-        grid.add_column(head, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in _arms(planned.plan, planned.cost):
+    rows = _arms(planned.plan, planned.cost)
+    sets = list(dict.fromkeys(tuple(row["attacks"]) for row in rows if row["attacks"]))  # most arms have the same attacks
+    for head in ("arm", "task", "runs", "done", "left", "attacks"):
+        grid.add_column(head, justify="right" if head in ("runs", "done", "left") else "left", no_wrap=True)
+    for row in rows:
         left = duration(row["seconds"]) if row["runs"] > row["done"] else "–"
-        grid.add_row(row["arm"], row["task"], str(row["runs"]), str(row["done"]), left, Text(", ".join(row["attacks"]) or "–"))
-    if planned.plan.units:
+        which = f" ({sets.index(tuple(row['attacks'])) + 1})" if len(sets) > 1 and row["attacks"] else ""
+        shown = f"{len(row['attacks']) or '–'}{which}"
+        grid.add_row(row["arm"], row["task"], str(row["runs"]), str(row["done"]), left, shown)
+    if rows:
         console.print()
         console.print(grid)
-    reasons = Counter(cell.why for cell in planned.plan.cells if cell.why)
+    for i, names in enumerate(sets, start=1):
+        first = f"attacks{f' ({i})' * (len(sets) > 1)}: "
+        console.print(Text(textwrap.fill(", ".join(names), console.width, initial_indent=first, subsequent_indent="  ")))
+    reasons = _reasons(planned.plan)
     if reasons:
         console.print("\nmissing")
     for why, count in reasons.items():
-        words = f"{_count(count, 'cell')}: {why}"
+        words = f"{_count(count, 'cell') if count else 'some attacks'}: {why}"
         console.print(Text(textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)))
-    partly = [words for words in planned.plan.missing if not any(words in why for why in reasons)]
-    for words in partly:
-        console.print(Text(textwrap.fill(words, console.width, initial_indent="- some attacks: ", subsequent_indent="  ")))
+
+
+def _reasons(plan: Plan) -> dict[str, int]:
+    """What is missing, each once, and how many cells cannot be made without it; none: an attack beside others."""
+    reasons = dict.fromkeys(plan.missing, 0)
+    for cell in filter(lambda cell: cell.why, plan.cells):
+        for words in [words for words in plan.missing if words in cell.why] or [cell.why]:
+            reasons[words] = reasons.get(words, 0) + 1
+    return reasons
 
 
 def _arms(plan: Plan, cost: Cost) -> list[dict[str, Any]]:
@@ -199,6 +212,11 @@ def _data(planned: Planned, budget: float | None) -> dict[str, Any]:
 
 def _cell(cell: Any) -> dict[str, Any]:
     return {**asdict(cell), "units": [unit.id for unit in cell.units]}
+
+
+def _summary(summary: Any) -> dict[str, Any]:
+    named = {name: [unit.id for unit in getattr(summary, name)] for name in ("done", "found", "failed", "left")}
+    return {**named, "why": dict(summary.why)}
 
 
 def _count(number: int, word: str) -> str:

@@ -21,6 +21,7 @@ from robust_tickets.reproduce.unit import BERT, Flavour
 
 RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
 ROLE = "@"
+NOT_CHOSEN = "no configuration is chosen before all of the screening is run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,14 @@ def told() -> Mapping[str, Any]:
 def names() -> tuple[str, ...]:
     """Ids of all families: the campaigns', then the tables'."""
     return (*told()["families"], *told()["tables"]["rows"])
+
+
+def families_of(table: str) -> tuple[str, ...]:
+    """Those of a table, or of a campaign by its title: ``campaign B2`` judges ``B`` and ``B-forms``."""
+    if table in told()["tables"]["rows"]:
+        return (table,)
+    letter = table.removeprefix("campaign ")[:1] if table.startswith("campaign ") else None
+    return tuple(name for name in told()["families"] if name.partition("-")[0] == letter)
 
 
 @cache
@@ -182,9 +191,7 @@ def _resolved(claim: Claim, chosen: str | None) -> Claim:
 def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
     """A claim by itself."""
     if ROLE in claim.arm + claim.other:
-        return Judged(
-            claim=claim, comparison=None, arm=None, other=None, why="no configuration is chosen before all of the screening is run"
-        )
+        return Judged(claim=claim, comparison=None, arm=None, other=None, why=NOT_CHOSEN)
     first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
     summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
     missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]

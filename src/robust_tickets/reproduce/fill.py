@@ -14,6 +14,7 @@ from typing import Any
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.measure.student import Interval
+from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.published import Table, cells, table, tables
 from robust_tickets.reproduce.reading import ATTACK_METRICS, NOT_RUN, Reading, Wanted, attacks_of, read_runs
@@ -68,6 +69,12 @@ class Filled:
     source: str
     flavour: Flavour
     cells: tuple[FilledCell, ...]
+    claims: tuple[Judged, ...]  # of the table's family, or of a campaign's, each adjusted by itself
+
+    @property
+    def table(self) -> Table:
+        """What was published; a campaign has no table."""
+        return table(self.id)
 
     @property
     def ran(self) -> tuple[FilledCell, ...]:
@@ -109,7 +116,9 @@ def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path |
         given = list(asked)
         names = list(dict.fromkeys(cell.table for cell in given))
         if len(names) != 1:
-            raise TicketsError(f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="use fill_each")
+            raise TicketsError(
+                f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="fill_all takes a whole plan"
+            )
         id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]
     known = next((one for one in tables() if one.id == id), None)
     return Filled(
@@ -118,15 +127,14 @@ def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path |
         source=known.source if known else "",
         flavour=flavour,
         cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder)),
+        claims=tuple(one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)),
     )
 
 
-def fill_each(
-    asked: Iterable[Any], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected"
-) -> list[Filled]:
-    """The cells of a plan, table by table."""
+def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> list[Filled]:
+    """The cells of a ``plan.Plan``, table by table."""
     by_table: dict[str, list[Any]] = {}
-    for cell in asked:
+    for cell in plan.cells:
         by_table.setdefault(cell.table, []).append(cell)
     return [fill(found, outcomes, folder, flavour=flavour) for found in by_table.values()]
 
@@ -134,13 +142,13 @@ def fill_each(
 def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
     from robust_tickets.reproduce.rows import rows
 
-    made = rows(of.id)
+    made = rows(of.id, flavour)
     if of.kind == "figure":
         points = (("clean", None), ("aua", "textfooler")) if of.id in SWEEPS else ()
         return [
             _Asked(
                 row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack, published=None, flavour=flavour,
-                why=_why(row), x=row.x,
+                why=row.why, x=row.x,
             )
             for row in made
             for task in row.tasks
@@ -153,7 +161,7 @@ def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
         found.append(
             _Asked(
                 row=cell.row, task=cell.task, backbone=cell.backbone, arm=row.arm if row else "", metric=cell.metric, attack=cell.attack,
-                published=cell.value, flavour=flavour, why=_why(row) if row else "no arm of ours makes this row",
+                published=cell.value, flavour=flavour, why=row.why if row else "no arm of ours makes this row",
             )
         )  # fmt: skip
     return found
@@ -165,10 +173,6 @@ def _of_plan(cell: Any) -> _Asked:
         row=cell.row, task=cell.task, backbone=cell.backbone, arm=cell.arm, metric=cell.metric, attack=cell.attack,
         published=cell.published, flavour=cell.flavour, why=cell.why, x=cell.x, named=cell.attacks,
     )  # fmt: skip
-
-
-def _why(row: Any) -> str:
-    return str(getattr(row, "why", ""))
 
 
 def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None) -> list[FilledCell]:

@@ -57,6 +57,9 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) 
     own = [outcome for outcome in outcomes if wanted.of(outcome)]
     if not own:
         return _none(wanted, NOT_RUN)
+    own = [outcome for outcome in own if outcome.clean]
+    if not own:
+        return _none(wanted, "searched only, not trained")
     if wanted.metric in ATTACK_METRICS or (wanted.metric == "clean" and wanted.attack):
         return _attacked(wanted, own, folder)
     if wanted.metric == "clean":
@@ -65,12 +68,13 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) 
 
 
 def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None) -> tuple[str, ...]:
-    """Our attacks that stand for a published one: the same with any candidates and constraints, in the order of their names.
+    """Our attacks that stand for a published one: the same with any candidates and constraints, the plainest first.
 
     What two papers call BERT-Attack their code did otherwise, which is our ``bertattack_papers``: both stand for it.
     """
     found = {a.name for outcome in outcomes for a in outcome.attacks if a.split == (split or outcome.clean.get("split"))}
-    return tuple(sorted(name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")))
+    alike = [name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")]
+    return tuple(sorted(alike, key=lambda name: (name.count("-"), name)))
 
 
 def timed_alone(outcome: Outcome) -> bool:

@@ -1,0 +1,117 @@
+"""The goals of the sturdy recipe, fixed beforehand in ``claims.toml``: what was reached, with numbers, once the screening has chosen it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.measure.student import Interval
+from robust_tickets.measure.verdict import compare_runs
+from robust_tickets.report.numbers import points, signed_span
+from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, judge, told, winner
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.reading import Wanted, read_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """``reached`` is None where the runs cannot tell; ``told`` has the number and its interval, or why there is none."""
+
+    name: str
+    asked: str
+    reached: bool | None
+    told: str
+
+
+def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal, ...]:
+    """All of them: gain, other attacks, clean accuracy, cost, size."""
+    given, chosen = told()["goals"], winner(outcomes, folder)
+    arm = f"{chosen}_{given['arm'].removeprefix('@')}" if chosen else None
+    judged = {one.claim.attack: one for one in judge(given["family"], outcomes, folder)}
+    return (
+        _gain(given, judged[given["seen"]]),
+        _unseen(given, judged, arm, outcomes),
+        *(_measured(given, name, arm, outcomes) for name in ("clean", "cost", "size")),
+    )
+
+
+def trained_on(arm: str, table: str, outcomes: Sequence[Outcome]) -> bool:
+    """Whether an arm's config names a table of words, outside its attacks."""
+    return any(outcome.unit.arm == arm and table in _words(outcome.config) for outcome in outcomes)
+
+
+def _gain(given: dict[str, Any], one: Judged) -> Goal:
+    asked = f"at least {given['gain']:g} points of accuracy under attack over {given['against']} under {given['seen']}, different from 0"
+    if one.comparison is None:
+        return Goal(name="gain", asked=asked, reached=None, told=one.why)
+    found = one.comparison
+    reached = found.different and found.difference >= given["gain"] if found.enough else None
+    low = found.interval[0] if found.interval else None
+    sure = " the whole interval lies above the goal" if low is not None and low >= given["gain"] else ""
+    return Goal(
+        name="gain", asked=asked, reached=reached, told=_difference(found.difference, found.interval, found.n) + (sure and ";" + sure)
+    )
+
+
+def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
+    own = [name for name, table in given["own_ground"].items() if arm and trained_on(arm, table, outcomes)]
+    names = [name for name in given["unseen"] if name not in own]
+    asked = f"a gain over {given['against']} that is different from 0 after Holm under {', '.join(names)}"
+    parts, reached = [], []
+    for name in names:
+        found = judged[name].comparison
+        if found is None:
+            parts.append(f"{name}: {judged[name].why}")
+        else:
+            parts.append(f"{name}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}")
+        reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
+    aside = [f"{name} is left out: its candidates were trained on" for name in own]
+    return Goal(name="unseen", asked=asked, reached=None if None in reached else all(reached), told="; ".join((*parts, *aside)))
+
+
+def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
+    limit = given["clean_below" if name == "clean" else name]
+    asked = {
+        "clean": f"mean clean accuracy at most {limit:g} points below {given['against']}'s",
+        "cost": f"at most {limit:g} times the seconds of {given['against']}, search included",
+        "size": f"fewer parameters than {given['against']}",
+    }[name]
+    if arm is None:
+        return Goal(name=name, asked=asked, reached=None, told=NOT_CHOSEN)
+    about = family(given["family"]).claims[0]
+    metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
+    attack, split = (given["seen"], about.split) if name == "clean" else (None, None)
+    first, second = (
+        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), outcomes, None)
+        for one in (arm, given["against"])
+    )
+    missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
+    if missing:
+        return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
+    a, b = (sum(one.runs.values) / len(one.runs.values) for one in (first, second))
+    n = (len(first.runs.values), len(second.runs.values))
+    if name == "clean":
+        found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)
+        return Goal(
+            name=name, asked=asked, reached=a - b >= -limit if min(n) >= FEWEST_RUNS else None, told=_difference(a - b, found.interval, n)
+        )  # fmt: skip
+    unit = "s" if name == "cost" else " M"
+    words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
+    return Goal(name=name, asked=asked, reached=a / b <= limit if name == "cost" else a / b < limit, told=words)
+
+
+def _difference(value: float, interval: Interval | None, n: tuple[int, int]) -> str:
+    span = f" ({signed_span(interval)})" if interval else ""
+    return f"{points(value)} points{span}, {n[0]} and {n[1]} runs"
+
+
+def _words(value: Any) -> set[str]:
+    """All strings of a config but those of its attacks."""
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, dict):
+        return set().union(*(_words(inner) for name, inner in value.items() if name not in ("attack", "attacks")))
+    return set().union(*map(_words, value)) if isinstance(value, list | tuple) else set()

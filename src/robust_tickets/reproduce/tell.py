@@ -1,0 +1,174 @@
+"""A filled table told: in the terminal, as data, and as files in JSON, Markdown and CSV.
+
+By measure and task, a line a row: published, ours with its interval and its runs, the difference, whether the published number lies inside
+the prediction interval for one run. What has no number is counted by its reason, and named line by line in the CSV and the JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.files import write_json, write_text
+from robust_tickets.report.markup import clean
+from robust_tickets.report.numbers import NONE, brief, points
+from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.names import attack_title, task_title
+from robust_tickets.reproduce.wording import INSIDE, count, markdown_table, measure, sentence
+
+HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
+LEGEND = (
+    "ours: mean over training runs and its 95 % interval on these examples. inside: whether the published number lies where one further "
+    "run of ours would, with five runs or more."
+)
+
+
+def data(filled: Filled) -> dict[str, Any]:
+    """All of it, for JSON."""
+    return {
+        "id": filled.id,
+        "title": filled.title,
+        "source": filled.source,
+        "flavour": filled.flavour,
+        "counts": filled.counts(),
+        "cells": [asdict(cell) for cell in filled.cells],
+        "claims": [{**asdict(one), "verdict": one.verdict, "sentence": sentence(one)} for one in filled.claims],
+    }
+
+
+def write(filled: Filled, folder: Path) -> list[Path]:
+    """``FOLDER/<id>.json``, ``.md`` and ``.csv``."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", filled.id)
+    return [
+        write_json(folder / f"{name}.json", data(filled)),
+        write_text(folder / f"{name}.md", markdown(filled)),
+        write_text(folder / f"{name}.csv", as_csv(filled)),
+    ]
+
+
+def as_csv(filled: Filled) -> str:
+    """A line a cell, filled or not; lists are joined by semicolons."""
+    heads = (
+        "table", "task", "row", "backbone", "arm", "metric", "attack", "by", "x", "published", "mean", "runs", "low", "high",
+        "prediction_low", "prediction_high", "difference", "inside", "split", "substituted", "notes", "why", "units",
+    )  # fmt: skip
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(heads)
+    for cell in filled.cells:
+        ours = cell.ours
+        ends = [*((ours and ours.interval) or (None, None)), *((ours and ours.prediction) or (None, None))]
+        lines.writerow([
+            cell.table, cell.task, cell.row, cell.backbone, cell.arm, cell.metric, cell.attack, cell.by, cell.x, cell.published,
+            _short(ours.mean if ours else None), ours.n if ours else 0, *map(_short, ends), _short(cell.difference),
+            "" if cell.inside is None else INSIDE[cell.inside], cell.split, "; ".join(cell.substituted), "; ".join(cell.notes), cell.why,
+            " ".join(ours.units) if ours else "",
+        ])  # fmt: skip
+    return text.getvalue()
+
+
+def markdown(filled: Filled) -> str:
+    """The table as a page of its own."""
+    counts = filled.counts()
+    parts = [
+        f"# {filled.id}: {filled.title}\n\n" + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(counts)]))
+    ]
+    for task, what, lines in _sections(filled):
+        parts.append(f"## {task}: {what}\n\n" + markdown_table(("row", *HEADS), [(name, *cells) for name, cells in lines]))
+    if filled.ran:
+        parts.append(LEGEND)
+    parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
+    return "\n\n".join(parts) + "\n"
+
+
+def show(filled: Filled, console: Any) -> None:
+    """The same in the terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    def line(words: str, first: str = "", style: str = "") -> None:
+        wrapped = textwrap.fill(
+            clean(words), console.width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+        )
+        console.print(Text(wrapped, style=style))
+
+    line(f"{filled.id}  {filled.title}", style="bold")
+    line(" ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled.counts())])))
+    for task, what, lines in _sections(filled):
+        grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        grid.title, grid.title_justify, grid.title_style = Text(f"\n{task}: {what}"), "left", ""
+        for head in ("", *HEADS):
+            grid.add_column(head, justify="right" if head else "left", overflow="fold", no_wrap=bool(head))
+        for name, cells in lines:
+            grid.add_row(Text(clean(name)), *cells)
+        console.print(grid)
+    if filled.ran:
+        console.print()
+        line(LEGEND)
+    for title, words in _lists(filled):
+        console.print()
+        line(title, style="bold")
+        for one in words:
+            line(one, "- ")
+    console.print()
+
+
+def _sections(filled: Filled) -> Iterator[tuple[str, str, list[tuple[str, list[str]]]]]:
+    """Task by task and measure by measure, where at least one row has a number of ours."""
+    groups: dict[tuple[str, str, str | None], list[FilledCell]] = {}
+    for task in dict.fromkeys(cell.task for cell in filled.cells):
+        for cell in (cell for cell in filled.cells if cell.task == task):
+            groups.setdefault((task, cell.metric, cell.by), []).append(cell)
+    several = len({cell.backbone for cell in filled.cells}) > 1
+    for (task, metric, by), cells in groups.items():
+        if any(cell.ours for cell in cells):
+            yield task_title(task), measure(metric, by), [(_name(cell, several), _line(cell)) for cell in cells]
+
+
+def _name(cell: FilledCell, backbone: bool) -> str:
+    return ", ".join(filter(None, [cell.row, f"{cell.x:g}" if cell.x is not None else "", cell.backbone if backbone else ""]))
+
+
+def _line(cell: FilledCell) -> list[str]:
+    printed = NONE if cell.published is None else f"{cell.published:g}"
+    ours = cell.ours
+    if ours is None:
+        return [printed, NONE, "", "", "", ""]
+    difference = NONE if cell.difference is None else points(cell.difference)
+    return [printed, f"{ours.mean:.1f}", brief(ours.interval) or NONE, str(ours.n), difference, INSIDE[cell.inside]]
+
+
+def _counted(counts: dict[str, int]) -> str:
+    told = f"{count(counts['filled'], 'cell')} of {counts['cells']} with runs of ours"
+    judged = counts["inside"] + counts["outside"]
+    return f"{told}; of the {judged} with five runs or more the published number lies inside {counts['inside']} times" if judged else told
+
+
+def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
+    """What is said below the numbers; what is empty is left out."""
+    substituted = dict.fromkeys(
+        f"{attack_title(cell.by)}: {words}" if cell.by else words for cell in filled.ran for words in cell.substituted
+    )
+    notes = dict.fromkeys(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell in filled.ran for words in cell.notes)
+    missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
+    without = len([one for one in filled.claims if one.comparison is None])
+    empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
+    found = [
+        ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty]),
+        ("Substituted", list(substituted)),
+        ("Notes", list(notes)),
+        ("Without a number", [f"{count(number, 'cell')}: {why}" for why, number in missing.items()]),
+    ]
+    return [(title, words) for title, words in found if words]
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

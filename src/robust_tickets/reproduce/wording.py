@@ -1,0 +1,62 @@
+"""Words and numbers of filled tables and claims, the same in the terminal, in Markdown and on the page. Intervals are at 95 %."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.measure.runs import RunSummary
+from robust_tickets.report.numbers import NONE, brief, p_value, points, signed_span
+from robust_tickets.reproduce.claims import Judged
+from robust_tickets.reproduce.names import arm_title, attack_title, task_title
+
+MEASURES = {
+    "clean": "clean accuracy, %", "aua": "accuracy under attack, %", "suc": "attacks that succeed, %", "queries": "queries an example",
+    "speedup_vs_pgd": "speed-up over PGD", "speedup_vs_freelb": "speed-up over FreeLB",
+    "speedup_lost_to_search": "speed-up lost to the search",
+    "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
+}  # fmt: skip
+INSIDE = {True: "yes", False: "no", None: NONE}
+
+
+def measure(metric: str, by: str | None) -> str:
+    return MEASURES.get(metric, metric) + (f": {attack_title(by)}" if by else "")
+
+
+def mean(summary: RunSummary | None) -> str:
+    """``45.3 (43.2–47.4), 5 runs``."""
+    if summary is None:
+        return NONE
+    span = f" ({brief(summary.interval)})" if summary.interval else ""
+    return f"{summary.mean:.1f}{span}, {count(summary.n, 'run')}"
+
+
+def count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def sentence(one: Judged) -> str:
+    """A claim in one sentence, whatever came of it."""
+    claim, found = one.claim, one.comparison
+    who = f"{arm_title(claim.arm)} against {arm_title(claim.other)}, {task_title(claim.task)}, {attack_title(claim.attack)}"
+    if found is None:
+        return f"{who}: not run ({one.why})."
+    span = f" ({signed_span(found.interval)})" if found.interval else ""
+    over = f"; on further examples too {signed_span(found.over_examples)}" if found.over_examples else ""
+    difference = f"{points(found.difference)} points{span}{over}"
+    least, most = sorted(found.n)
+    runs = count(least, "run") + (f" and {most}" if most != least else " each")
+    adjusted, same = (
+        f"p {p_value(p)} after Holm over {count(found.of, 'claim')}" for p in (found.adjusted_p, found.adjusted_equivalence_p)
+    )
+    return {
+        "different": f"{who}: {'sturdier' if found.difference > 0 else 'less sturdy'}, {difference}, {adjusted}.",
+        "equivalent": f"{who}: equivalent within {found.margin:g} points, {difference}, {same}.",
+        "undecided": f"{who}: undecided, {difference}, {adjusted}.",
+        "too few runs": f"{who}: {difference}, {runs}: no claim, that takes five.",
+    }[found.verdict]
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 1) -> str:
+    """Columns from ``numbers`` on are flush right."""
+    rule = [":--" if i < numbers else "--:" for i in range(len(heads))]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, rule, *rows))
