@@ -17,17 +17,29 @@ def heat(arm: Arm) -> Html | None:
     if found is None or not found.points:
         return None
     shown = _thin(len(found.points), found.drawn_at)
-    stop = _stop(found)
+    stop = stopped(found)
     thin = "" if len(shown) == len(found.points) else f" {len(shown)} of {len(found.points)} points shown."
-    worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
-    said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
     caption = (
         f"{arm.title}: share of units on which the tickets drawn at two points of the search differ. The fainter, the more alike."
         f"{stop}{thin}"
     )
-    alt = f"Mask distances of the search for {arm.title}: {said}.{stop}"
-    maps = [svg(LEFT + SIDE + 22, TOP + SIDE + 76, _map(found, name, shown), alt=f"{name}. {alt}") for name in found.groups]
-    return figure(maps, caption, "heat-map")
+    return figure(list(maps(found, arm.title).values()), caption, "heat-map")
+
+
+def maps(found: Distances, title: str, heading: str = "") -> dict[str, Html]:
+    """The drawing of each group, under a heading where searches stand side by side."""
+    worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
+    said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
+    alt = f"Mask distances of the search for {title}: {said}.{stopped(found)}"
+    shown, lower = _thin(len(found.points), found.drawn_at), 22 if heading else 0
+    return {
+        name: svg(LEFT + SIDE + 22, TOP + SIDE + 76 + lower, _under(heading, lower, _map(found, name, shown)), alt=f"{name}. {alt}")
+        for name in found.groups
+    }
+
+
+def _under(heading: str, lower: int, parts: list[Html]) -> list[Html]:
+    return [label(0, 14, heading, kind="name"), tag("g", *parts, transform=f"translate(0 {lower})")] if heading else parts
 
 
 def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
@@ -69,16 +81,17 @@ def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
     return parts
 
 
-def _stop(found: Distances) -> str:
+def stopped(found: Distances) -> str:
+    """Where the search stopped and the ticket was drawn, as a sentence; empty where that is not known."""
     if found.stopped_at is None or found.drawn_at is None:
         return ""
     rule = f" by the rule “{found.rule}”" if found.rule else ""
-    stopped, drawn = found.points[found.stopped_at], found.points[found.drawn_at]
+    end, drawn = found.points[found.stopped_at], found.points[found.drawn_at]
     if not found.converged:
         return f" The masks did not settle{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
-    if stopped == drawn:
-        return f" The search stopped at epoch {stopped:.2f}{rule}; the ticket was drawn there."
-    return f" The search stopped at epoch {stopped:.2f}{rule}; the ticket was drawn at epoch {drawn:.2f}."
+    if end == drawn:
+        return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn there."
+    return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn at epoch {drawn:.2f}."
 
 
 def _legend(left: float, worst: float) -> list[Html]:

@@ -1,0 +1,92 @@
+"""Every figure of the papers, redrawn from our runs; what cannot be drawn says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.figures.drawn import Drawn, Panel
+from robust_tickets.reproduce.figures.gates import gates
+from robust_tickets.reproduce.figures.layers import survivors_by_layer
+from robust_tickets.reproduce.figures.lines import Axis
+from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
+from robust_tickets.reproduce.figures.sweeps import place, sweep
+from robust_tickets.reproduce.names import backbone_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.rows import Row
+from robust_tickets.reproduce.rows import rows as rows_of
+from robust_tickets.reproduce.unit import Flavour
+
+MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
+TASKLESS = ("OR-F1",)  # a unit has a task all the same
+HEADS, NEURONS = (Axis(title=f"{part} removed, %", unit=" %", factor=100) for part in ("heads", "neurons"))
+AXES = {
+    "ER-F3": Axis(title="threshold gamma"),
+    "RT-F2": Axis(title="weights removed, %", unit=" %", factor=100),
+    "RT-F4": Axis(title="epoch, of a schedule of 10"),
+}
+LINES = (
+    "Lines are means over runs, small dots single runs; a band is the 95 % interval of the mean, drawn where there are five runs or more. "
+    "The axis of accuracies does not start at zero."
+)
+WORDS = {
+    "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
+    "layers": (
+        "Layer 1 is nearest the words. A square is a head, filled as high as the share of searches in which it survives; a bar is the mean "
+        "share that survives, the thin line reaches from the lowest search to the highest."
+    ),
+    "gates": "One line for each penalty lambda, mean over searches where there are several; a band with five or more.",
+}
+
+
+def figure(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> Drawn:
+    """The figure called ``id``. ``folder`` holds the outcomes' files: a point's runs are checked against their examples there."""
+    return draw(published.table(id).id, rows_of(id, flavour), [one for one in outcomes if one.unit.flavour == flavour], folder)
+
+
+def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
+    """The same from given rows."""
+    made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
+    own = [one for one in outcomes if one.unit.arm in arms]
+    if id in MAPS + LAYERS + GATES:
+        panels = [panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task)]
+        words = WORDS["maps" if id in MAPS else "layers" if id in LAYERS else "gates"] + (where_stopped(own) if id in MAPS else "")
+    else:
+        panels = sweep(id, made, own, folder, lambda row: _axis(id, row))
+        words = LINES
+    panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
+    return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))
+
+
+def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks))
+
+
+def _searched(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str) -> list[Panel]:
+    """The panels of a figure that shows searches, on one task."""
+    own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
+    where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
+    if not own:
+        return [Panel(title=where, why=f"{where}: not run; `tickets reproduce {id} --only task={task}` runs it.")]
+    if id in MAPS:
+        return distance_maps(own, task)
+    if id in LAYERS:
+        return [survivors_by_layer(own, where)]
+    return gates(where, _lines(rows, own))
+
+
+def _lines(rows: Sequence[Row], own: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
+    """A line a row, in the order of the rows."""
+    names = {row.arm: f"lambda {row.x:g}" if row.x is not None else row.name for row in rows}
+    return [(name, [one for one in own if one.unit.arm == arm]) for arm, name in names.items()]
+
+
+def _axis(id: str, row: Row) -> Axis:
+    return AXES.get(id) or (NEURONS if "neuron" in f"{row.name} {row.arm}".lower() else HEADS)
+
+
+def _notes(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the runs say against themselves: a shortened search, a part of the training rows."""
+    said = dict.fromkeys(note for one in outcomes for note in one.notes)
+    return [f"Of these runs: {'; '.join(said)}."] if said else []

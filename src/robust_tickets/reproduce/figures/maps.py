@@ -1,0 +1,44 @@
+"""Mask distances of a search (ER-F2): how much the tickets drawn at any two of its points differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.report.figures.heat import maps, stopped
+from robust_tickets.report.model import Distances
+from robust_tickets.reproduce.figures.drawn import Panel, Table
+from robust_tickets.reproduce.figures.traces import distances
+from robust_tickets.reproduce.names import task_title
+from robust_tickets.reproduce.outcome import Outcome
+
+
+def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
+    """A map for heads and one for neurons, of the first seed's search; the table has every seed's."""
+    found = [(one, trace) for one in outcomes if one.unit.repeat == 0 and (trace := distances(one)) is not None]
+    if not found:
+        return [Panel(title=task_title(task), why=f"{task_title(task)}: the runs there are kept no mask distances.")]
+    first, trace = found[0]
+    title = f"{task_title(task)}, seed {first.unit.seed}"
+    return [
+        Panel(title=f"{title}: {group}", svg=drawing, table=_table(found, group), sources=tuple(one.unit.id for one, _ in found))
+        for group, drawing in maps(trace, title, heading=title).items()
+    ]
+
+
+def where_stopped(outcomes: Sequence[Outcome]) -> str:
+    """The first search's stop in words; over several searches the epochs between which they stopped."""
+    found = [trace for one in outcomes if one.unit.repeat == 0 and (trace := distances(one)) is not None]
+    ends = sorted(trace.points[trace.drawn_at] for trace in found if trace.drawn_at is not None)
+    more = f" Over {len(ends)} seeds tickets were drawn at epochs {ends[0]:.2f} to {ends[-1]:.2f}." if len(ends) > 1 else ""
+    return (stopped(found[0]) + more) if found else ""
+
+
+def _table(found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
+    """Neighbours' distances: what the rule that stops a search looks at."""
+    rows = []
+    for one, trace in found:
+        steps = trace.groups[group]
+        drawn = f"{trace.points[trace.drawn_at]:.2f}" if trace.drawn_at is not None else "–"
+        near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
+        rows.append((f"seed {one.unit.seed}", drawn, f"{100 * max(map(max, steps)):.1f}", near))
+    return Table(head=("Search", "Drawn at epoch", "Largest distance, %", "From each point to the next, %"), rows=tuple(rows))

@@ -1,0 +1,148 @@
+"""What robustness costs: accuracy under an attack against the model's size and the work of making it. Up and to the left is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from robust_tickets.report.figures.axes import Scale, around, colour, group, label, line, marker, places, shorten, svg
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
+from robust_tickets.reproduce.figures.series import Point
+from robust_tickets.reproduce.figures.sweeps import place
+from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.reading import Wanted, read_runs
+from robust_tickets.reproduce.unit import BERT, Flavour
+
+LEFT, TOP, BELOW, APART = 50, 36, 46, 19
+NAMED = 20  # arms with a name beside the plot, those of most runs first; the others have it in their tooltip and in the table
+MEASURES = {
+    "encoder_millions": "parameters without embeddings that are not zero, millions",
+    "seconds": "seconds of search and training, device to itself",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """An arm: its size or cost, and its accuracy under attack."""
+
+    index: int  # its colour and shape
+    title: str
+    x: float
+    aua: Point
+    best: bool = False  # none is both cheaper and sturdier
+    named: bool = True
+
+    @property
+    def said(self) -> str:
+        return f"{self.title}: {self.aua.said} at {self.x:.3g}" + (", on the frontier" if self.best else "")
+
+
+def pareto(
+    outcomes: Sequence[Outcome], folder: Path | None, *, task: str, attack: str, backbone: str = BERT, flavour: Flavour = "corrected"
+) -> Drawn:
+    """All arms that were run on a task and attacked so."""
+    where = place(backbone, task)
+    wanted = Wanted(arm="", task=task, metric="aua", attack=attack, backbone=backbone, flavour=flavour)
+    arms = sorted({one.unit.arm for one in outcomes if replace(wanted, arm=one.unit.arm).of(one)})
+    panels = []
+    for measure, what in MEASURES.items():
+        spots = _spots(arms, outcomes, folder, wanted, measure)
+        title = f"{where}: accuracy under {attack_title(attack)} against {what}"
+        if len(spots) < 2:
+            panels.append(Panel(title=title, why=f"{where}: fewer than two arms have {what}, and were attacked by {attack_title(attack)}."))
+            continue
+        alt = f"{title}. " + "; ".join(spot.said for spot in spots)
+        drawings = [_draw(spots, what, 940, 640, 400, alt, "broad"), _draw(spots, what, 320, 306, 320, alt, "narrow")]
+        sources = tuple(source for spot in spots for source in spot.aua.sources)
+        panels.append(Panel(title=title, svg=join(drawings), table=_table(spots, what), sources=sources))
+    caption = (
+        f"Accuracy under {attack_title(attack)} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
+        "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
+        "side by side. The axes do not start at zero."
+    )
+    return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
+
+
+def _spots(arms: Sequence[str], outcomes: Sequence[Outcome], folder: Path | None, wanted: Wanted, measure: str) -> list[Spot]:
+    found = []
+    for index, arm in enumerate(arms):
+        size = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric=measure, attack=None), outcomes, folder))
+        aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm), outcomes, folder))
+        if size is not None and aua is not None:
+            found.append(Spot(index=index, title=arm_title(arm), x=size.mean, aua=aua))
+    ranked = sorted(found, key=lambda spot: (-len(spot.aua.values), spot.index))[:NAMED]
+    return [replace(spot, best=frontier(spot, found), named=spot in ranked) for spot in found]
+
+
+def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
+    """Whether no other is at least as good in both and better in one."""
+    return not any(
+        other.x <= spot.x and other.aua.mean >= spot.aua.mean and (other.x, other.aua.mean) != (spot.x, spot.aua.mean) for other in spots
+    )
+
+
+def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int, alt: str, kind: str) -> Html:
+    """The plot ends at ``right`` and ``bottom``; names stand beside it on a wide page, below it on a narrow one."""
+    broad, shown = kind == "broad", [spot for spot in spots if spot.named]
+    bottom = max(bottom, TOP + APART * len(shown) + 10) if broad else bottom
+    across, along = [spot.x for spot in spots], [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))]
+    pad = 0.08 * (max(across) - min(across)) or 1.0
+    low, high = around(along, max(2.0, 0.08 * (max(along) - min(along))))
+    x = Scale(low=max(0.0, min(across) - pad), high=max(across) + pad, start=LEFT, end=right)
+    y = Scale(low=low, high=high, start=bottom, end=TOP)
+    parts = [label(0, 18, "accuracy under attack, %", kind="axis")]
+    parts.append(tag("rect", x=LEFT, y=TOP, width=right - LEFT, height=bottom - TOP, class_="plot"))
+    for t in x.ticks(5 if broad else 4):
+        parts += [line(x(t), TOP, x(t), bottom, "grid"), label(x(t), bottom + 18, f"{t:,.6g}".replace(",", "\u202f"), "middle", "tick")]
+    for t in y.ticks(6):
+        parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
+    words = what if broad else shorten(what, 44)
+    parts.append(label((LEFT + right) / 2 if broad else right, bottom + 38, words, "middle" if broad else "end", "axis"))
+    parts.append(tag("path", d=_steps([spot for spot in spots if spot.best], x, y), class_="curve edge"))
+    lowest = bottom - 4 if broad else bottom + BELOW + 14 + APART * len(shown)
+    wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + APART * k for k, spot in enumerate(shown)]
+    heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, APART), strict=True))
+    for spot in spots:
+        px = x(spot.x) + _aside(spot, spots, x)
+        parts.append(_spot(spot, px, y, heights.get(spot.index), right + 26.0 if broad else 14.0, broad=broad))
+    return svg(width, bottom + BELOW + (0 if broad else 14 + APART * len(shown)), parts, alt=alt, kind=kind)
+
+
+def _aside(spot: Spot, spots: Sequence[Spot], x: Scale) -> float:
+    """Pixels that tell arms of one size apart, whose bars would lie on one another."""
+    same = sorted(other.index for other in spots if abs(x(other.x) - x(spot.x)) < 3)
+    return 9.0 * (same.index(spot.index) - (len(same) - 1) / 2)
+
+
+def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *, broad: bool) -> Html:
+    py, hollow = y(spot.aua.mean), spot.index // 8 % 2 == 1  # after eight shapes the same eight, hollow
+    drawn = []
+    if spot.aua.interval:
+        low, high = (min(max(end, y.low), y.high) for end in spot.aua.interval)
+        drawn.append(line(px, y(low), px, y(high), f"bar {colour(spot.index)}"))
+    if height is not None and broad:
+        drawn.append(line(px + 9, py, start - 10, height, "leader"))
+    drawn.append(marker(px, py, spot.index, 6.5, hollow))
+    if height is not None:
+        drawn += [marker(start, height, spot.index, 5, hollow), label(start + 13, height + 4.5, shorten(spot.title, 32), kind="name")]
+    return group(*drawn, title=spot.said)
+
+
+def _steps(best: Sequence[Spot], x: Scale, y: Scale) -> str:
+    """What is to be had at most for a given cost: level from an arm to the next dearer one."""
+    ranked = sorted(best, key=lambda spot: spot.x)
+    path = f"M{x(ranked[0].x):.1f} {y(ranked[0].aua.mean):.1f}"
+    path += "".join(f"H{x(spot.x):.1f}V{y(spot.aua.mean):.1f}" for spot in ranked[1:])
+    return f"{path}H{x.end:.1f}"
+
+
+def _table(spots: Sequence[Spot], what: str) -> Table:
+    ranked = sorted(spots, key=lambda spot: -spot.aua.mean)
+    rows = []
+    for spot in ranked:
+        span = f"{spot.aua.interval[0]:.1f} to {spot.aua.interval[1]:.1f}" if spot.aua.interval else "–"
+        rows.append((spot.title, f"{spot.x:.1f}", f"{spot.aua.mean:.1f}", span, str(len(spot.aua.values)), "yes" if spot.best else "no"))
+    return Table(head=("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier"), rows=tuple(rows))

@@ -1,0 +1,73 @@
+"""What an outcome keeps for figures, as values: distances of masks, gates along a search, what survives in each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from robust_tickets.layout import layout_of
+from robust_tickets.report.figures.weights import PARTS
+from robust_tickets.report.model import Distances
+from robust_tickets.reproduce.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survivors:
+    """Per layer, the share that is kept of each part; ``heads`` has a 0 or 1 for every head, where heads are what was removed."""
+
+    parts: Mapping[str, tuple[float, ...]]
+    heads: tuple[tuple[int, ...], ...] = ()
+
+
+def distances(outcome: Outcome) -> Distances | None:
+    """As the search wrote them."""
+    told = outcome.traces.get("distances") or {}
+    points = tuple(map(float, told.get("points", ())))
+    groups = {name: tuple(tuple(map(float, row)) for row in told[name]) for name in ("heads", "neurons") if name in told}
+    if not points or not groups or any(len(rows) != len(points) for rows in groups.values()):
+        return None
+    return Distances(
+        points=points,
+        groups=groups,
+        stopped_at=_nearest(told.get("stopped_at"), points),
+        drawn_at=_nearest(told.get("drawn_at"), points),
+        converged=told.get("converged") is not False,
+        rule=str(told.get("rule", "")),
+    )
+
+
+def _nearest(epoch: Any, points: Sequence[float]) -> int | None:
+    """The point of an epoch; a whole number is a point's own."""
+    if isinstance(epoch, int) and 0 <= epoch < len(points):
+        return epoch
+    return None if epoch is None else min(range(len(points)), key=lambda i: abs(points[i] - float(epoch)))
+
+
+def along(outcome: Outcome, trace: str, key: str) -> tuple[tuple[float, float], ...]:
+    """Epoch and value of each line of a trace that has the value."""
+    lines = outcome.traces.get(trace) or ()
+    return tuple((float(line["epoch"]), float(line[key])) for line in lines if line.get(key) is not None)
+
+
+def survivors(outcome: Outcome) -> Survivors | None:
+    told = outcome.ticket or {}
+    if "heads" in told:
+        heads = tuple(tuple(map(int, row)) for row in told["heads"])
+        kept = tuple(sum(row) / max(1, len(row)) for row in heads)
+        return Survivors(parts={"heads": kept, "neurons": tuple(part / max(1, of) for part, of in told["neurons"])}, heads=heads)
+    return Survivors(parts=_weights(told["weights"], outcome.unit.backbone)) if "weights" in told else None
+
+
+def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tuple[float, ...]]:
+    """Matrices added up by layer and part; the pooler is no layer."""
+    layout = layout_of(SimpleNamespace(model_type=backbone.partition("-")[0]))
+    found: dict[str, dict[int, tuple[int, int]]] = {said: {} for said in PARTS.values()}
+    for name, (kept, of) in counts.items():
+        place = layout.place_of(name)
+        if place is not None:
+            layer, part = place
+            before = found[PARTS[part]].get(layer, (0, 0))
+            found[PARTS[part]][layer] = (before[0] + kept, before[1] + of)
+    return {said: tuple(kept / max(1, of) for _, (kept, of) in sorted(layers.items())) for said, layers in found.items()}
