@@ -1,0 +1,234 @@
+"""Rows and arms: nothing of the papers is without a row, and every arm is what its name says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.names import recipes
+from robust_tickets.registry import name_of
+from robust_tickets.reproduce import places, protocol, published
+from robust_tickets.reproduce.arms import FLAVOURS, swept
+from robust_tickets.reproduce.rows import arm, arms, over, rows, tree
+from robust_tickets.reproduce.unit import Flavour, Unit
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.search.robustt import RobustT
+from robust_tickets.walk.arms import Arm
+from robust_tickets.walk.recipe import resolve
+
+IDS = [table.id for table in published.tables()]
+LETTERS = "abcdef"
+COMMON = ("train.epochs=10", "train.lr=2e-5", "train.evaluate=never")
+
+
+def made(name: str, task: str = "sst2", flavour: Flavour = "corrected", backbone: str = "bert-base-uncased", seed: int = 0) -> Arm:
+    unit = Unit(arm=name, task=task, flavour=flavour, backbone=backbone, seed=seed)
+    (one,) = resolve(name, tree(unit, COMMON), [arm(name).arm]).arms
+    return one
+
+
+def listed(flavour: Flavour) -> Iterator[tuple[str, str]]:
+    """Every arm with every task that a row lists it for; campaigns take the others on SST-2."""
+    found = {(row.arm, task) for id in IDS for row in rows(id, flavour) for task in row.tasks if row.arm}
+    yield from sorted(found | {(name, "sst2") for name in arms()})
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("id", IDS)
+def test_every_published_row_has_one_row_and_every_figure_has_points(id: str, flavour: Flavour) -> None:
+    table = published.table(id)
+    found = [(row.name, task, row.backbone) for row in rows(id, flavour) for task in row.tasks]
+    assert found
+    assert all(row.table == id and (row.arm in arms()) != bool(row.why) for row in rows(id, flavour))
+    if table.kind == "table":
+        assert sorted(found) == sorted((row.name, row.task, row.backbone) for row in table.rows)
+        assert all(row.x is None for row in rows(id, flavour))
+    else:
+        points = [(row.name, row.x, task) for row in rows(id, flavour) for task in row.tasks]
+        assert len(points) == len(set(points)), "no point twice"
+        assert set(table.tasks) <= {task for _, task, _ in found}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_every_arm_resolves_wherever_it_is_listed(flavour: Flavour) -> None:
+    for name, task in listed(flavour):
+        one = made(name, task, flavour, seed=3)
+        assert one.train.seed == 3
+        assert one.search is None or one.search.seed == 3
+
+
+def test_every_arm_is_made_of_things_that_there_are() -> None:
+    known = {role.removeprefix("@") for role in places.ROLES}
+    for name, one in arms().items():
+        assert one.recipe in recipes()
+        assert one.title
+        for role in one.roles:
+            kind, _, task = role.partition("/")
+            assert role in known or (kind == "data" and protocol.rules(task)), f"{name}: {role}"
+    assert {over(id) for id in IDS} == {None, "pgd", "freelb"}
+
+
+@pytest.mark.parametrize("task", ["sst2", "imdb", "ag_news"])
+def test_corrected_arms_differ_in_ticket_adversary_length_and_averaging_alone(task: str) -> None:
+    base = made("finetune", task).train
+    for name in arms():
+        train = made(name, task).train
+        assert replace(train, adversary=None, epochs=10, run_epochs=0, average=0.0) == base, name
+        told = "_epochs_" in name or name in {"robustt_longer"} or name.startswith("sturdy_d")
+        assert (train.epochs != 10) == told, name
+        assert bool(train.run_epochs) == ("_along_" in name)
+        assert bool(train.average) == (name == "finetune_average" or (name.startswith("sturdy_") and name[7] != "b"))
+
+
+def test_the_papers_train_as_they_say() -> None:
+    for name in ("finetune_rt", "freelb_rt", "infobert_rt", "robustt", "random_matched"):
+        train = made(name, "imdb", "as-published").train
+        assert (train.epochs, train.batch_size, train.weight_decay, train.warmup) == (3, 32, 1e-2, 0.1), name
+    for name in ("finetune", "freelb", "earlyrobust", "orticket"):
+        train = made(name, "imdb", "as-published").train
+        assert (train.epochs, train.batch_size, train.weight_decay, train.warmup) == (10, 8, 0.0, 0.0), name
+    assert made("robustt_er", "sst2", "as-published").train.epochs == 10
+    assert {row.arm for row in rows("RT-T2", "as-published")} == {"finetune_rt", "freelb_rt", "infobert_rt", "robustt"}
+    assert {row.arm for row in rows("RT-T2")} == {"finetune", "freelb", "infobert", "robustt"}
+
+
+@pytest.mark.parametrize("task", ["sst2", "imdb", "ag_news", "qnli"])
+def test_the_released_code_searches_as_it_does(task: str) -> None:
+    assert made("robustt", task, "as-released").search == RobustT.released(task)
+    assert made("robustt", task, "as-published").search == made("robustt", task).search == RobustT.for_task(task)
+    plain = RobustT.released(task, adversary=None)
+    assert made("robustt_without_adversary", task, "as-released").search == plain
+    early = made("earlyrobust", task, "as-released").search
+    assert (early.stop, early.at_epoch, early.rule, early.loader_shuffle, early.adversary.token_types) == (
+        "fixed",
+        0.2,
+        "quantile",
+        False,
+        False,
+    )
+    assert replace(early, **{k: getattr(EarlyRobust(), k) for k in ("stop", "rule", "loader_shuffle")}, adversary=None) == replace(
+        EarlyRobust.for_task(task), adversary=None
+    )
+    swept_gamma = made("earlyrobust_gamma_05", task, "as-released").search
+    assert (swept_gamma.gamma, swept_gamma.stop, swept_gamma.at) == (0.05, "official", "before")
+    assert made("pgd", task, "as-released").train.adversary.naive
+    assert not made("freelb3", task, "as-released").train.adversary.token_types
+
+
+def test_tickets_of_one_search_share_it_and_random_ones_have_its_sparsity() -> None:
+    search = made("earlyrobust", "imdb").search
+    for name in (
+        "earlyrobust_neurons_60",
+        "earlyrobust_heads_1_3",
+        "earlyrobust_layer_layer",
+        "earlyrobust_without_structure",
+        "earlyrobust_epochs_25",
+    ):
+        assert made(name, "imdb").search == search, name
+    assert (made("random", "imdb").search.heads, made("random", "imdb").search.neurons) == (search.heads, search.neurons) == (1 / 6, 0.4)
+    assert made("random", "imdb").search.match == "global"
+    weights = made("robustt", "imdb").search
+    assert made("robustt_sparsity_70", "imdb").search == weights
+    matched = made("random_matched_sparsity_70", "imdb")
+    assert matched.origin is not None
+    assert matched.origin.like is not None
+    assert (matched.search.match, matched.origin.like.search, matched.origin.like.draw.sparsity) == ("matrix", weights, 0.7)  # type: ignore[union-attr]
+    assert made("imp", "sst2").search.sparsity == 0.6
+    assert made("robustt_without_mask_training", "imdb").search.adversary.steps == 2
+    assert made("robustt_without_mask_training", "imdb").search.sparsity == weights.sparsity
+
+
+def test_a_sweep_has_the_value_that_its_point_stands_at() -> None:
+    for x, name in swept("earlyrobust_gamma"):
+        assert made(name).search.gamma == x
+    for x, name in swept("orticket_neurons"):
+        assert made(name).origin.draw.neurons == x  # type: ignore[union-attr]
+    for x, name in swept("robustt_lambda"):
+        assert made(name).search.penalty == made(name, flavour="as-released").search.penalty == x
+    for x, name in swept("finetune_along"):
+        assert all(made(name, flavour=flavour).train.run_epochs == x for flavour in FLAVOURS)
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_configuration_of_sturdy_trains_its_four_forms_alike(letter: str) -> None:
+    forms = {form: made(f"sturdy_{letter}{form}") for form in ("", "_full", "_ticket", "_random")}
+    assert len({one.train for one in forms.values()}) == 1
+    assert forms["_full"].origin is None
+    assert forms["_ticket"].origin == made("earlyrobust").origin
+    assert forms["_random"].origin == made("random").origin
+    assert name_of(forms[""].search) == "earlyrobust"
+    assert (forms[""].origin != forms["_ticket"].origin) == (letter == "f"), "f alone searches under its own adversary"
+    assert arm(f"sturdy_{letter}").notes
+
+
+def test_sturdys_configurations_are_six() -> None:
+    trained = {letter: made(f"sturdy_{letter}") for letter in LETTERS}
+    assert len({(one.train, one.origin) for one in trained.values()}) == 6
+    assert not {f"sturdy_{letter}" for letter in "g"} & arms().keys()
+    assert {letter: arm(f"sturdy_{letter}").roles for letter in LETTERS} == {**dict.fromkeys(LETTERS, ("real",)), "e": ()}
+    assert {name_of(one.train.adversary) for one in trained.values()} == {"ascc", "synonymswap", "synonymhotflip"}
+    swapped = trained["d"].train
+    assert (swapped.adversary.p, swapped.adversary.mix, swapped.epochs) == (0.3, 0.0, 20)
+
+
+def test_a_search_on_another_task_takes_the_protocols_rows_of_it() -> None:
+    one = made("searched_on_sst2", "imdb")
+    assert one.origin is not None
+    assert one.origin.searched_on is not None
+    assert (one.origin.searched_on.task, one.origin.searched_on.data) == ("sst2", "@data/sst2")
+    assert one.origin.searched_on.validation == "none"  # SST-2 is never carved
+    assert one.search.neurons == 0.3  # ORTicket's share on the task it is used on
+
+
+@cache
+def names() -> list[str]:
+    return sorted(arms())
+
+
+@given(st.sampled_from(names()), st.sampled_from(FLAVOURS), st.sampled_from(["sst2", "imdb"]), st.integers(0, 9))
+def test_a_tree_is_the_units_own(name: str, flavour: Flavour, task: str, seed: int) -> None:
+    unit = Unit(arm=name, task=task, flavour=flavour, seed=seed)
+    first: dict[str, Any] = tree(unit, (*COMMON, "data=somewhere"), [{"name": "pwws", "n": 5}])
+    assert (first["model"], first["task"], first["seed"], first["data"]) == ("bert-base-uncased", task, seed, "somewhere")
+    assert first["attack"] == [{"name": "pwws", "n": 5}]
+    first["arms"].clear()
+    assert tree(unit, COMMON)["arms"], "what one caller changes, no other sees"
+    assert "attack" not in tree(unit, COMMON)
+
+
+def test_what_is_not_there_is_refused_with_what_is_near() -> None:
+    with pytest.raises(TicketsError, match="no arm") as problem:
+        arm("finetun")
+    assert "finetune" in str(problem.value.hint)
+    with pytest.raises(TicketsError, match="no flavour"):
+        arm("finetune", "as-publshed")  # type: ignore[arg-type]
+    with pytest.raises(TicketsError, match="no sweep"):
+        swept("gamma")
+    with pytest.raises(TicketsError, match="none of the tables"):
+        rows("ER-T6")
+    with pytest.raises(TypeError):
+        arms()["finetune"] = arm("random")  # type: ignore[index]
+
+
+def test_plans_need_no_torch_and_the_files_are_shipped() -> None:
+    told = "from robust_tickets.reproduce.rows import *; from robust_tickets.reproduce.unit import Unit; rows('ER-T1')"
+    told += "; tree(Unit(task='imdb', arm='searched_on_sst2')); import sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
+    root = Path(__file__).parents[2]
+    globs = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]["robust_tickets"]
+    folder = root / "src" / "robust_tickets"
+    data = [file.relative_to(folder).as_posix() for file in (folder / "reproduce").rglob("*.toml")]
+    assert len(data) >= 6
+    assert all(any(fnmatch(name, glob) and name.count("/") == glob.count("/") for glob in globs) for name in data)
