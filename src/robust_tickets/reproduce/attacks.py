@@ -12,6 +12,7 @@ from typing import Any, get_args
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.places import ROLES, Places
+from robust_tickets.reproduce.rules import rules
 from robust_tickets.reproduce.unit import Flavour
 
 GROUPS = ("main", "more", "encoder", "calibrated", "confirm")
@@ -61,8 +62,6 @@ def _told() -> dict[str, Any]:
 
 @cache
 def _all(task: str, flavour: Flavour) -> tuple[NamedAttack, ...]:
-    from robust_tickets.reproduce.protocol import rules
-
     if flavour not in get_args(Flavour):
         raise TicketsError(f"no flavour is called {flavour!r}", hint=did_you_mean(flavour, get_args(Flavour)))
     held, made = rules(task), dict[str, NamedAttack]()

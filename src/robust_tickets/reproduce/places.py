@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.rules import rules
 from robust_tickets.reproduce.unit import BERT, Unit
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Places:
 
 
 def missing(places: Places, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> tuple[str, ...]:
-    """What the unit cannot have here, each with how to supply it. What would come from the Hub counts as there."""
+    """What the unit cannot have here, each with how to supply it. A model or a task of the Hub counts as there."""
     from robust_tickets.reproduce.arms import arm
 
     told = [*_no_data(places, unit.task), *_no_model(places, unit.backbone)]
@@ -131,8 +132,6 @@ def _no_data(places: Places, task: str, needs: Sequence[str] = ()) -> list[str]:
     folder = places.data / task
     if not folder.is_dir():
         return [f"no folder {task} in {places.data}: put {task}'s train and test files there, or leave --data out for the Hub's"]
-    from robust_tickets.reproduce.protocol import rules
-
     lacking = [split for split in needs or rules(task).needs if split not in _splits(folder)]
     return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add the files"] if lacking else []
 

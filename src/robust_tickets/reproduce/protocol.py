@@ -6,71 +6,30 @@ before anything is loaded, ``check_task`` at the rows before anything is trained
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
-from robust_tickets.errors import TicketsError, did_you_mean
+import numpy as np
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
 from robust_tickets.reproduce.attacks import attacks as attacks
+from robust_tickets.reproduce.places import ROLES
+from robust_tickets.reproduce.rules import CARVED, NOTHING, Rules, told
+from robust_tickets.reproduce.rules import rules as rules
 from robust_tickets.reproduce.unit import Unit
 
-CARVED, NOTHING = "carved", "nothing"
+if TYPE_CHECKING:
+    from robust_tickets.data.task import Task
+    from robust_tickets.walk.arms import Arm, Origin
+    from robust_tickets.walk.recipe import AttackPlan, Recipe
 
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What holds for a task."""
-
-    task: str
-    train: tuple[int, ...]  # rows before anything is carved: the official number, then those of known subsets
-    subsets: Mapping[int, str]  # what is said of a subset
-    selects: str  # CARVED, NOTHING or a split
-    attacked: str
-    rows: int | None  # of the attacked split
-    confirm: str | None
-    confirm_rows: int | None
-    n: int
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """What a recipe says of the data (``walk.source.Source``)."""
-        selects = {"selects": self.selects} if self.selects not in (CARVED, NOTHING) else {}
-        nothing = {"validation": "none"} if self.selects == NOTHING else {}
-        return {**selects, **nothing, "attacked": self.attacked, "drop_seen": True, "split_seed": _told()["splits"]["seed"]}
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Splits that the data must have."""
-        named = [self.selects] if self.selects not in (CARVED, NOTHING) else []
-        return ("train", *named, self.attacked)
-
-
-@cache
-def rules(task: str) -> Rules:
-    """The rules of a task; one that the protocol refuses or does not know is an error."""
-    told, refused = _told()["tasks"], _told()["refused"]
-    if task in refused:
-        raise TicketsError(f"{task} is never trained on: {refused[task]}", hint=f"one of {', '.join(told)}")
-    if task not in told:
-        raise TicketsError(f"the protocol has no task {task!r}", hint=did_you_mean(task, told))
-    one = told[task]
-    confirm = one.get("confirm", {})
-    return Rules(
-        task=task,
-        train=tuple(one["train"]),
-        subsets={int(rows): said for rows, said in one.get("subsets", {}).items()},
-        selects=one["selects"],
-        attacked=one["attacked"]["split"],
-        rows=one["attacked"].get("rows"),
-        confirm=confirm.get("split"),
-        confirm_rows=confirm.get("rows"),
-        n=one["n"],
-    )
+WHOLE = ("test", "validation", "max_rows", "max_test_rows", "selects", "attacked", "drop_seen", "split_seed")  # of a recipe's source
+LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
+LEAST, MOST = 0.09, 0.11  # of train, where a tenth is carved: rows with equal texts go together
 
 
 def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
@@ -78,8 +37,7 @@ def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
 
     Training runs in bf16 on a CUDA device, the search too; ``cuda`` left out asks torch, which takes seconds to import.
     """
-    told = _told()
-    train = {**(told["training"] if unit.flavour == "corrected" else {}), **told["always"]}
+    train = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
     pairs = {**rules(unit.task).source, **{f"train.{key}": value for key, value in train.items()}}
     if _cuda() if cuda is None else cuda:
         pairs |= dict.fromkeys(("train.precision", *_searches(unit)), "bf16")
@@ -111,6 +69,128 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@cache
-def _told() -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / "protocol.toml").read_text("utf-8"))
+def check(recipe: Recipe, unit: Unit) -> None:
+    """Refuse a recipe that is not the unit's under the protocol; the error names the rule."""
+    held = rules(unit.task)
+    expected = {**dict.fromkeys(WHOLE), "drop_seen": False, **held.source, "task": unit.task}
+    for name, value in expected.items():
+        if getattr(recipe.source, name) != value:
+            raise _broken(unit, "splits", f"{name} is {value!r}", getattr(recipe.source, name))
+    if recipe.seed != unit.seed:
+        raise _broken(unit, "seed", f"the unit's seed {unit.seed}", recipe.seed)
+    for arm in recipe.arms:
+        _check_training(arm, unit)
+        _check_origin(arm.origin, unit)
+    for plan in recipe.attacks:
+        _check_attack(plan, unit)
+
+
+def _check_training(arm: Arm, unit: Unit) -> None:
+    from robust_tickets.reproduce.arms import arm as arm_of
+
+    own = {setting.partition("=")[0].strip() for setting in arm_of(unit.arm, unit.flavour, unit.task).settings}
+    rule = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
+    if any(key == length or key.endswith(f".{length}") for key in own for length in LENGTHS):
+        rule.pop("epochs", None)
+    for name, value in rule.items():
+        if getattr(arm.train, name) != value:
+            which = "last epoch only" if name == "evaluate" else "the same training for every arm"
+            raise _broken(unit, which, f"train.{name} is {value!r}", getattr(arm.train, name))
+    if arm.train.seed != unit.seed:
+        raise _broken(unit, "seed", f"the unit's seed {unit.seed} in the training", arm.train.seed)
+
+
+def _check_origin(origin: Origin | None, unit: Unit) -> None:
+    if origin is None:
+        return
+    if origin.searched_on is not None and origin.searched_on.task in told()["refused"]:
+        said = told()["refused"][origin.searched_on.task]
+        raise _broken(unit, "splits", f"no search on {origin.searched_on.task}: {said}", origin.searched_on.task)
+    _check_origin(origin.like, unit)
+
+
+def _check_attack(plan: AttackPlan, unit: Unit) -> None:
+    """It has to be one of the protocol's in all but where its resources lie."""
+    from robust_tickets.config import to_plain
+
+    found, near = to_plain(plan), ""
+    for named in attacks(unit.task, GROUPS, unit.flavour):
+        expected = _plain(named)
+        roles = [name for name, value in named.table.items() if value in ROLES]
+        differs = [name for name in expected if name not in roles and _flat(found).get(name) != expected[name]]
+        differs += [name for name in roles if _flat(found).get(name) == "none"]
+        if not differs:
+            return
+        if _flat(found)["name"] == expected["name"] and not near:
+            near = f"; {named.name} has {differs[0]} {expected.get(differs[0], 'from ' + str(named.table.get(differs[0])))!r}"
+    said = ", ".join(f"{key} {value!r}" for key, value in _flat(found).items() if value is not None)
+    raise _broken(unit, "attacks", f"one of the protocol's attacks{near}", said)
+
+
+def _plain(named: NamedAttack) -> dict[str, Any]:
+    """A named attack with all its settings, its resources left out."""
+    from robust_tickets.config import build, to_plain
+    from robust_tickets.walk.recipe import CALL, AttackPlan
+
+    table = {name: value for name, value in named.table.items() if value not in ROLES}
+    call = {name: value for name, value in table.items() if name in CALL}
+    inner = {name: value for name, value in table.items() if name not in CALL}
+    return _flat(to_plain(build(AttackPlan, {**call, "attack": inner}, named.name)))
+
+
+def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    call = {name: value for name, value in plan.items() if name not in ("attack", "token_budget")}
+    return {**call, **plan["attack"]}
+
+
+def check_task(task: Task, unit: Unit, *, subset: bool = False) -> tuple[str, ...]:
+    """Refuse rows that are not the protocol's; what is to be said of them in the result.
+
+    ``subset``: the data are meant to be a part of the official ones. Their sizes are then told instead of held to.
+    """
+    held = rules(unit.task)
+    if task.name != unit.task:
+        raise _broken(unit, "splits", f"the rows of {unit.task}", task.name)
+    for role, expected in (("train", "train"), ("test", held.attacked)):
+        if getattr(task, f"{role}_split") != expected:
+            raise _broken(unit, "splits", f"{expected} in the role {role}", getattr(task, f"{role}_split"))
+    _check_selection(task, held, unit)
+    _check_leaks(task, held, unit)
+    whole = len(task.train) + (len(task.validation) if held.selects == CARVED else 0)
+    notes = [held.subsets[whole]] if whole in held.subsets else []
+    sizes = [("train", whole, held.train[0]), (held.attacked, len(task.test), held.rows)]
+    if held.confirm is not None and held.confirm in task.splits:
+        sizes.append((held.confirm, len(task.split(held.confirm)), held.confirm_rows))
+    for name, size, official in sizes:
+        if official is None or size == official or (name == "train" and size in held.train):
+            continue
+        if not subset:
+            raise _broken(
+                unit, "splits", f"{official:,} rows in {name}", f"{size:,}", "get the official files; a part of them has to be said"
+            )
+        notes.append(f"{size:,} of the {official:,} rows of {name}")
+    return tuple(f"{unit.task}: {note}" for note in notes)
+
+
+def _check_selection(task: Task, held: Rules, unit: Unit) -> None:
+    rows, left = len(task.validation), len(task.train)
+    if held.selects == NOTHING and rows:
+        raise _broken(unit, "splits", "no row is held out for selection", f"{rows} rows of {task.validation_split}")
+    if held.selects not in (CARVED, NOTHING) and task.validation_split != held.selects:
+        raise _broken(unit, "splits", f"{held.selects} selects", task.validation_split)
+    if held.selects == CARVED and (rows + left >= 1000 and not LEAST <= rows / (rows + left) <= MOST):
+        raise _broken(unit, "splits", "a tenth of train carved for selection", f"{rows} of {rows + left} rows")
+
+
+def _check_leaks(task: Task, held: Rules, unit: Unit) -> None:
+    """No attacked or confirming text may have been trained on or selected on."""
+    for name in [name for name in (held.attacked, held.confirm) if name is not None and name in task.splits]:
+        for other in (task.train_split, task.validation_split):
+            shared = int(np.isin(task.split(name).keys, task.split(other).keys).sum())
+            if shared:
+                raise _broken(unit, "splits", f"no text of {name} in {other}", f"{shared} of them", "load the task with drop_seen")
+
+
+def _broken(unit: Unit, rule: str, expected: str, got: Any, hint: str = "") -> TicketsError:
+    told = f"{unit.id} breaks the protocol's rule {rule!r}: expected {expected}, got {got!r}"
+    return TicketsError(told, hint=hint or "take the recipe as protocol.settings writes it")
