@@ -61,7 +61,7 @@ def reproduce(
     dry_run
         Say the cost, what is done and what is missing; run nothing.
     seeds
-        Training runs of each method; 5 by default. Fewer make no claim.
+        Training runs of each method; 5 by default, or as many as the paper has, if more. Fewer make no claim.
     flavour
         corrected (one protocol for all methods), as-published (the papers' settings), as-released (their code's ways).
     budget

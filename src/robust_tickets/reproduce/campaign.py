@@ -60,20 +60,20 @@ def campaign(
     one = campaigns()[name]
     if one.winner == "":
         raise TicketsError(f"campaign {name} waits for the screening before it", hint="write the winner into campaign.toml")
-    asked = [line for part in one.parts for line in _lines(name, one, part, seeds, groups)]
+    asked = [line for part in one.parts for line in _lines(name, one, part, seeds, groups, flavour)]
     return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
 
 
-def _lines(name: str, of: Campaign, part: Part, seeds: int | None, groups: Sequence[str] | None) -> list[Asked]:
+def _lines(name: str, of: Campaign, part: Part, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[Asked]:
     count, asked = seeds if seeds is not None else part.seeds, tuple(groups) if groups is not None else part.attacks
     found = []
     for id in part.tables:
-        for line in of_table(published.table(id), range(count), asked or None):
+        for line in of_table(published.table(id), count, asked or None, flavour):
             if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
                 found.append(line)
     runs = [(seed, repeat) for seed in range(count) for repeat in range(part.repeats if seed == 0 else 1)]
     for task in part.tasks if part.arms else ():
-        columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked))]
+        columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
             for written in part.arms:
                 own = written.format(winner=of.winner)

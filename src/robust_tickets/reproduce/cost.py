@@ -20,14 +20,17 @@ from robust_tickets.config import Said, digest
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Plan
-from robust_tickets.reproduce.protocol import NamedAttack, settings
+from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
 from robust_tickets.reproduce.rows import arm, tree
+from robust_tickets.reproduce.sizes import rows_of, share_of
 from robust_tickets.reproduce.unit import Unit
 
 Kind = Literal["search", "train", "attack"]
 UNKNOWN = {"rows": 10_000, "tokens": 40, "attacked": 500, "words": 30, "long": 40}  # of a task that cost.toml does not have
 BATCH = 32
+NOWHERE = Places()
 QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
 
 
@@ -78,12 +81,12 @@ def device(name: str | None = None) -> Device:
     return Device(name=name, **known[name])
 
 
-def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None) -> Cost:
-    """What is left of a plan after ``outcomes``."""
+def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None, places: Places = NOWHERE) -> Cost:
+    """What is left of a plan after ``outcomes``; folders of ``places`` are looked at for their sizes."""
     on = device() if on is None else on
     found = {outcome.unit: outcome for outcome in outcomes}
     trained = {unit for unit, outcome in found.items() if outcome.clean}  # of the others there is the search alone
-    seen = {p.key for unit in plan.units if unit in found for p in pieces(unit, (), on, train=unit in trained)}
+    seen = {p.key for unit in plan.units if unit in found for p in pieces(unit, (), on, places, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Unit, float] = {}
     for unit in plan.units:
@@ -91,7 +94,7 @@ def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None)
         if not open_attacks and (unit in trained or (unit in found and unit in plan.searches)):
             continue
         left[unit] = 0.0
-        for piece in pieces(unit, open_attacks, on, train=unit not in plan.searches):
+        for piece in pieces(unit, open_attacks, on, places, train=unit not in plan.searches):
             if piece.key not in seen:
                 seen.add(piece.key)
                 spent[piece.kind] += piece.seconds
@@ -99,24 +102,26 @@ def cost(plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None)
     return Cost(**spent, units=left, done=tuple(unit for unit in plan.units if unit not in left))
 
 
-def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, *, train: bool = True) -> Iterator[Piece]:
+def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Places = NOWHERE, *, train: bool = True) -> Iterator[Piece]:
     """The stages of a unit, with what each takes where nothing is shared."""
     recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
     name = arm(unit.arm, unit.flavour).arm
     who = [unit.backbone, unit.seed, unit.repeat]
+    share = share_of(places, unit.backbone)
     for search, task in _searches(recipe, name, unit.task):
-        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=_search(search, task, on))
+        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=share * _search(search, _task(places, task), on))
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
-        seconds = float(training.get("run_epochs") or training.get("epochs", 3)) * _epoch(training, unit.task, on)
-        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
+        epochs = float(training.get("run_epochs") or training.get("epochs", 3))
+        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=share * epochs * _epoch(training, _task(places, unit.task), on))
     for one in attacks:
-        yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=_attack(one, unit.task, on))
+        seconds = share * _attack(one, _task(places, unit.task), on)
+        yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
 
 
 def passes(adversary: Any) -> float:
     """Forward-backward passes of a step under an adversary, as a recipe names it."""
-    told = {"name": adversary} if isinstance(adversary, str) else dict(adversary or {})
+    told: dict[str, Any] = {"name": adversary} if isinstance(adversary, str) else dict(adversary or {})
     name = told.get("name")
     if not name or name == "none":
         return 1.0
@@ -140,7 +145,7 @@ def _searches(recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, 
     yield (_merged(top, told) if same else told), str(table.get("searched_on", {}).get("task", task))
 
 
-def _search(search: Mapping[str, Any], task: str, on: Device) -> float:
+def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
     row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
     told = {**{k: v for k, v in row.items() if k == "adversary"}, **search}
     if "rows" in row:  # text of its own
@@ -152,25 +157,30 @@ def _search(search: Mapping[str, Any], task: str, on: Device) -> float:
     return float(epochs) * row.get("share", 1.0) * epoch + before
 
 
-def _epoch(training: Mapping[str, Any], task: str, on: Device) -> float:
-    told = _task(task)
-    batch = training.get("batch_size") or (TASKS[task].batch_size if task in TASKS else None) or BATCH
-    return _rows(told["rows"], told["tokens"], int(batch), on) * passes(training.get("adversary"))
+def _epoch(training: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
+    batch = training.get("batch_size") or task["batch"]
+    return _rows(task["rows"], task["tokens"], int(batch), on) * passes(training.get("adversary"))
 
 
 def _rows(rows: float, tokens: float, batch: int, on: Device) -> float:
     return on.margin * (rows / batch * on.update + rows * tokens * on.token)
 
 
-def _attack(attack: NamedAttack, task: str, on: Device) -> float:
-    told = _task(task)
-    count = min(int(attack.table.get("n", 0)) or told["attacked"], 10 * told["attacked"])
-    questions = _numbers()["questions"].get(str(attack.table.get("name")), QUESTIONS) * told["words"]
-    return float(on.margin * count * questions * told["long"] * on.query)
+def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
+    split = attack.table.get("split")
+    count = int(attack.table.get("n", 0)) or task["splits"].get(split, task["attacked"])
+    questions = _numbers()["questions"].get(str(attack.table.get("name")), QUESTIONS) * task["words"]
+    return float(on.margin * count * questions * task["long"] * on.query)
 
 
-def _task(name: str) -> dict[str, Any]:
-    return _numbers()["tasks"].get(name, UNKNOWN)  # type: ignore[no-any-return]
+def _task(places: Places, name: str) -> dict[str, Any]:
+    """The task's numbers, with the rows that its folder holds."""
+    told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(places, name)
+    told |= {"splits": held, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
+    if "train" in held:
+        told["rows"] = min(told["rows"], held["train"])  # never more: some are carved or dropped
+        told["attacked"] = min(told["attacked"], held.get(rules(name).attacked, told["attacked"]))
+    return told
 
 
 def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,144 @@
+"""`tickets reproduce TABLE`: what it costs and what is missing is said without torch; a smoke budget on a CPU runs and fills a table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calling import tickets
+from robust_tickets.cli.reproducing import seconds
+from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.published import cells
+from small_world import World, small_world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return small_world(tmp_path_factory.mktemp("world"))
+
+
+def dry(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str, code: int = 0) -> dict:
+    return tickets(capsys, "reproduce", *arguments, "--dry-run", "--results", str(folder / "results"), code=code)
+
+
+def test_a_clone_without_data_says_the_cost_and_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = dry(capsys, tmp_path, "ER-T1", "--only", "task=sst2")
+    asked = cells("ER-T1", task="sst2")
+    assert {(c["row"], c["metric"], c["attack"]): c["published"] for c in told["cells"]} == {
+        (c.row, c.metric, c.attack): c.value for c in asked
+    }
+    assert any("--resources FOLDER" in words for words in told["missing"])
+    assert told["seconds"]["train"] > 60
+    assert not told["done"]
+    assert len(told["units"]) == 5 * len({row["arm"] for row in told["arms"]})
+    under = [c for c in told["cells"] if c["attack"] == "textfooler"]
+    assert under
+    assert all("--resources" in c["why"] for c in under)
+    assert not any(c["why"] for c in told["cells"] if c["metric"] == "clean")
+
+
+def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
+    arguments = ["reproduce", "ER-T1", "--only", "task=sst2", "--dry-run", "--budget", "20m", "--results", str(tmp_path / "none")]
+    code = (
+        "import sys\nfrom robust_tickets.cli.main import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules), 'imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    out = " ".join(done.stdout.split())
+    for words in ("35 training runs, 0 of which are done", "cost: about", "budget 20 min 00 s", "data: from the Hub", "missing"):
+        assert words in out, words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ER-T1", "--only", "taks=sst2"], "did you mean 'task'"),
+        (["ER-T1", "--only", "task=sst"], "did you mean 'sst2'"),
+        (["ER-T1", "--only", "method=EarlyRobustt"], "did you mean 'EarlyRobust'"),
+        (["ER-T1", "--only", "attack=textfoler"], "did you mean 'textfooler'"),
+        (["ER-T1", "--only", "metric=auas"], "did you mean 'aua'"),
+        (["ER-T1", "--only", "seed=9"], "known: 0, 1, 2, 3, 4"),
+        (["ER-T1", "--only", "sst2"], "--only task=sst2"),
+        (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
+        (["ER-T1", "--seeds", "0"], "5 runs"),
+        (["ER-T1", "--processes", "0"], "one after the other"),
+        (["ER-T1", "--budget", "20"], "1h30m"),
+        (["ER-T1", "--attacks", "mian"], "did you mean 'main'"),
+        (["ER-T1", "--data", "nowhere"], "check the path"),
+        (["--campaign", "Z"], "known: A"),
+        (["ER-F1"], "a drawing of the method"),
+        ([], "--list"),
+    ],
+)
+def test_what_is_asked_wrongly_says_what_is_right(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    assert words in dry(capsys, tmp_path, *arguments, code=2)["error"]["hint"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("20m", 1200), ("1h30m", 5400), ("90s", 90), ("0.5h", 1800), ("1h 5s", 3605)])
+def test_a_budget_is_read(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("name", ["A", "b", "C", "D", "E"])
+def test_campaigns_are_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    told = dry(capsys, tmp_path, "--campaign", name)
+    assert told["units"]
+    assert len(set(told["units"])) == len(told["units"])
+    if name == "A":  # five runs of each of three arms, and seed 0 twice more
+        assert len(told["units"]) == 3 * (5 + 2)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("id", ["ER-T1", "RT-T1", "OR-T1"])
+def test_with_everything_at_hand_nothing_of_sst2_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, shared: Path, id: str
+) -> None:
+    folders = [f for name in ("data", "models", "resources") for f in (f"--{name}", str(shared / name))]
+    told = dry(capsys, tmp_path, id, "--only", "task=sst2", *folders)
+    assert told["missing"] == []
+    assert not [c for c in told["cells"] if c["why"]]
+
+
+def test_a_smoke_budget_runs_and_fills_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    """Two arms, one with a search, one attack; the second call finds all done; another attack is added to what is there."""
+    asked = [
+        "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,EarlyRobust", "--only", "attack=textbugger-real",
+        "--seeds", "1", "--budget", "30m", *world.flags, "--results", str(tmp_path / "results"), "--out", str(tmp_path / "store"),
+    ]  # fmt: skip
+    told = tickets(capsys, *asked)
+    assert told["work"]["failed"] == []
+    found = read_all(tmp_path / "results")
+    assert {(o.unit.arm, *[a.name for a in o.attacks]) for o in found} == {
+        ("finetune", "textbugger-real"),
+        ("earlyrobust", "textbugger-real"),
+    }
+    (table,) = told["tables"]
+    filled = {(c["row"], c["metric"]): c for c in table["cells"]}
+    assert filled["EarlyRobust", "clean"]["ours"]["n"] == 1
+    assert (
+        filled["EarlyRobust", "aua"]["published"]
+        == cells("ER-T1", task="sst2", row="EarlyRobust", metric="aua", attack="textbugger")[0].value
+    )
+    assert all(Path(path).is_file() for path in told["written"])
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
+    again = tickets(capsys, *asked)
+    assert len(again["done"]) == 2
+    assert again["seconds"]["total"] == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")} == before
+    assert again["tables"] == told["tables"]
+
+
+def test_a_budget_that_fits_nothing_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    told = tickets(
+        capsys, "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2",
+        "--budget", "0s", *world.flags, "--results", str(tmp_path / "results"), "--out", str(tmp_path / "store"),
+    )  # fmt: skip
+    assert len(told["work"]["left"]) == 2
+    assert not list((tmp_path / "results").rglob("*.json"))

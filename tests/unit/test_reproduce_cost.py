@@ -1,0 +1,101 @@
+"""The cost of a plan: held to what the methods themselves say, shared stages counted once, what is done left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import outcomes as made_up
+from robust_tickets.registry import ADVERSARIES
+from robust_tickets.reproduce.campaign import campaign
+from robust_tickets.reproduce.cost import cost, device, passes, pieces
+from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.plan import plan
+from robust_tickets.reproduce.protocol import settings
+from robust_tickets.reproduce.rows import arm, arms, tree
+from robust_tickets.reproduce.unit import Unit
+
+GPU = device("h200")
+SST2 = SimpleNamespace(train=range(67349), validation=range(872))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "resources" / "counterfit-substitute").mkdir(parents=True)
+    (tmp_path / "resources" / "counterfitted_neighbors.json").write_text("{}")
+    (tmp_path / "resources" / "nltk_data").mkdir()
+    return Places.find(resources=tmp_path / "resources")
+
+
+@pytest.mark.parametrize("name", ADVERSARIES.names())
+def test_passes_are_those_of_the_adversary(name: str) -> None:
+    assert passes(name) == pytest.approx(ADVERSARIES.get(name)().passes, rel=0.05)
+    assert passes("none") == passes(None) == 1
+
+
+def test_passes_follow_the_settings() -> None:
+    assert passes({"name": "freelb", "steps": 3}) == 3
+    assert passes({"name": "freelb", "steps": 3, "extra_pass": True}) == 4
+    assert passes({"name": "pgd", "naive": True, "steps": 4}) == 5
+    assert passes({"name": "synonymswap", "mix": 0.0}) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["finetune", "earlyrobust", "random", "freelb3", "pgd", "infobert", "earlybert", "robustt", "imp", "earlyrobust_without_adversary"],
+)
+def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
+    """Rows of a plain step, from the resolved recipe, against the arithmetic that loads nothing."""
+    from robust_tickets.walk.estimate import work
+    from robust_tickets.walk.recipe import resolve
+
+    unit = Unit(task="sst2", arm=name)
+    recipe = resolve(name, tree(unit, settings(unit, cuda=False), ()), [arm(name).arm])
+    (made,) = recipe.arms
+    row = GPU.margin * (GPU.update / 32 + 18 * GPU.token)  # a row of SST-2 in a batch of 32
+    told = {piece.kind: piece.seconds / row for piece in pieces(unit, (), GPU)}
+    assert told["train"] == pytest.approx(work(made.train, SST2), rel=0.1)
+    assert told.get("search", 0.0) == pytest.approx(work(made.search, SST2) if made.search else 0.0, rel=0.1, abs=1)
+
+
+@pytest.mark.parametrize("name", list(arms()))
+def test_every_arm_has_a_cost(name: str) -> None:
+    for task in ("sst2", "imdb"):
+        found = list(pieces(Unit(task=task, arm=name), (), GPU))
+        assert [piece.kind for piece in found].count("train") == 1
+        assert all(piece.seconds >= 0 for piece in found)
+
+
+def test_a_shared_search_is_counted_once(places: Places) -> None:
+    methods = [("method", "earlyrobust"), ("method", "earlyrobust_without_structure")]
+    both = plan(["ER-T1", "ER-T4"], seeds=1, only=[("task", "sst2"), *methods], places=places)
+    assert {unit.arm for unit in both.units} == {"earlyrobust", "earlyrobust_without_structure"}
+    one = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "earlyrobust")], places=places)
+    assert cost(both, (), GPU).search == cost(one, (), GPU).search > 0
+    assert cost(both, (), GPU).train > cost(one, (), GPU).train
+
+
+def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
+    asked = campaign("A", places)
+    whole = cost(asked, (), GPU)
+    have = read_all(made_up.outcomes(tmp_path / "results", arms=("finetune", "earlyrobust")))
+    rest = cost(asked, have, GPU)
+    assert {unit.arm for unit in rest.done} == {"finetune", "earlyrobust"}
+    assert {unit.arm for unit in rest.units} == {"random"}
+    assert 0 < rest.total < whole.total
+    assert rest.search == 0
+    assert sum(rest.units.values()) == pytest.approx(rest.total)
+    more = cost(campaign("A", places, groups=["main", "more"]), have, GPU)  # trained, not attacked by these yet
+    assert not more.done
+    assert more.train == rest.train
+    assert more.attack > rest.attack
+
+
+def test_units_come_seed_by_seed(places: Places) -> None:
+    units = campaign("A", places).units
+    assert [unit.seed for unit in units] == sorted(unit.seed for unit in units)
+    assert len(set(units)) == len(units) == 21
+    assert {unit.arm for unit in units[:3]} == {"finetune", "earlyrobust", "random"}
