@@ -5,10 +5,13 @@ Standard output belongs to results. ``say`` prints one line; ``track`` wraps any
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from robust_tickets.errors import TicketsError
 
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal
 
@@ -40,6 +43,15 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def seconds(text: str) -> float:
+    """``1h30m`` as seconds; a bare number is refused, since nobody knows of what."""
+    told = text.strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", told)
+    if not parts or "".join(number + unit for number, unit in parts) != told:
+        raise TicketsError(f"expected a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
+    return sum(float(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts)
 
 
 class Bar:

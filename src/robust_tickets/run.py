@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -33,6 +33,7 @@ STAGE_FILES = (
 )  # fmt: skip
 # what the phases of a search leave behind: listed in the manifest, not needed again
 PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
+SHARERS = "processes.json"
 RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
 
 
@@ -47,6 +48,12 @@ class Stage:
     def name(self) -> str:
         """Path relative to the run folder, as ``search/1a2b3c4d``."""
         return Path(*self.folder.parts[-2:]).as_posix()
+
+    @property
+    def sharers(self) -> int:
+        """The most processes that were at work on the device while it ran, as far as that was noted."""
+        noted = self.folder / SHARERS
+        return int(read_json(noted)["processes"]) if noted.is_file() else 1
 
     def done(self) -> bool:
         """Whether an earlier run finished this stage and its files are still there."""
@@ -71,11 +78,11 @@ class Stage:
 class Run:
     """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches).
 
-    In a folder that several processes share, each stage is one process's at a time (``alone``); else the whole folder is, by ``locked``.
+    ``processes`` may work in the folder at a time, each stage being one's (``alone``); none: this one has the whole of it, by ``locked``.
     """
 
     folder: Path
-    shared: bool = False
+    processes: int | None = None
     wait: bool = True  # for a stage that another process works on; else BusyError is raised
     used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
@@ -89,9 +96,19 @@ class Run:
     def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
         return self.folder / house / digest(key)[:8]
 
-    def alone(self, stage: Stage) -> AbstractContextManager[None]:
-        """Hold the stage while it is looked at, run or read: who comes second waits, and finds it done."""
-        return locked(stage.folder, wait=self.wait) if self.shared else nullcontext()
+    @contextmanager
+    def alone(self, stage: Stage) -> Iterator[None]:
+        """Hold the stage while it is looked at, run or read: who comes second waits, and finds it done.
+
+        How many processes share the device is noted where the stage is still to be run: a time taken then is no time of the method.
+        """
+        if self.processes is None:
+            yield
+            return
+        with locked(stage.folder, wait=self.wait):
+            if not stage.done() and self.processes > stage.sharers:
+                write_json(stage.folder / SHARERS, {"processes": self.processes})
+            yield
 
     def has(self, house: str, key: Mapping[str, Any]) -> bool:
         """Whether the stage is done; only looks."""

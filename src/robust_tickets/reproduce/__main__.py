@@ -1,0 +1,105 @@
+"""``python -m robust_tickets.reproduce``: run units or a campaign where nothing but the core packages is installed, as on a GPU machine.
+
+The outcomes are all that has to be brought back; tables and page are made of them by ``tickets reproduce``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from robust_tickets import progress
+from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, say what became of it; the exit code."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `tickets` does: threads that spin take the cores from other processes
+    given = _parser().parse_args(argv)
+    progress.quiet(given.quiet)
+    try:
+        return _go(given)
+    except KeyboardInterrupt:
+        print("interrupted\n  what to do: run the same command to go on", file=sys.stderr)
+        return 130
+    except TicketsError as problem:
+        print(f"error: {problem.message}" + (f"\n  what to do: {problem.hint}" if problem.hint else ""), file=sys.stderr)
+        return problem.exit_code
+
+
+def _go(given: argparse.Namespace) -> int:
+    from robust_tickets.reproduce.places import Places
+    from robust_tickets.reproduce.work import work
+
+    budget = progress.seconds(given.budget) if given.budget else None
+    places = Places.find(data=given.data, models=given.models, resources=given.resources, encoder=given.encoder, subset=given.subset)
+    units, attacks, searches, expected = _asked(given, places)
+    if given.dry_run:
+        for unit in units:
+            print(unit.id, *(attack.name for attack in attacks[unit]))
+        return 0
+    summary = work(
+        units, attacks, places, given.store, given.results, processes=given.processes, budget=budget, drop_models=given.drop_models,
+        searches=searches, expected=expected,
+    )  # fmt: skip
+    for id, message in summary.why.items():
+        print(f"failed: {id}: {message.splitlines()[0]}")
+    for unit in summary.left:
+        print(f"left: {unit.id}")
+    print(summary.told)
+    return FAILED if summary.failed else 0
+
+
+def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[Any], Any]:
+    """Units in their order, the attacks of each, those of which the search alone is asked for, and the seconds each is thought to take."""
+    from robust_tickets.reproduce.campaign import campaign
+    from robust_tickets.reproduce.cost import cost
+    from robust_tickets.reproduce.only import read_only
+    from robust_tickets.reproduce.outcome import read_all
+    from robust_tickets.reproduce.protocol import attacks
+    from robust_tickets.reproduce.unit import Unit
+
+    groups = tuple(name for name in given.attacks.split(",") if name) if given.attacks is not None else None
+    if given.units:
+        units = [Unit.of_id(id) for id in dict.fromkeys(given.units)]
+        found = {unit: attacks(unit.task, ("main",) if groups is None else groups, unit.flavour) for unit in units}
+        return units, found, frozenset(units) if given.search_only else frozenset(), {}
+    plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups)
+    for words in plan.missing:
+        progress.warn(words)
+    if not plan.units:
+        raise TicketsError(f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT)
+    done = read_all(given.results) if given.results.is_dir() else ()
+    return plan.units, plan.attacks, plan.searches, dict(cost(plan, done).units)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m robust_tickets.reproduce", description="Run units or a campaign; resume by running again."
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
+    asked.add_argument("--campaign", metavar="A", help="A to E")
+    parser.add_argument("--attacks", metavar="GROUPS", help="main,more,encoder,…; by default main, or the campaign's own")
+    parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
+    parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
+    parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone")
+    parser.add_argument("--processes", type=int, default=1, help="that share the device at a time")
+    parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
+    parser.add_argument("--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each")
+    parser.add_argument("--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="the outcomes")
+    for name in ("data", "models", "resources", "encoder"):
+        parser.add_argument(f"--{name}", type=Path, metavar="FOLDER")
+    parser.add_argument("--subset", action="store_true", help="the data are meant to be a part of the official ones")
+    parser.add_argument("--dry-run", action="store_true", help="name the units and their attacks, run nothing")
+    parser.add_argument("--quiet", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

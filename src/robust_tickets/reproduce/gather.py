@@ -1,0 +1,160 @@
+"""Gather: what an outcome keeps of a unit's stages: the ticket's shape, what figures are drawn from, the cost, each example's fate.
+
+Stage folders are large and thrown away; what is gathered here is all that remains. No path of a machine is kept: a file is named by its
+role (``@real``, ``@data/sst2``), and by its hash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
+from robust_tickets.measure.metrics import SUCCESS
+from robust_tickets.reproduce.outcome import LETTERS, Attacked
+
+if TYPE_CHECKING:
+    from robust_tickets.run import Stage
+    from robust_tickets.ticket import Ticket
+
+TEXTS = 12  # attacked texts that are kept of each attack
+POINTS = 400  # lines of a search's trace that are kept, evenly spread
+DIGITS = 5  # of mask distances and gates
+INSTEAD = {
+    "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
+    "masked": "the masked language model",
+}  # fmt: skip
+
+
+def shape(ticket: Ticket) -> dict[str, Any]:
+    """``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer; ``weights``: kept and all of each matrix."""
+    about = ticket.provenance
+    told = {"digest": ticket.digest, "kind": ticket.kind, "removed": dict(ticket.removed), "sparsity": ticket.sparsity}
+    told |= {"epoch": about.get("epoch"), "converged": about.get("converged")}
+    if ticket.kind == "structured":
+        told["heads"] = [[int(kept) for kept in mask] for mask in ticket.masks["heads"]]
+        told["neurons"] = [[int(mask.sum()), int(mask.size)] for mask in ticket.masks["neurons"]]
+    else:
+        masks = zip(ticket.names, ticket.masks["weights"], strict=True)
+        told["weights"] = {name: [int(np.count_nonzero(mask)), int(mask.size)] for name, mask in masks}
+    return told
+
+
+def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
+    """``distances`` of a search's masks, ``gates`` (or whatever its lines tell) over its updates, ``accuracy`` along training."""
+    found: dict[str, Any] = {}
+    if searched is not None:
+        if (searched.folder / "distances.json").is_file():
+            found["distances"] = _rounded(read_json(searched.folder / "distances.json"))
+        lines = list(_lines(searched.folder / "trace.jsonl"))
+        gates = [line for line in lines if "R" in line]
+        if gates:
+            found["gates"] = _rounded(_spread(gates))
+        elif lines:
+            found["search"] = _rounded(_spread(lines))
+    if trained is not None and (along := _along(trained.folder / "metrics.jsonl")):
+        found["accuracy"] = along
+    return found
+
+
+def cost(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
+    """Seconds and sizes; ``processes``: the most that shared the device while a stage of it ran."""
+    told: dict[str, Any] = {}
+    for stage in filter(None, (searched, trained)):
+        if (stage.folder / "cost.json").is_file():
+            told |= read_json(stage.folder / "cost.json")
+    return {**told, "processes": max((stage.sharers for stage in (searched, trained) if stage is not None), default=1)}
+
+
+def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
+    """An attack's result under its name in the protocol, and the ids of its examples."""
+    from robust_tickets.attack.result import AttackResult
+
+    result = AttackResult.load(stage.folder)
+    letters: list[str] = []
+    queries: list[int] = []
+    texts: list[dict[str, Any]] = []
+    for example in result.examples():
+        letters.append(LETTERS[example.status])
+        queries.append(example.queries)
+        if example.status == SUCCESS and len(texts) < TEXTS:
+            before, after = (None if score is None else round(1 - score, 4) for score in (example.score_before, example.score_after))
+            texts.append(
+                {
+                    "id": example.id, "label": example.label, "original": list(example.original),
+                    "perturbed": list(example.perturbed or ()), "before": before, "after": after,
+                }
+            )  # fmt: skip
+    if len(letters) != len(result.ids):
+        raise TicketsError(f"{stage.folder}: {len(letters)} examples of {len(result.ids)}", hint="remove the folder: it is then run again")
+    resources = {kind: dict(about) for kind, about in result.resources.items()}
+    told = Attacked(
+        name=name,
+        recipe=result.attack,
+        digest=result.digest,
+        split=str(result.task["split"]),
+        examples=digest(list(result.ids)),
+        statuses="".join(letters),
+        queries=tuple(queries),
+        resources=resources,
+        substitutes=tuple(
+            f"{INSTEAD.get(kind, kind)}: {about['name']} instead" for kind, about in resources.items() if about.get("substitute")
+        ),
+        flags=result.flags,
+        temperature=result.temperature,
+        scoring=result.scoring,
+        seconds=result.seconds,
+        texts=tuple(texts),
+    )
+    return told, result.ids
+
+
+def without_paths(value: Any, places: Mapping[str, Path]) -> Any:
+    """``value`` with ``@name`` wherever it names a place; where one lies in another, the first of ``places`` names it."""
+    if isinstance(value, Mapping):
+        return {key: without_paths(inner, places) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(without_paths(inner, places) for inner in value)
+    if not isinstance(value, str):
+        return value
+    for name, path in places.items():
+        value = value.replace(str(path), f"@{name}")
+    return value
+
+
+def _along(metrics: Path) -> list[dict[str, Any]]:
+    """Points of the training curve: every evaluation, and where there is none the losses."""
+    loss, found, losses = None, [], []
+    for line in _lines(metrics):
+        if "loss" in line:
+            loss = line["loss"]
+            losses.append({"epoch": line.get("epoch"), "accuracy": None, "loss": loss})
+        if isinstance(line.get("evaluation"), Mapping):
+            found.append({"epoch": line.get("epoch"), "accuracy": line["evaluation"].get("accuracy"), "loss": loss})
+    return found or list(_spread(losses, 100))
+
+
+def _spread(lines: list[Any], most: int = POINTS) -> list[Any]:
+    if len(lines) <= most:
+        return lines
+    return [lines[round(i * (len(lines) - 1) / (most - 1))] for i in range(most)]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.is_file():
+        for line in path.read_text("utf-8").splitlines():
+            yield json.loads(line)

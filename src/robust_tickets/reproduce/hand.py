@@ -1,0 +1,74 @@
+"""One process of a crew: ``python -m robust_tickets.reproduce.hand``. Lines of JSON in: first the job, then unit by unit; lines out."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from robust_tickets.config import build
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.attacks import NamedAttack
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.work import Job, Order, broken, clear, failure, make, numbers
+from robust_tickets.run import BusyError
+
+
+def main(told: TextIO, answers: TextIO) -> None:
+    """Make units until the other end closes."""
+    lines: queue.Queue[str] = queue.Queue()
+    idle = threading.Event()
+    threading.Thread(target=_read, args=(told, lines, idle), daemon=True).start()
+    job = _job(json.loads(lines.get()))
+    idle.set()
+    while line := lines.get():
+        answer = _made(_order(json.loads(line)), job)
+        clear()
+        idle.set()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _read(told: TextIO, lines: queue.Queue[str], idle: threading.Event) -> None:
+    """Pass lines on. Their end in the middle of a unit: whoever asked for it is gone, and perhaps starts anew; so end at once."""
+    for line in told:
+        idle.clear()
+        lines.put(line)
+    if not idle.is_set():
+        os._exit(1)
+    lines.put("")
+
+
+def _made(order: Order, job: Job) -> dict[str, Any]:
+    try:
+        return {"state": "done", "numbers": numbers(make(order, job))}
+    except BusyError:
+        return {"state": "busy"}
+    except Exception as problem:
+        message = failure(job, order.unit, problem)
+        return {"state": "failed", "message": message, "broken": not isinstance(problem, TicketsError) or broken()}
+
+
+def _job(told: dict[str, Any]) -> Job:
+    places: dict[str, Any] = {name: Path(value) if isinstance(value, str) else value for name, value in told.pop("places").items()}
+    store, results = (Path(told.pop(name)) for name in ("store", "results"))
+    return Job(places=Places(**places), store=store, results=results, **told)
+
+
+def _order(told: dict[str, Any]) -> Order:
+    attacks = tuple(build(NamedAttack, attack) for attack in told.pop("attacks"))
+    return Order(unit=Unit.of_id(told.pop("unit")), attacks=attacks, **told)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    to_parent = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever prints, prints into the log
+    sys.stdout = sys.stderr
+    main(sys.stdin, to_parent)

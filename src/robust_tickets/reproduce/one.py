@@ -1,0 +1,238 @@
+"""One: a unit from its name to its outcome. Search, training and attacks are stages of one store, which units share.
+
+The outcome is written when the model is trained and again after every attack, so that whatever ends the process, what is there is whole.
+All attacks of an outcome are on one model: where that model is gone and training again gave another (on a GPU it does), they are run anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.config import to_plain
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
+from robust_tickets.progress import say
+from robust_tickets.reproduce import gather, outcome, protocol, rows
+from robust_tickets.reproduce.attacks import GROUPS
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.places import ROLES, Places
+from robust_tickets.reproduce.unit import Unit
+from robust_tickets.run import environment, locked
+
+if TYPE_CHECKING:
+    from robust_tickets.reproduce.protocol import NamedAttack
+    from robust_tickets.walk.recipe import AttackPlan, Recipe
+    from robust_tickets.walk.runner import Made, Walk
+
+OTHER = "@data/"
+_HUB = object()
+# settings that do not make another unit: how it is called and saved, where files lie, what a device calculates in, who attacks it
+OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
+
+
+def one(
+    unit: Unit,
+    attacks: Sequence[NamedAttack],
+    places: Places,
+    store: Path,
+    results: Path,
+    processes: int = 1,
+    *,
+    search_only: bool = False,
+    drop_models: bool = False,
+    wait: bool = True,
+) -> Outcome:
+    """Make what is missing of the unit's outcome, and write it. ``processes`` share the device; ``wait`` for a stage another one runs.
+
+    ``search_only``: the ticket is enough. ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
+    """
+    with locked(store / "units" / unit.id, wait=wait):
+        known = found(unit, results)
+        recipe = recipe_of(unit, attacks, places)
+        if known is not None:
+            check_same(known, recipe, unit)
+            if complete(known, attacks, search_only):
+                return known
+        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait)
+
+
+def found(unit: Unit, results: Path) -> Outcome | None:
+    """What there is of the unit."""
+    path = outcome.place(results, unit)
+    return outcome.read(path) if path.is_file() else None
+
+
+def complete(known: Outcome | None, attacks: Sequence[NamedAttack], search_only: bool = False) -> bool:
+    """Whether an outcome has all that is asked for."""
+    return known is not None and (search_only or bool(known.clean)) and all(known.attacked(attack.name) for attack in attacks)
+
+
+def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Recipe:
+    """The unit as a recipe of one arm, with its attacks in their order; refused where it breaks the protocol."""
+    from robust_tickets.walk.recipe import resolve
+
+    arm = rows.arm(unit.arm, unit.flavour)
+    tree = rows.tree(unit, (*protocol.settings(unit), *places.settings(unit)), [attack.placed(places) for attack in attacks])
+    recipe = resolve(unit.arm, places.placed(_other_data(tree, places)), [arm.arm])
+    protocol.check(recipe, unit)
+    return recipe
+
+
+def check_same(known: Outcome, recipe: Recipe, unit: Unit) -> None:
+    """Refuse to add to an outcome of other settings, or to take it for this one."""
+    differs = _differs(known.config.get("recipe", {}), _plain(recipe))
+    if differs:
+        name, before, now = differs
+        raise TicketsError(
+            f"{unit.id} has a result with other settings: {name} {before!r} there, {now!r} now",
+            hint=f"move units/{unit.id}.json out of the results to run it anew, or take back the change",
+        )
+
+
+def _make(
+    unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
+    processes: int, search_only: bool, drop_models: bool, wait: bool,
+) -> Outcome:  # fmt: skip
+    from robust_tickets.walk.origins import ticket_of
+    from robust_tickets.walk.runner import prepare
+
+    folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
+    walk = prepare(recipe, out=folder, processes=processes, wait=wait)
+    notes = protocol.check_task(walk.task, unit, subset=places.subset)
+    (arm,) = recipe.arms
+    kept = _Kept(unit, walk, places, results, notes)
+    if search_only:
+        if arm.origin is None:
+            raise TicketsError(f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model")
+        ticket, searched, _ = ticket_of(walk, arm.origin)
+        return kept.write(known or kept.begun(gather.shape(ticket), gather.traces(searched, None), gather.cost(searched, None)))
+    made = walk.made(arm)
+    told = kept.trained(made)
+    if known is not None and known.inputs.get("trained") == told.inputs["trained"]:
+        told = replace(told, attacks=known.attacks, config={**told.config, "attacks": known.config.get("attacks", {})})
+    elif known is not None and known.attacks:
+        say(f"{unit.id} is another model than the one that was attacked: its attacks are run anew")
+        attacks = [*attacks, *_others(unit, known, attacks)]
+        recipe = recipe_of(unit, attacks, places)
+    kept.write(told)
+    workers = _workers(processes)
+    for attack, plan in zip(attacks, recipe.attacks, strict=True):
+        if told.attacked(attack.name) is None:
+            told = kept.write(kept.attacked(told, attack, made, plan, workers))
+    if drop_models:
+        with walk.run.alone(made.trained):
+            shutil.rmtree(made.trained.folder / "model", ignore_errors=True)
+    return told
+
+
+class _Kept:
+    """Writes the outcome of one unit, step by step."""
+
+    def __init__(self, unit: Unit, walk: Walk, places: Places, results: Path, notes: Sequence[str]) -> None:
+        self.unit, self.walk, self.results, self.notes = unit, walk, results, notes
+        names = {place: role[1:] for role, place in ROLES.items()}
+        self.paths = {names.get(name, name): path for name, path in vars(places).items() if isinstance(path, Path)}
+        self.ids: dict[str, Sequence[str]] = {}
+
+    def begun(self, ticket: Any, traces: dict[str, Any], cost: dict[str, Any], **more: Any) -> Outcome:
+        task, recipe = self.walk.task, self.walk.recipe
+        inputs = {
+            "task": {name: split.digest for name, split in task.splits.items() if len(split)},
+            "rows": {name: len(split) for name, split in task.splits.items() if len(split)},
+            "theta0": self.walk.inputs["model"],
+            "version": self.walk.inputs["version"],
+            "said": [*task.notes, *recipe.notes],
+            **more.pop("inputs", {}),
+        }
+        return Outcome(
+            unit=self.unit,
+            config={"recipe": self._clear(_plain(recipe)), "attacks": {}},
+            inputs=self._clear(inputs),
+            env=dict(environment()),
+            clean=more.pop("clean", {}),
+            cost=cost,
+            ticket=ticket,
+            traces=traces,
+            notes=tuple(self._clear([*rows.arm(self.unit.arm, self.unit.flavour, self.unit.task).notes, *self.notes, *task.warnings])),
+        )
+
+    def trained(self, made: Made) -> Outcome:
+        folder = made.trained.folder
+        inputs: dict[str, Any] = {"trained": made.model.digest}
+        if (folder / "adversary.json").is_file():
+            inputs["adversary"] = read_json(folder / "adversary.json")
+        return self.begun(
+            gather.shape(made.ticket) if made.ticket is not None else None,
+            gather.traces(made.searched, made.trained),
+            gather.cost(made.searched, made.trained),
+            clean=read_json(folder / "evaluation.json"),
+            inputs=inputs,
+        )
+
+    def attacked(self, told: Outcome, attack: NamedAttack, made: Made, plan: AttackPlan, workers: int | None) -> Outcome:
+        stage = self.walk.attacked(made, plan, workers)
+        result, ids = gather.attacked(attack.name, stage)
+        result = replace(result, resources=self._clear(result.resources), flags=self._clear(result.flags))
+        self.ids[result.examples] = ids
+        tables = {**told.config["attacks"], attack.name: to_plain(attack.table)}
+        others = [one for one in told.attacks if one.name != attack.name]
+        return replace(told, attacks=(*others, result), config={**told.config, "attacks": tables})
+
+    def write(self, told: Outcome) -> Outcome:
+        outcome.write(self.results, told, self.ids)
+        return told
+
+    def _clear(self, value: Any) -> Any:
+        return gather.without_paths(value, self.paths)
+
+
+def _others(unit: Unit, known: Outcome, attacks: Sequence[NamedAttack]) -> list[NamedAttack]:
+    """The attacks of an outcome that are not asked for, from the protocol; one that it knows no more is gone with its model."""
+    asked = {attack.name for attack in attacks}
+    return [
+        attack for attack in protocol.attacks(unit.task, GROUPS, unit.flavour) if attack.name not in asked and known.attacked(attack.name)
+    ]
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    return {name: value for name, value in to_plain(recipe).items() if name not in ("attacks", "about", "notes")}
+
+
+def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any] | None:
+    """The first setting that both have and that is not the same: one that only one has came or went with a version."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        shared = [key for key in before if key in now and key not in OPEN]
+        return next(filter(None, (_differs(before[key], now[key], f"{name}.{key}") for key in shared)), None)
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return next(filter(None, (_differs(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True)))), None)
+    if isinstance(before, str) and before.startswith("@"):  # a place: it lies elsewhere on every machine
+        return None
+    return None if before == now else (name, before, now)
+
+
+def _other_data(value: Any, places: Places) -> Any:
+    """A recipe's tree with ``@data/TASK``, the data of another task that is searched on, as its folder; without one it is the Hub's."""
+    if isinstance(value, Mapping):
+        return {key: found for key, inner in value.items() if (found := _other_data(inner, places)) is not _HUB}
+    if isinstance(value, list):
+        return [_other_data(inner, places) for inner in value]
+    if isinstance(value, str) and value.startswith(OTHER):
+        return _HUB if places.data is None else str(places.data / value.removeprefix(OTHER))
+    return value
+
+
+def _workers(processes: int) -> int | None:
+    """Worker processes of an attack on a GPU that others share: most of their time units train, with one core each."""
+    import os
+
+    import torch
+
+    if processes == 1 or not torch.cuda.is_available():
+        return None
+    from robust_tickets.attack.workers import MOST
+
+    return max(2, min(MOST, 2 * len(os.sched_getaffinity(0)) // processes))

@@ -1,0 +1,77 @@
+"""Queue: which unit is next, and whether it still fits into the budget. Several threads may ask at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from robust_tickets.progress import duration, say, warn
+from robust_tickets.reproduce.unit import Unit
+
+
+class Queue:
+    """Units are taken in their order. One that another process holds up is put back, and waited for when nothing else is left."""
+
+    def __init__(self, *, budget: float | None, expected: Mapping[Unit, float], total: int) -> None:
+        self.deadline = time.monotonic() + budget if budget is not None else None
+        self.expected, self.total = expected, total
+        self.waiting: list[Unit] = []
+        self.held_up: list[Unit] = []
+        self.found: list[Unit] = []
+        self.done: dict[Unit, float] = {}  # seconds that each took
+        self.failed: dict[Unit, str] = {}
+        self.dropped: list[Unit] = []
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> list[Unit]:
+        return [*self.waiting, *self.held_up, *self.dropped]
+
+    def take(self) -> tuple[Unit, bool] | None:
+        """The next unit that fits, and whether to wait for a stage that another process runs; none: there is nothing more to begin."""
+        with self._lock:
+            for units, wait in ((self.waiting, not self.waiting[1:]), (self.held_up, True)):
+                for unit in units:
+                    if self._fits(unit):
+                        units.remove(unit)
+                        return unit, wait or units is self.held_up
+            return None
+
+    def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
+        with self._lock:
+            self.done[unit] = seconds
+            count = len(self.done) + len(self.found) + len(self.failed)
+        say(f"[{count}/{self.total}] {unit.id}: {numbers} ({duration(seconds)})")
+
+    def fail(self, unit: Unit, message: str) -> None:
+        with self._lock:
+            self.failed[unit] = message
+        warn(f"{unit.id} failed and is passed over: {message.splitlines()[0]}")
+
+    def hold_up(self, unit: Unit) -> None:
+        """Another process is at a stage that it needs."""
+        with self._lock:
+            self.held_up.append(unit)
+
+    def give_back(self, unit: Unit) -> None:
+        """It was begun and not ended."""
+        with self._lock:
+            self.dropped.append(unit)
+
+    def _fits(self, unit: Unit) -> bool:
+        if self.deadline is None:
+            return True
+        left = self.deadline - time.monotonic()
+        return left > 0 and (self._seconds(unit) or 0.0) <= left
+
+    def _seconds(self, unit: Unit) -> float | None:
+        """What it will take: as expected, made longer by as much as others took; without that, the longest that is like it."""
+        if unit in self.expected:
+            ratios = [seconds / self.expected[other] for other, seconds in self.done.items() if self.expected.get(other)]
+            return self.expected[unit] * (sorted(ratios)[len(ratios) // 2] if ratios else 1.0)
+        for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
+            seconds = [taken for other, taken in self.done.items() if like(other)]
+            if seconds:
+                return max(seconds)
+        return None
