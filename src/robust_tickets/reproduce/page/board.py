@@ -1,0 +1,104 @@
+"""The leaderboard of a task: one row an arm, columns that the script sorts, every value a link to the runs it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from robust_tickets.report import numbers
+from robust_tickets.report.figures.axes import around, colour
+from robust_tickets.report.markup import Html, join, scroll, tag
+from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, where
+from robust_tickets.reproduce.page.strip import runs, thumbnail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What a column holds. ``best`` is the end that is wanted: ``high`` or ``low``."""
+
+    key: str
+    title: str
+    about: str
+    take: Callable[[Standing], Measured | None]
+    write: Callable[[float], str]
+    best: str = "high"
+    drawn: bool = False  # with its runs as dots
+
+
+def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
+    """Those in which any row has something; the attacks first that most arms met."""
+    clean = "accuracy on the whole evaluated split, unattacked"
+    every = [Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True)]
+    for attack in attacks_of(found):
+        about = f"accuracy under {attack.title}, out of all attacked texts"
+        key = f"{attack.name}:{attack.split}" if attack.split else attack.name
+        every.append(Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True))
+    size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
+    every.append(Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"))
+    every.append(Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"))
+    time = "search and training, of runs that had the device to themselves"
+    every.append(Column(key="seconds", title="time", about=time, take=_taken("seconds"), write=numbers.seconds, best="low"))
+    return tuple(column for column in every if any(column.take(one) is not None for one in found))
+
+
+def _taken(metric: str, attack: Against | None = None) -> Callable[[Standing], Measured | None]:
+    return lambda one: one.measured(metric, attack)
+
+
+def _millions(value: float) -> str:
+    return f"{value:.1f}{numbers.GLUE}M"
+
+
+def board(key: Key, found: Sequence[Standing]) -> Html:
+    """The table; sorted by the first attack, as its heading says, or by clean accuracy where nothing was attacked."""
+    shown = columns(found)
+    first = next((column for column in shown if column.key not in ("clean",) and column.best == "high"), shown[0] if shown else None)
+    rows = sorted(found, key=lambda one: -(value.mean if first and (value := first.take(one)) is not None else -1.0))
+    ends = {column.key: _ends([value for one in found if (value := column.take(one)) is not None]) for column in shown if column.drawn}
+    heads = [tag("th", "method", scope="col", data_sort="text"), tag("th", "runs", scope="col", class_="number", data_sort="high")]
+    for column in shown:
+        sort = "descending" if column is first else None
+        about = tag("abbr", column.title, title=column.about)
+        heads.append(tag("th", about, scope="col", class_="number", data_sort=column.best, aria_sort=sort))
+    body = []
+    for one in rows:
+        title = tag("span", one.title, class_=f"arm {colour(one.place)}")
+        name = tag("th", title, tag("small", one.arm) if one.arm != one.title else None, scope="row")
+        count = one.units
+        again = len(one.outcomes) - count
+        told = tag("td", tag("data", count, value=count), tag("small", f"+ {again} repeated") if again else None, class_="number")
+        body.append(tag("tr", name, told, *[_cell(one, column, ends.get(column.key)) for column in shown]))
+    caption = (
+        f"{where(key)}: {len(rows)} ways to train. Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
+        "Grey: fewer than five runs, from which nothing is claimed. A heading sorts; a number leads to its runs."
+    )
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="board")
+    return scroll(f"Leaderboard, {where(key)}", table)
+
+
+def legend(found: Sequence[Standing]) -> Html:
+    """What every column means, in sight."""
+    entries = [tag("div", tag("dt", column.title), tag("dd", column.about)) for column in columns(found)]
+    return tag("dl", *entries, class_="legend")
+
+
+def _ends(values: Sequence[Measured]) -> tuple[float, float]:
+    every = [run.value for value in values for run in value.runs if not run.repeat]
+    return around(every, max(1.0, 0.08 * (max(every) - min(every))))
+
+
+def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Html:
+    value = column.take(one)
+    if value is None:
+        why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
+        return tag("td", tag("span", why, class_="none"), class_="number", data_key=column.key)
+    link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
+    below = [numbers.brief(value.summary.interval)] if column.drawn and value.n > 2 else []
+    if value.n != one.units:
+        below.append(runs(value.n))
+    parts = [
+        link,
+        tag("small", ", ".join(filter(None, below))) if any(below) else None,
+        thumbnail(value, one.place, *ends) if ends else None,
+    ]
+    return tag("td", join(parts), class_="number few" if column.drawn and value.few else "number", data_key=column.key)

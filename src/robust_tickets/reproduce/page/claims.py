@@ -1,0 +1,101 @@
+"""The questions that were fixed before the runs, and what the runs answer: differences with their intervals, the margin, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.measure.verdict import RunComparison
+from robust_tickets.report import numbers
+from robust_tickets.report.figures.axes import Scale, label, line
+from robust_tickets.report.markup import Html, join, scroll, tag
+from robust_tickets.reproduce.claims import Family, Judged, family, judge, told
+from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.standing import exact
+
+WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
+VERDICTS = {"different": "sure", "equivalent": "same", "undecided": "open", "too few runs": "few"}
+
+
+def claims(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+    """Every family of the campaigns of which something was run. Families of the papers' tables stand with their tables."""
+    found = [(family(id), judge(id, outcomes, folder)) for id in told()["families"]]
+    parts = [answer(of, judged) for of, judged in found if any(one.comparison for one in judged)]
+    return join(parts) if parts else None
+
+
+def answer(of: Family, judged: Sequence[Judged]) -> Html:
+    """A question and its claims, on one axis."""
+    made = [one for one in judged if one.comparison]
+    reach = max([2 * of.margin, *[abs(end) for one in made if one.comparison for end in (one.comparison.interval or ())]])
+    rows = [_row(one, of.margin, reach) for one in made]
+    rest = [one for one in judged if not one.comparison]
+    heads = (("claim", None), ("points", "number"), ("", None), ("verdict", None))
+    head = tag("tr", *[tag("th", words or tag("span", "drawn", class_="unseen"), scope="col", class_=kind) for words, kind in heads])
+    caption = (
+        f"{of.title}. Accuracy under attack, first minus second, mean over training runs, with Welch's 95{numbers.GLUE}% interval; the "
+        f"band is the margin of ±{of.margin:g} points. Verdicts are adjusted for the {len(made)} claims that stand together (Holm)."
+    )
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *rows), class_="claims")
+    missing = [tag("li", f"{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for one in rest]
+    more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
+    said = tag("p", _said(made), class_="verdict lesser")
+    return tag("article", tag("h3", of.question), said, scroll(of.title, table), more, class_="answer")
+
+
+def _said(made: Sequence[Judged]) -> str:
+    """The answer in a sentence for each pair, from the verdicts alone."""
+    pairs: dict[tuple[str, str], list[Judged]] = {}
+    for one in made:
+        pairs.setdefault((one.claim.arm, one.claim.other), []).append(one)
+    return " ".join(f"{arm_title(arm)} against {arm_title(other)}: {_each(found)}." for (arm, other), found in pairs.items())
+
+
+def _each(found: Sequence[Judged]) -> str:
+    """The attacks that have one verdict are named together."""
+    told: dict[str, list[str]] = {}
+    for one in found:
+        c = one.comparison
+        assert c is not None
+        way = f"{'sturdier' if c.difference > 0 else 'weaker'} by {abs(c.difference):.1f} points" if c.verdict == "different" else c.verdict
+        told.setdefault(way.replace("equivalent", f"alike within {c.margin:g} points"), []).append(attack_title(one.claim.attack))
+    return "; ".join(f"{way} under {' and '.join(attacks)}" for way, attacks in told.items())
+
+
+def _named(one: Judged) -> str:
+    return f"{arm_title(one.claim.arm)} − {arm_title(one.claim.other)}"
+
+
+def _row(one: Judged, margin: float, reach: float) -> Html:
+    c = one.comparison
+    assert c is not None
+    name = tag("th", _named(one), tag("small", attack_title(one.claim.attack)), scope="row")
+    verdict = tag("td", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c))
+    value = tag("data", numbers.points(c.difference), value=exact(c.difference))
+    span = tag("small", numbers.signed_span(c.interval)) if c.interval else None
+    return tag("tr", name, tag("td", value, span, class_="number"), tag("td", _drawing(c, margin, reach)), verdict)
+
+
+def _p(c: RunComparison) -> Html:
+    told = f"{c.n[0]} and {c.n[1]} runs"
+    if c.adjusted_p is not None:
+        told += f", p adjusted {numbers.p_value(c.adjusted_p)}"
+    return tag("small", told)
+
+
+def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
+    middle = 13
+    scale = Scale(low=-reach * 1.05, high=reach * 1.05, start=2, end=WIDTH - 2)
+    kind = "arm2" if c.verdict == "different" and c.difference > 0 else "arm1" if c.verdict == "different" else "arm0"
+    parts = [
+        tag("rect", x=scale(-margin), y=2, width=scale(margin) - scale(-margin), height=22, rx=3, class_="margin"),
+        line(scale(0), 0, scale(0), 26, "median"),
+        label(scale(-margin), 33, f"−{margin:g}", "middle", "small"),
+        label(scale(0), 33, "0", "middle", "small"),
+        label(scale(margin), 33, f"+{margin:g}", "middle", "small"),
+    ]
+    if c.interval:
+        parts.append(line(scale(c.interval[0]), middle, scale(c.interval[1]), middle, f"bar {kind}"))
+    parts.append(tag("circle", cx=scale(c.difference), cy=middle, r=5.5, class_=f"{kind} solid"))
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT + 2}", width=WIDTH, height=HEIGHT + 2, aria_hidden="true")

@@ -1,0 +1,33 @@
+"""The papers' figures redrawn from our runs, and what robustness costs: drawings are of ``reproduce.figures``, this places them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.figures.drawn import Drawn, show
+from robust_tickets.reproduce.figures.pareto import pareto
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task
+from robust_tickets.reproduce.published import Table
+
+
+def one_figure(of: Table, found: Drawn) -> Html:
+    """A figure under its id, with what the paper's own shows."""
+    head = tag("h4", tag("span", of.id, class_="id"), " ", of.title)
+    said = tag("p", f"In the paper: {of.shows}", class_="quiet")
+    notes = tag("ul", *[tag("li", note) for note in of.notes])
+    known = tag("details", tag("summary", "What is known against it"), notes, class_="against") if of.notes else None
+    return tag("article", head, said, show(found), known, id=of.id, class_="table")
+
+
+def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+    """Accuracy under attack against the size of the model and the time of making it, on every task, under the attack that most arms met."""
+    parts = []
+    for (task, backbone), members in by_task(found).items():
+        for attack in [one for one in attacks_of(members) if not one.split][:1]:
+            drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone)
+            if drawn.svg:
+                parts.append(show(drawn))
+    return join(parts) if parts else None

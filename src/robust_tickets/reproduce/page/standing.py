@@ -1,0 +1,168 @@
+"""Standing: what the runs of one arm on one task say together, as the page shows it, each value with the runs behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.reproduce.names import arm_title, attack_title, backbone_title, task_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.reading import Reading, Wanted, read_runs
+from robust_tickets.reproduce.unit import Flavour
+
+BASELINE = "finetune"
+Key = tuple[str, str]  # task and backbone
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Against:
+    """An attack; ``split`` is empty for the one that its task attacks."""
+
+    name: str
+    split: str = ""
+
+    @property
+    def title(self) -> str:
+        return attack_title(self.name) + (f", on {self.split}" if self.split else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One value over an arm's runs, further repeats of a seed among ``runs``."""
+
+    summary: RunSummary
+    runs: tuple[TrainedRun, ...]
+    substituted: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        return self.summary.mean
+
+    @property
+    def n(self) -> int:
+        return self.summary.n
+
+    @property
+    def few(self) -> bool:
+        """Too few runs for any claim."""
+        return not self.summary.enough
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """All runs of one arm: ``place`` is its number on the whole page, which gives it its colour and shape."""
+
+    backbone: str
+    task: str
+    arm: str
+    flavour: Flavour
+    place: int
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def title(self) -> str:
+        return arm_title(self.arm) + ("" if self.flavour == "corrected" else f", {self.flavour}")
+
+    @property
+    def anchor(self) -> str:
+        return anchor(self.outcomes[0])
+
+    @property
+    def key(self) -> Key:
+        return self.task, self.backbone
+
+    @property
+    def units(self) -> int:
+        return sum(outcome.unit.repeat == 0 for outcome in self.outcomes)
+
+    @cached_property
+    def attacks(self) -> tuple[Against, ...]:
+        found = [
+            Against(name=attack.name, split="" if attack.split == one.clean.get("split") else attack.split)
+            for one in self.outcomes
+            for attack in one.attacks
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def measured(self, metric: str, attack: Against | None = None) -> Measured | None:
+        return _measured(self.read(metric, attack))
+
+    def read(self, metric: str, attack: Against | None = None) -> Reading:
+        wanted = Wanted(
+            arm=self.arm,
+            task=self.task,
+            metric=metric,
+            attack=attack.name if attack else None,
+            split=(attack.split or None) if attack else None,
+            backbone=self.backbone,
+            flavour=self.flavour,
+        )
+        return read_runs(wanted, self.outcomes, None)
+
+    def flops(self) -> Measured | None:
+        runs = tuple(
+            TrainedRun(value=value, seed=one.unit.seed, repeat=one.unit.repeat, source=one.unit.id)
+            for one in self.outcomes
+            if (value := number(one.cost.get("flops_per_example"))) is not None
+        )
+        return _measured(Reading(runs=RunSet(name=self.arm, runs=runs)))
+
+
+def anchor(outcome: Outcome) -> str:
+    """Of the list of an arm's runs. A name of a unit needs no escape, but dots would be odd in an address."""
+    unit = outcome.unit
+    return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
+
+
+def number(value: object) -> float | None:
+    """A finite number, or none: what a file says may be anything."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == float("inf"):
+        return None
+    return float(value)
+
+
+def exact(value: float) -> str:
+    """A value as a machine reads it; the last digits of a mean may differ from one computer to another, the page may not."""
+    return repr(round(value, 6))
+
+
+def _measured(found: Reading) -> Measured | None:
+    if not found.runs.units:
+        return None
+    return Measured(summary=summarise_runs(found.runs, resamples=0), runs=found.runs.runs, substituted=found.substituted)
+
+
+def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
+    """One for each arm on each task; the baseline first, then by name, so that colours do not depend on the results."""
+    arms = sorted({outcome.unit.arm for outcome in outcomes}, key=lambda arm: (arm != BASELINE, arm))
+    groups: dict[tuple[str, str, str, Flavour], list[Outcome]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.unit):
+        unit = outcome.unit
+        groups.setdefault((unit.backbone, unit.task, unit.arm, unit.flavour), []).append(outcome)
+    found = [
+        Standing(backbone=backbone, task=task, arm=arm, flavour=flavour, place=arms.index(arm), outcomes=tuple(members))
+        for (backbone, task, arm, flavour), members in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (one.place, one.flavour, one.key)))
+
+
+def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
+    """Those that can be compared: of one task and one backbone; the task with most runs first."""
+    keys = {one.key for one in found}
+    runs = {key: sum(len(one.outcomes) for one in found if one.key == key) for key in keys}
+    return {key: tuple(one for one in found if one.key == key) for key in sorted(keys, key=lambda key: (-runs[key], key))}
+
+
+def attacks_of(found: Sequence[Standing]) -> tuple[Against, ...]:
+    """The attacks on any of them, those that most arms met first."""
+    every = {attack for one in found for attack in one.attacks}
+    return tuple(sorted(every, key=lambda attack: (-sum(attack in one.attacks for one in found), attack)))
+
+
+def where(key: Key) -> str:
+    """A task and a backbone in words."""
+    task, backbone = key
+    return f"{task_title(task)}, {backbone_title(backbone)}"

@@ -1,0 +1,103 @@
+"""Every run a dot: the first figure, one row an arm, and the same as a thumbnail inside a table's cell.
+
+A mean hides what this page is about: how far the runs of one method lie apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.report import numbers
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, shorten, svg, two_lines
+from robust_tickets.report.markup import Html, tag
+from robust_tickets.reproduce.page.standing import Against, Measured, Standing
+
+MOST = 12  # rows; more would be no figure to look at
+THUMB, HIGH = 96, 14  # pixels of a thumbnail
+Row = tuple[Standing, Measured]
+
+
+def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> Html | None:
+    """All arms under one attack, the sturdiest above; those with the most runs where there are too many. The first explains the marks."""
+    rows = [(one, measured) for one in found if (measured := one.measured("aua", attack)) is not None]
+    if not rows:
+        return None
+    shown = sorted(sorted(rows, key=lambda row: (-row[1].n, row[0].place))[:MOST], key=lambda row: -row[1].mean)
+    title = attack.title
+    caption = f"Accuracy under {title}, %."
+    if first:
+        caption += (
+            " A filled mark is one training run, a faint one a further run of a seed that was run before; the line is the mean, the haze "
+            f"its 95{numbers.GLUE}% interval over runs. The axis does not start at zero."
+        )
+    if len(shown) < len(rows):
+        caption += f" {len(shown)} of {len(rows)} arms, those with most runs; the table below has all."
+    alt = f"Accuracy under {title}. " + "; ".join(said(one.title, measured) for one, measured in shown)
+    values = [run.value for _, m in shown for run in m.runs] + [v for _, m in shown for v in _inside(m)]
+    low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
+    return figure([_draw(shown, low, high, 940, alt, "broad"), _draw(shown, low, high, 350, alt, "narrow")], caption, "strip")
+
+
+def said(title: str, measured: Measured) -> str:
+    interval = measured.summary.interval
+    reach = f", interval {numbers.span(interval)}" if interval else ""
+    return f"{title}: {numbers.percent(measured.mean)}{reach}, {runs(measured.n)}"
+
+
+def runs(n: int) -> str:
+    return f"{n} run{'s' if n != 1 else ''}"
+
+
+def _inside(measured: Measured) -> tuple[float, ...]:
+    """The ends of an interval that belong on the axis: with two runs it reaches past anything."""
+    return tuple(measured.summary.interval or ()) if measured.n > 2 else ()
+
+
+def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
+    broad = kind == "broad"
+    left, end, height, top = (228, width - 200, 46, 8) if broad else (14, width - 14, 70, 2)
+    scale = Scale(low=low, high=high, start=left, end=end)
+    bottom = top + height * len(rows)
+    parts: list[Html] = []
+    for t in scale.ticks(7 if broad else 4):
+        parts += [line(scale(t), top, scale(t), bottom, "grid"), label(scale(t), bottom + 18, f"{t:g}", "middle", "tick")]
+    for i, (one, measured) in enumerate(rows):
+        middle = top + height * (i + (0.5 if broad else 0.68))
+        parts.append(_row(one, measured, scale, middle, left, broad))
+    return svg(width, bottom + 26, parts, alt=alt, kind=kind)
+
+
+def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float, broad: bool) -> Html:
+    size, interval, place = 6.5 if broad else 5.5, measured.summary.interval, one.place
+    drawn = [line(scale.start, y, scale.end, y, "leader")]
+    if interval:
+        start, end = (min(max(scale(v), scale.start), scale.end) for v in interval)
+        drawn.append(tag("rect", x=start, y=y - 13, width=max(2.0, end - start), height=26, rx=4, class_=f"haze {colour(place)}"))
+    drawn += [group(marker(scale(run.value), y, place, size * 0.8), kind="again") for run in measured.runs if run.repeat]
+    drawn += [group(marker(scale(run.value), y, place, size), kind="dot") for run in measured.runs if not run.repeat]
+    drawn.append(line(scale(measured.mean), y - 15, scale(measured.mean), y + 15, f"mean {colour(place)}"))
+    value, reach = numbers.percent(measured.mean), numbers.span(interval) if interval else ""
+    told = ", ".join(filter(None, (reach, runs(measured.n))))
+    if broad:
+        words = two_lines(one.title, 24)
+        names = [label(left - 18, y + 5 + 17 * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
+        names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
+    else:
+        names = [label(left, y - 24, shorten(one.title, 22), kind="name")]
+        names.append(label(scale.end, y - 24, f"{value} · {reach}" if reach else value, "end", "quiet"))
+    return group(*drawn, *names, title=said(one.title, measured))
+
+
+def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
+    """A cell's runs on the axis of its column; the number beside it is its text, so that it is hidden from screen readers."""
+    scale = Scale(low=low, high=high, start=4, end=THUMB - 4)
+    interval = measured.summary.interval
+    parts = [line(0, HIGH / 2, THUMB, HIGH / 2, "leader")]
+    if interval:
+        start, end = (min(max(scale(v), 0.0), float(THUMB)) for v in interval)
+        parts.append(tag("rect", x=start, y=2, width=max(1.5, end - start), height=HIGH - 4, rx=2, class_=f"haze full {colour(place)}"))
+    parts += [
+        tag("circle", cx=scale(run.value), cy=HIGH / 2, r=2, class_=f"{colour(place)} solid") for run in measured.runs if not run.repeat
+    ]
+    size = {"viewBox": f"0 0 {THUMB} {HIGH}", "width": THUMB, "height": HIGH}
+    return tag("svg", *parts, **size, aria_hidden="true", class_="thumb")

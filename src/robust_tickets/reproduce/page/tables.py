@@ -1,0 +1,153 @@
+"""A paper's table with ours beside it: in each cell the printed number, our mean with its runs, and how far apart they are.
+
+Tasks on which nothing was run are folded away with their printed numbers; what is missing and why has a section of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.report import numbers
+from robust_tickets.report.figures.axes import Scale, line
+from robust_tickets.report.markup import Html, join, scroll, tag
+from robust_tickets.reproduce.consistency import summary
+from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.names import metric_title, task_title, variant
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.standing import anchor, exact
+from robust_tickets.reproduce.published import Column
+
+WIDTH, HEIGHT = 104, 20  # pixels of a cell's drawing
+Place = tuple[str, str, str]  # task, row, backbone
+Ends = dict[tuple[str, str, str | None], tuple[float, float]]  # by task, metric and attack
+
+
+def table(filled: Filled, outcomes: Sequence[Outcome]) -> Html:
+    """The whole of it: what was run in sight, the rest folded."""
+    of, anchors = filled.table, {one.unit.id: anchor(one) for one in outcomes}
+    ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
+    rest = [task for task in of.tasks if task not in ran]
+    parts: list[Html | None] = [tag("h4", tag("span", of.id, class_="id"), " ", of.title), _counted(filled)]
+    if ran:
+        parts += [_grid(filled, ran, anchors), _legend(filled)]
+    if rest:
+        said = "As published; none of it was run" if not ran else "As published, not run: " + ", ".join(task_title(task) for task in rest)
+        parts.append(tag("details", tag("summary", said), _grid(filled, rest, anchors)))
+    notes = (*of.notes, *summary(of.id))
+    if notes:
+        listed = tag("ul", *[tag("li", words) for words in notes])
+        parts.append(tag("details", tag("summary", f"What is known against the printed numbers ({len(notes)})"), listed, class_="against"))
+    return tag("article", join(parts), id=of.id, class_="table")
+
+
+def _counted(filled: Filled) -> Html:
+    """One line, and a bar of it: how much was run, and of what five runs can tell how much agrees."""
+    counts = filled.counts()
+    printed = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.cells if c.published is not None}
+    reached = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.ran if c.published is not None}
+    said = f"{filled.table.source}. {len(reached)} of {len(printed)} printed numbers have runs of ours beside them"
+    judged = counts["inside"] + counts["outside"]
+    if judged:
+        said += (
+            f"; of {judged} comparisons with five runs or more, {counts['inside']} printed numbers lie where a further run of ours would"
+        )
+    return tag("p", said, ".", class_="quiet")
+
+
+def _grid(filled: Filled, tasks: Sequence[str], anchors: dict[str, str]) -> Html:
+    of = filled.table
+    cells: dict[tuple[Place, Column], list[FilledCell]] = {}
+    for cell in filled.cells:
+        where = (cell.task, cell.row, cell.backbone)
+        cells.setdefault((where, Column(metric=cell.metric, attack=cell.attack)), []).append(cell)
+    ends, ran = _ends(filled), {(cell.task, cell.row, cell.backbone) for cell in filled.ran}
+    head = [tag("th", "row", scope="col")]
+    head += [tag("th", metric_title(column.metric, column.attack), scope="col", class_="number") for column in of.columns]
+    bodies = []
+    for task in tasks:
+        group = tag("tr", tag("th", task_title(task), scope="rowgroup", colspan=str(len(of.columns) + 1)), class_="group")
+        rows = [
+            tag(
+                "tr",
+                tag("th", row.name, tag("small", "not run") if (row.task, row.name, row.backbone) not in ran else None, scope="row"),
+                *[_cell(cells.get(((row.task, row.name, row.backbone), column), []), ends, anchors) for column in of.columns],
+            )
+            for row in of.rows
+            if row.task == task
+        ]
+        bodies.append(tag("tbody", group, *rows))
+    named = ", ".join(task_title(task) for task in tasks)
+    caption = tag("caption", tag("span", f"{of.id}, {named}: printed and ours."), class_="aside")
+    return scroll(f"{of.id}, {named}", tag("table", caption, tag("thead", tag("tr", *head)), *bodies, class_="paired"))
+
+
+def _ends(filled: Filled) -> Ends:
+    """The axis of each column, for each task: over all that stands in it."""
+    found: dict[tuple[str, str, str | None], list[float]] = {}
+    for cell in filled.cells:
+        values = found.setdefault((cell.task, cell.metric, cell.attack), [])
+        values += [value for value in (cell.published, *(cell.ours.values if cell.ours else ())) if value is not None]
+    return {key: (min(values), max(values)) for key, values in found.items() if values}
+
+
+def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> Html:
+    printed = next((cell.published for cell in found if cell.published is not None), None)
+    if printed is None and not any(cell.ours for cell in found):
+        return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
+    told = tag("span", tag("data", f"{printed:g}", value=exact(printed)), class_="printed") if printed is not None else None
+    ours = [
+        _ours(cell, ends[cell.task, cell.metric, cell.attack], anchors, several=len(found) > 1) for cell in found if cell.ours is not None
+    ]
+    return tag("td", told, *ours, class_="number")
+
+
+def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str], several: bool) -> Html:
+    assert cell.ours is not None
+    ours = cell.ours
+    shown = f"{ours.mean:.1f}"
+    value = tag("data", shown, value=exact(ours.mean))
+    link = tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin") if ours.units and ours.units[0] in anchors else value
+    gap = "" if cell.difference is None else numbers.points(cell.difference)
+    verdict = {True: "in", False: "out", None: "plain" if ours.n >= FEWEST_RUNS else "few"}[cell.inside]
+    below = [variant(cell.by)] if several and cell.by else []
+    below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
+    chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
+    return tag("span", link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
+
+
+WORDS = {
+    "in": "points: inside what a further run might give",
+    "out": "points: outside of it",
+    "few": "points: too few runs to tell",
+    "plain": "points",
+}
+
+
+def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
+    """Runs as dots, the prediction interval as a haze, the printed number as an upright stroke."""
+    assert cell.ours is not None
+    pad = 0.06 * (ends[1] - ends[0]) or 1.0
+    scale = Scale(low=ends[0] - pad, high=ends[1] + pad, start=3, end=WIDTH - 3)
+    middle = HEIGHT / 2
+    parts = [line(0, middle, WIDTH, middle, "leader")]
+    if cell.ours.prediction:
+        start, end = (min(max(scale(v), 0.0), float(WIDTH)) for v in cell.ours.prediction)
+        parts.append(tag("rect", x=start, y=middle - 5, width=max(1.5, end - start), height=10, rx=2, class_="haze full arm0"))
+    parts += [tag("circle", cx=scale(value), cy=middle, r=2.2, class_="arm0 solid") for value in cell.ours.values]
+    if cell.published is not None:
+        parts.append(line(scale(cell.published), 1, scale(cell.published), HEIGHT - 1, "print"))
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true", class_="thumb")
+
+
+def _legend(filled: Filled) -> Html:
+    substituted = tuple(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
+    words: list[object] = [
+        "In a cell: ", tag("span", "printed", class_="printed"), " number, our mean, ours minus printed ",
+        tag("span", "in", class_="gap in"), " inside the prediction interval of one further run, ", tag("span", "out", class_="gap out"),
+        " outside, ", tag("span", "few", class_="gap few"), " too few runs to tell. Drawn: our runs as dots, that interval as a haze, ",
+        "the printed number as a stroke; one axis a column.",
+    ]  # fmt: skip
+    if substituted:
+        words.append(f" Substituted: {'; '.join(substituted)}.")
+    return tag("p", *words, class_="quiet key")

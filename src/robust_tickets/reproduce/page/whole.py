@@ -1,0 +1,149 @@
+"""The page: everything that a folder of results holds, in one HTML file that asks nothing of any network.
+
+It is made from outcomes and published numbers alone, without dates or paths, so that the same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from robust_tickets import __version__
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import write_text
+from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.figures.figure import figure
+from robust_tickets.reproduce.fill import Filled, fill
+from robust_tickets.reproduce.names import task_title
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page.board import board, legend
+from robust_tickets.reproduce.page.claims import claims
+from robust_tickets.reproduce.page.figures import trade_off
+from robust_tickets.reproduce.page.missing import missing
+from robust_tickets.reproduce.page.origin import origins
+from robust_tickets.reproduce.page.papers import paper_part
+from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, standings, where
+from robust_tickets.reproduce.page.strip import strip
+from robust_tickets.reproduce.page.texts import texts
+from robust_tickets.reproduce.published import papers, tables
+
+STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"), ("reproduce.page", "style.css"))
+SCRIPTS = (("report", "script.js"), ("reproduce.page", "script.js"))
+FIRST = 2  # attacks of a task in the first figures; the others are folded
+
+
+def write_page(path: str | Path, folder: Path) -> Path:
+    """Write the page of a folder of results; links to result files hold where it is kept inside of that folder."""
+    outcomes = read_all(folder)
+    if not outcomes:
+        raise TicketsError(
+            f"{folder} holds no results", hint="`tickets reproduce ER-T1 --only task=sst2` makes some; --results names the folder"
+        )
+    return write_text(Path(path), make(folder, outcomes))
+
+
+def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
+    """The whole document; ``folder`` is where the outcomes were read."""
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.unit)
+    found = standings(outcomes)
+    filled = {one.id: fill(one.id, outcomes, folder) for one in tables() if one.kind == "table"}
+    figures = {one.id: figure(one.id, outcomes, folder) for one in tables() if one.kind == "figure"}
+    sections: list[tuple[str, str, list[Html | None]]] = [
+        ("answers", "Answers", [claims(outcomes, folder)]),
+        ("board", "Leaderboard", [_boards(found)]),
+        ("trade", "Cost", [trade_off(found, outcomes, folder)]),
+    ]
+    sections += [(f"paper-{one.id}", one.name, [paper_part(one, filled, figures, outcomes)]) for one in papers()]
+    undrawn = {id: one.why for id, one in figures.items() if one.why}
+    sections += [
+        ("texts", "Attacked texts", [texts(found, folder)]),
+        ("missing", "Not run", [missing(list(filled.values()), undrawn)]),
+        ("runs", "Every run", [_runs(), origins(found)]),
+    ]
+    shown = [(key, title, [part for part in parts if part]) for key, title, parts in sections if any(parts)]
+    links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in shown]
+    foot = f"Made by robust-tickets {__version__} from {len(outcomes)} result files. This page loads nothing from any network."
+    body = tag(
+        "body",
+        tag("nav", tag("ul", *links), class_="contents", aria_label="Contents"),
+        _top(found, outcomes, filled),
+        tag("main", *[tag("section", tag("h2", title), *parts, id=key) for key, title, parts in shown]),
+        tag("footer", tag("p", foot)),
+        tag("script", _joined(SCRIPTS)),
+    )
+    return "<!doctype html>\n" + tag("html", _head(), body, lang="en") + "\n"
+
+
+def _head() -> Html:
+    style, script = _joined(STYLES), _joined(SCRIPTS)
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content=f"robust-tickets {__version__}"),
+        tag("title", "The papers run again · robust tickets"),
+        tag("style", style),
+    )
+
+
+def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
+    """What it is, how much of it, and the first figures."""
+    lead = (
+        "Tables and figures of three papers on robust tickets, run again with one protocol: the last epoch, every run counted, "
+        "the training run as the unit. Published numbers stand beside ours."
+    )
+    parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
+    parts.append(_tiles(found, outcomes, filled))
+    for key, members in by_task(found).items():
+        attacks = attacks_of(members)
+        strips = [part for i, attack in enumerate(attacks) if (part := strip(members, attack, first=i == 0)) is not None]
+        if strips:
+            parts.append(tag("h2", f"{where(key)}, under attack"))
+            parts += strips[:FIRST]
+            if strips[FIRST:]:
+                parts.append(tag("details", tag("summary", f"{len(strips) - FIRST} more attacks"), *strips[FIRST:]))
+    return tag("header", *parts, class_="first")
+
+
+def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
+    cells = [cell for one in filled.values() for cell in one.ran if cell.published is not None]
+    reached = {(cell.table, cell.task, cell.row, cell.backbone, cell.metric, cell.attack) for cell in cells}
+    examples = sum(attack.n for outcome in outcomes for attack in outcome.attacks)
+    told = [
+        (len(outcomes), "training runs", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
+        (len({one.arm for one in found}), "ways to train", "and how they fare"),
+        (examples, "texts attacked", f"by {len(attacks_of(found))} attacks"),
+        (len(reached), "published numbers", "with ours beside them"),
+    ]
+    tiles = [tag("li", tag("b", f"{value:,}".replace(",", "\u202f")), tag("span", what), tag("small", more)) for value, what, more in told]
+    return tag("ul", *tiles, class_="tiles")
+
+
+def _boards(found: Sequence[Standing]) -> Html | None:
+    groups = by_task(found)
+    parts: list[Html] = []
+    for key, members in groups.items():
+        parts += [tag("h3", where(key)) if len(groups) > 1 else Html(""), board(key, members)]
+    return join([*parts, legend(found)]) if parts else None
+
+
+def _runs() -> Html:
+    said = (
+        "Every number of ours is a mean over these runs; a number on this page leads here. Each run has a result file with its resolved "
+        "config, the hashes of its inputs, and what became of every example; links hold where this page lies in the folder of results."
+    )
+    return tag("p", said)
+
+
+def _joined(parts: Sequence[tuple[str, str]]) -> Html:
+    return Html("\n".join(files(f"robust_tickets.{house}").joinpath(name).read_text("utf-8") for house, name in parts))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

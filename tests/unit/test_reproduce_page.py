@@ -1,0 +1,153 @@
+"""The page of a folder of results: the same bytes from the same outcomes, every number with its origin, nothing of a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from outcomes import ARMS, ATTACKS, outcomes
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page import make, write_page
+from robust_tickets.reproduce.page.standing import Against, standings
+
+
+class Page(HTMLParser):
+    """What a page holds: elements with their attributes, and the text of each kind of element."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def all(self, name: str) -> Iterator[dict[str, str | None]]:
+        return (attributes for tag, attributes in self.elements if tag == name)
+
+    def values(self, attribute: str) -> list[str]:
+        return [value for _, attributes in self.elements if (value := attributes.get(attribute)) is not None]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return outcomes(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> tuple[Outcome, ...]:
+    return read_all(folder)
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path, found: tuple[Outcome, ...]) -> str:
+    return make(folder, found)
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def test_the_same_outcomes_give_the_same_bytes(folder: Path, found: tuple[Outcome, ...], text: str, tmp_path: Path) -> None:
+    assert make(outcomes(tmp_path / "elsewhere"), tuple(reversed(found))) == text
+    assert str(folder) not in text
+    assert str(tmp_path) not in text
+    assert len(text.encode()) < 5_000_000
+
+
+def test_it_asks_nothing_of_a_network(page: Page, text: str) -> None:
+    links = [value for _, attributes in page.elements for key in ("src", "href", "srcset", "action") if (value := attributes.get(key))]
+    assert links
+    assert all(link.startswith(("#", "units/")) for link in links)
+    assert not re.search(r"url\(|@import|https?:", re.sub(r"<p.*?</p>|<li.*?</li>", "", text))
+    assert not list(page.all("link"))
+    assert len(list(page.all("script"))) == 1
+    assert not any(
+        key.startswith("on") or key == "style" for _, attributes in page.elements for key in attributes
+    )  # the policy forbids them
+
+
+def test_ids_are_unique_and_links_inside_lead_somewhere(page: Page) -> None:
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in page.values("href") if link.startswith("#")} <= set(ids)
+
+
+def test_every_run_has_its_file_and_the_hash_of_its_config(page: Page, text: str, found: tuple[Outcome, ...], folder: Path) -> None:
+    linked = {link for link in page.values("href") if link.startswith("units/")}
+    assert linked == {f"units/{one.unit.id}.json" for one in found}
+    assert all((folder / link).is_file() for link in linked)
+    assert all(one.config_hash in text for one in found)
+
+
+def test_the_leaderboard_holds_means_over_runs_and_says_how_it_is_sorted(page: Page, text: str, found: tuple[Outcome, ...]) -> None:
+    shown = text[text.index('<table class="board"') :]
+    shown = shown[: shown.index("</table>")]
+    assert shown.count("<tr>") == 1 + len(ARMS)
+    for arm in ARMS:
+        values = [one.attacks[0].share("aua") or 0.0 for one in found if one.unit.arm == arm and one.unit.repeat == 0]
+        assert f'<data value="{round(sum(values) / len(values), 6)!r}"' in shown
+    assert shown.count("aria-sort") == 1
+    assert 'aria-sort="descending"' in shown
+    column = _keyed(shown)
+    assert len(column) == len(ARMS)
+    assert column == sorted(column, reverse=True)
+
+
+def _keyed(shown: str) -> list[float]:
+    cells = [cell for cell in re.findall(r"<td.*?</td>", shown) if f'data-key="{ATTACKS[0]}"' in cell]
+    return [float(value) for cell in cells for value in re.findall(r'<data value="([\d.]+)"', cell)]
+
+
+def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) -> None:
+    table = text[text.index('id="ER-T1"') :]
+    assert '<data value="28.8">28.8</data>' in table[: table.index("</article>")]  # EarlyRobust on SST-2 under TextFooler, as printed
+    missing = text[text.index('id="missing"') : text.index('id="runs"')]
+    assert "not run" in missing
+    assert "IMDB" in missing
+
+
+def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:
+    one = next(one for one in standings(found) if one.arm == "finetune")
+    value = one.measured("aua", Against(name=ATTACKS[0]))
+    assert value is not None
+    assert (value.n, len(value.runs), one.units) == (5, 7, 5)
+    few = standings([outcome for outcome in found if outcome.unit.seed < 2])[0].measured("clean")
+    assert few is not None
+    assert few.few
+
+
+def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...], folder: Path) -> None:
+    first = found[0]
+    both = replace(first, attacks=(*first.attacks, replace(first.attacks[0], split="test", statuses="f" * len(first.attacks[0].statuses))))
+    one = standings([both])[0]
+    named = Against(name=first.attacks[0].name)
+    assert one.attacks[0] == named
+    assert one.attacks[-1] == replace(named, split="test")
+    values = [one.measured("aua", attack) for attack in (one.attacks[0], one.attacks[-1])]
+    assert [round(value.mean, 1) for value in values if value] == [round(first.attacks[0].share("aua") or 0, 1), 100.0]
+    assert "on test" in make(folder, [both])
+
+
+def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], folder: Path) -> None:
+    alone = make(folder, [replace(found[0], attacks=(), ticket=None, traces={})])
+    assert 'id="answers"' not in alone
+    assert 'id="texts"' not in alone
+    assert 'id="board"' in alone
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="no results"):
+        write_page(tmp_path / "page.html", tmp_path)
+
+
+def test_the_page_is_written_where_asked(folder: Path, text: str, tmp_path: Path) -> None:
+    assert write_page(tmp_path / "page.html", folder).read_text("utf-8") == text
