@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from calling import tickets
-from robust_tickets.cli.reproducing import seconds
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.published import cells
 from small_world import World, small_world
@@ -79,11 +78,6 @@ def test_what_is_asked_wrongly_says_what_is_right(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     assert words in dry(capsys, tmp_path, *arguments, code=2)["error"]["hint"]
-
-
-@pytest.mark.parametrize(("text", "value"), [("20m", 1200), ("1h30m", 5400), ("90s", 90), ("0.5h", 1800), ("1h 5s", 3605)])
-def test_a_budget_is_read(text: str, value: float) -> None:
-    assert seconds(text) == value
 
 
 @pytest.mark.parametrize("name", ["A", "b", "C", "D", "E"])

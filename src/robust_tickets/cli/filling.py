@@ -101,11 +101,11 @@ def _planned(ask: Ask) -> Planned:
 
     places = Places.find(data=ask.data, models=ask.models, resources=ask.resources, subset=ask.subset)
     only, on = read_only(ask.only), device()
+    outcomes = read_all(ask.results) if ask.results.is_dir() else ()
     if ask.campaign is not None:
-        made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks)
+        made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
-    outcomes = read_all(ask.results) if ask.results.is_dir() else ()
     return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on, places), device=on)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,13 +10,13 @@ from cyclopts import Parameter
 from robust_tickets.cli import contents, filling
 from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import seconds
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.unit import Flavour
 
 List = Annotated[bool, Parameter(name="--list", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 Onlys = Annotated[tuple[str, ...], Parameter(name="--only", negative="", consume_multiple=False)]
-UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
 def reproduce(
@@ -108,15 +107,6 @@ def reproduce(
     if dry_run:
         return filling.dry_run(ask, limit)
     return filling.go(ask, limit, processes, page)
-
-
-def seconds(budget: str) -> float:
-    """``1h30m`` in seconds; a bare number is minutes no more than seconds: a unit is asked for."""
-    text = budget.strip().lower().replace(" ", "")
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise TicketsError(f"--budget {budget}: expected a time such as 20m", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
-    return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 
 def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:

@@ -68,13 +68,13 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
         units = [Unit.of_id(id) for id in dict.fromkeys(given.units)]
         found = {unit: attacks(unit.task, ("main",) if groups is None else groups, unit.flavour) for unit in units}
         return units, found, frozenset(units) if given.search_only else frozenset(), {}
-    plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups)
+    done = read_all(given.results) if given.results.is_dir() else ()
+    plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups, outcomes=done)
     for words in plan.missing:
         progress.warn(words)
     if not plan.units:
         raise TicketsError(f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT)
-    done = read_all(given.results) if given.results.is_dir() else ()
-    return plan.units, plan.attacks, plan.searches, dict(cost(plan, done).units)
+    return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places).units)
 
 
 def _parser() -> argparse.ArgumentParser:

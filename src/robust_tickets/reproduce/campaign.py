@@ -12,6 +12,8 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.claims import winner
+from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
 from robust_tickets.reproduce.protocol import attacks
@@ -34,11 +36,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """``winner`` is the configuration that a screening chose, where a part needs one."""
+    """``{winner}`` in the name of an arm is the configuration that the screening chose."""
 
     title: str
     parts: tuple[Part, ...]
-    winner: str | None = None
+
+    @property
+    def waits(self) -> bool:
+        return any("{winner}" in arm for part in self.parts for arm in part.arms)
 
 
 @cache
@@ -50,21 +55,25 @@ def campaigns() -> Mapping[str, Campaign]:
 
 def campaign(
     name: str, places: Places, *, only: Sequence[tuple[str, str]] = (), flavour: Flavour = "corrected", seeds: int | None = None,
-    groups: Sequence[str] | None = None,
+    groups: Sequence[str] | None = None, outcomes: Sequence[Outcome] = (),
 ) -> Plan:  # fmt: skip
-    """The plan of a campaign; ``seeds`` and ``groups``, if given, replace its own."""
+    """The plan of a campaign; ``seeds`` and ``groups``, if given, replace its own. ``outcomes`` tell who won a screening before it."""
     known = {one.upper(): one for one in campaigns()}
     if name.upper() not in known:
         raise TicketsError(f"no campaign is called {name!r}", hint=did_you_mean(name, campaigns()))
     name = known[name.upper()]
     one = campaigns()[name]
-    if one.winner == "":
-        raise TicketsError(f"campaign {name} waits for the screening before it", hint="write the winner into campaign.toml")
-    asked = [line for part in one.parts for line in _lines(name, one, part, seeds, groups, flavour)]
+    won = winner(outcomes) if one.waits else None
+    if one.waits and won is None:
+        raise TicketsError(
+            f"campaign {name} is about the configuration that a screening chooses, and not all of that is run",
+            hint="`tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
+        )
+    asked = [line for part in one.parts for line in _lines(name, part, won, seeds, groups, flavour)]
     return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
 
 
-def _lines(name: str, of: Campaign, part: Part, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[Asked]:
+def _lines(name: str, part: Part, won: str | None, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[Asked]:
     count, asked = seeds if seeds is not None else part.seeds, tuple(groups) if groups is not None else part.attacks
     found = []
     for id in part.tables:
@@ -76,7 +85,7 @@ def _lines(name: str, of: Campaign, part: Part, seeds: int | None, groups: Seque
         columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
             for written in part.arms:
-                own = written.format(winner=of.winner)
+                own = written.format(winner=won)
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),

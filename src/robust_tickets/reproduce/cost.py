@@ -30,6 +30,7 @@ from robust_tickets.reproduce.unit import Unit
 Kind = Literal["search", "train", "attack"]
 UNKNOWN = {"rows": 10_000, "tokens": 40, "attacked": 500, "words": 30, "long": 40}  # of a task that cost.toml does not have
 BATCH = 32
+DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
 NOWHERE = Places()
 QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
 
@@ -75,7 +76,7 @@ def device(name: str | None = None) -> Device:
     known = _numbers()["devices"]
     if name is None:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
-        name = "h200" if Path("/proc/driver/nvidia/version").exists() and not hidden else "cpu"
+        name = "h200" if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
     if name not in known:
         raise TicketsError(f"no seconds are known of the device {name!r}", hint=did_you_mean(name, known))
     return Device(name=name, **known[name])
