@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
@@ -20,7 +22,7 @@ from robust_tickets.reproduce.attacks import attacks as attacks
 from robust_tickets.reproduce.places import ROLES
 from robust_tickets.reproduce.rules import CARVED, NOTHING, Rules, told
 from robust_tickets.reproduce.rules import rules as rules
-from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.unit import Flavour, Unit
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Task
@@ -51,17 +53,17 @@ def _cuda() -> bool:
 
 
 def _searches(unit: Unit) -> list[str]:
-    """The precisions of the unit's searches, those that have one."""
+    """The precisions of the unit's searches, those that have one, and of the fine-tuning that some begin with."""
     from robust_tickets.registry import METHODS
-    from robust_tickets.reproduce.arms import arm
-    from robust_tickets.reproduce.rows import tree
+    from robust_tickets.reproduce.tree import tree
 
-    whole, name = tree(unit, (), ()), arm(unit.arm).arm
+    whole = tree(unit)
+    tables = {"search": whole.get("search"), **{f"arms.{name}.search": table.get("search") for name, table in whole["arms"].items()}}
     found = []
-    for key, table in (("search", whole.get("search")), (f"arms.{name}.search", whole["arms"].get(name, {}).get("search"))):
+    for key, table in tables.items():
         method = table.get("name") if isinstance(table, Mapping) else table
-        if isinstance(method, str) and "precision" in {field.name for field in fields(METHODS.get(method))}:
-            found.append(f"{key}.precision")
+        known = {field.name for field in fields(METHODS.get(method))} if isinstance(method, str) else set()
+        found += [f"{key}.{name}" for name, of in (("precision", "precision"), ("tuning.precision", "tuning")) if of in known]
     return found
 
 
@@ -87,11 +89,14 @@ def check(recipe: Recipe, unit: Unit) -> None:
 
 def _check_training(arm: Arm, unit: Unit) -> None:
     from robust_tickets.reproduce.arms import arm as arm_of
+    from robust_tickets.train.finetune import FineTune
 
     own = {setting.partition("=")[0].strip() for setting in arm_of(unit.arm, unit.flavour, unit.task).settings}
     rule = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
     if any(key == length or key.endswith(f".{length}") for key in own for length in LENGTHS):
         rule.pop("epochs", None)
+    if unit.flavour == "corrected":
+        rule["batch_size"] = TASKS[unit.task].batch_size or FineTune.batch_size
     for name, value in rule.items():
         if getattr(arm.train, name) != value:
             which = "last epoch only" if name == "evaluate" else "the same training for every arm"
@@ -113,29 +118,31 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
     """It has to be one of the protocol's in all but where its resources lie."""
     from robust_tickets.config import to_plain
 
-    found, near = to_plain(plan), ""
-    for named in attacks(unit.task, GROUPS, unit.flavour):
-        expected = _plain(named)
-        roles = [name for name, value in named.table.items() if value in ROLES]
-        differs = [name for name in expected if name not in roles and _flat(found).get(name) != expected[name]]
-        differs += [name for name in roles if _flat(found).get(name) == "none"]
+    found, near = _flat(to_plain(plan)), ""
+    for name, expected, roles in _expected(unit.task, unit.flavour):
+        differs = [key for key in expected if key not in roles and found.get(key) != expected[key]]
+        differs += [key for key in roles if found.get(key) == "none"]
         if not differs:
             return
-        if _flat(found)["name"] == expected["name"] and not near:
-            near = f"; {named.name} has {differs[0]} {expected.get(differs[0], 'from ' + str(named.table.get(differs[0])))!r}"
-    said = ", ".join(f"{key} {value!r}" for key, value in _flat(found).items() if value is not None)
+        if found["name"] == expected["name"] and not near:
+            near = f"; {name} has {differs[0]} {roles.get(differs[0], expected.get(differs[0]))!r}"
+    said = ", ".join(f"{key} {value!r}" for key, value in found.items() if value is not None)
     raise _broken(unit, "attacks", f"one of the protocol's attacks{near}", said)
 
 
-def _plain(named: NamedAttack) -> dict[str, Any]:
-    """A named attack with all its settings, its resources left out."""
+@cache
+def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
+    """Every named attack with all its settings, and which of them are resources."""
     from robust_tickets.config import build, to_plain
     from robust_tickets.walk.recipe import CALL, AttackPlan
 
-    table = {name: value for name, value in named.table.items() if value not in ROLES}
-    call = {name: value for name, value in table.items() if name in CALL}
-    inner = {name: value for name, value in table.items() if name not in CALL}
-    return _flat(to_plain(build(AttackPlan, {**call, "attack": inner}, named.name)))
+    made = []
+    for named in attacks(task, GROUPS, flavour):
+        roles = {key: value for key, value in named.table.items() if value in ROLES}
+        table = {key: value for key, value in named.table.items() if key not in roles}
+        inner = {key: table.pop(key) for key in list(table) if key not in CALL}
+        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles))
+    return tuple(made)
 
 
 def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
