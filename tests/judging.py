@@ -1,0 +1,63 @@
+"""Outcomes made to measure, for what judges them: an arm, a seed, and how many examples hold under each attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.config import digest
+from robust_tickets.reproduce.outcome import Attacked, Outcome, write
+from robust_tickets.reproduce.unit import Unit
+
+N = 200
+
+
+def ids(split: str) -> tuple[str, ...]:
+    return tuple(f"{split}:{i}" for i in range(N))
+
+
+def made(
+    arm: str,
+    seed: int = 0,
+    held: Mapping[str, int] | None = None,
+    *,
+    right: int = 184,
+    repeat: int = 0,
+    task: str = "sst2",
+    config: Mapping[str, Any] | None = None,
+    **cost: Any,
+) -> Outcome:
+    """``held``: by attack, how many of 200 examples; a name that ends in -confirm is on ``test``. ``right``: how many before it."""
+    attacks = tuple(attacked(name, count, right) for name, count in (held or {}).items())
+    return Outcome(
+        unit=Unit(task=task, arm=arm, seed=seed, repeat=repeat),
+        config={"seed": seed, "train": {"epochs": 10, "seed": seed}, **(config or {})},
+        inputs={},
+        env={"device": "a GPU"},
+        clean={"split": "validation", "n": N, "accuracy": 100 * right / N},
+        cost={"train_seconds": 100.0, "search_seconds": 0.0, "processes": 1, "parameters": 110e6, "encoder_parameters": 85e6, **cost},
+        attacks=attacks,
+    )
+
+
+def attacked(name: str, held: int, right: int) -> Attacked:
+    split = "test" if name.endswith("-confirm") else "validation"
+    return Attacked(
+        name=name, recipe=name, digest="0" * 64, split=split, examples=digest(list(ids(split))),
+        statuses="f" * held + "s" * (right - held) + "k" * (N - right), queries=(50,) * N, resources={},
+        substitutes=("made-up vectors",) if "substitute" in name else (), flags=(),
+    )  # fmt: skip
+
+
+def arm(name: str, values: Mapping[str, tuple[int, ...]], **more: Any) -> list[Outcome]:
+    """Runs of an arm: by attack, how many examples hold in each."""
+    runs = max(len(counts) for counts in values.values())
+    return [made(name, seed, {attack: counts[seed] for attack, counts in values.items()}, **more) for seed in range(runs)]
+
+
+def keep(folder: Path, outcomes: list[Outcome]) -> Path:
+    """Write them, with the ids of their examples."""
+    for outcome in outcomes:
+        write(folder, outcome, {digest(list(ids(split))): ids(split) for split in ("validation", "test")})
+    return folder

@@ -1,0 +1,203 @@
+"""Filled tables: our number is the mean over runs of the arm that makes the row, and an empty cell says why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from judging import N, arm, keep, made
+from robust_tickets.errors import TicketsError
+from robust_tickets.measure.student import prediction_interval
+from robust_tickets.reproduce import published, tell
+from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.plan import Cell, Plan
+from robust_tickets.reproduce.reading import Wanted, read_runs
+from robust_tickets.reproduce.unit import Unit
+
+REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
+COUNTS = (80, 84, 88, 90, 98)
+
+
+def one(filled: Filled, row: str, metric: str, by: str | None = None, task: str = "sst2") -> FilledCell:
+    (cell,) = [c for c in filled.cells if (c.row, c.metric, c.by, c.task) == (row, metric, by, task)]
+    return cell
+
+
+def finetuned(n: int = 5) -> list[Outcome]:
+    return arm("finetune", {REAL: COUNTS[:n], SUBSTITUTE: tuple(c // 4 for c in COUNTS[:n])})
+
+
+def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path) -> None:
+    filled = fill("ER-T1", read_all(keep(tmp_path, finetuned())), tmp_path)
+    cell = one(filled, "Fine-tune", "aua", REAL)
+    values = [100 * c / N for c in COUNTS]
+    assert cell.ours is not None
+    assert (cell.ours.mean, cell.ours.n, cell.ours.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
+    assert cell.ours.prediction == pytest.approx(prediction_interval(values))
+    assert cell.ours.units == tuple(Unit(task="sst2", arm="finetune", seed=s).id for s in range(5))
+    assert cell.published == published.cells("ER-T1", task="sst2", row="Fine-tune", metric="aua", attack="textfooler")[0].value
+    assert cell.difference == pytest.approx(cell.ours.mean - cell.published)
+    assert (cell.inside, cell.substituted, cell.split) == (False, (), "validation")
+    other = one(filled, "Fine-tune", "aua", SUBSTITUTE)
+    assert other.substituted == ("made-up vectors",)
+    assert other.ours
+    assert other.ours.mean == pytest.approx(np.mean([100 * (c // 4) / N for c in COUNTS]))
+    clean = one(filled, "Fine-tune", "clean")
+    assert (clean.ours and clean.ours.mean, clean.ours and clean.ours.interval) == (92.0, None)  # equal runs show no noise
+
+
+def test_inside_is_said_with_five_runs_only() -> None:
+    near = tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18))  # 17.9 is published
+    five = one(fill("ER-T1", arm("finetune", {REAL: near})), "Fine-tune", "aua", REAL)
+    four = one(fill("ER-T1", arm("finetune", {REAL: near[:4]})), "Fine-tune", "aua", REAL)
+    assert (five.inside, four.inside) == (True, None)
+    assert four.ours is not None
+    assert four.difference is not None
+
+
+def test_repeats_of_a_seed_weigh_nothing() -> None:
+    again = [made("finetune", 0, {REAL: 10}, repeat=r) for r in (1, 2)]
+    assert one(fill("ER-T1", [*finetuned(), *again]), "Fine-tune", "aua", REAL) == one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL)
+    lonely = one(fill("ER-T1", again), "Fine-tune", "aua", REAL)
+    assert (lonely.ours, lonely.why) == (None, "only repeats of a seed were run")
+
+
+def test_every_published_number_has_a_cell_and_an_empty_one_a_reason() -> None:
+    for table in published.tables():
+        filled = fill(table.id, ())
+        assert filled.counts()["filled"] == 0
+        assert all(cell.why for cell in filled.cells)
+        printed = [(c.row, c.task, c.metric, c.attack, c.published) for c in filled.cells if c.published is not None]
+        assert printed == [(c.row, c.task, c.metric, c.attack, c.value) for c in published.cells(table.id)]
+
+
+def test_reasons_differ() -> None:
+    filled = fill("ER-T1", finetuned())
+    assert one(filled, "EarlyRobust", "aua", REAL).why == "not run"
+    told = {cell.why for cell in filled.cells if cell.row == "Fine-tune" and cell.task == "sst2"}
+    assert {"trained, not attacked by textbugger", "pgd was not timed alone on the same device"} <= told
+    apart = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks))]
+    assert one(fill("ER-T1", apart), "Fine-tune", "aua", REAL).why == "its runs were attacked on different examples"
+    searched = [replace(finetuned()[0], clean={}, attacks=())]
+    assert one(fill("ER-T1", searched), "Fine-tune", "clean").why == "searched only, not trained"
+
+
+def test_runs_of_several_configs_are_told() -> None:
+    mixed = [*finetuned(4), made("finetune", 4, {REAL: 98, SUBSTITUTE: 20}, config={"train": {"epochs": 3}})]
+    assert "its runs do not all have one config" in one(fill("ER-T1", mixed), "Fine-tune", "aua", REAL).notes
+    assert one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL).notes == ()  # seeds differ by rights
+
+
+def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
+    pgd = [made("pgd", s, train_seconds=800.0 + 100 * s) for s in range(3)]  # 900 on average
+    ticket = [made("earlyrobust", s, train_seconds=80.0, search_seconds=10.0) for s in range(2)]
+    cell = one(fill("ER-T1", [*pgd, *ticket]), "EarlyRobust", "speedup_vs_pgd")
+    assert cell.ours
+    assert cell.ours.mean == pytest.approx(10.0)
+    assert "pgd the mean of 3 runs" in cell.substituted[0]
+    shared = [replace(o, cost={**o.cost, "processes": 3}) for o in ticket]
+    assert one(fill("ER-T1", [*pgd, *shared]), "EarlyRobust", "speedup_vs_pgd").why == "not timed alone"
+    elsewhere = [replace(o, env={"device": "another GPU"}) for o in pgd]
+    assert one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why == "pgd was not timed alone on the same device"
+
+
+def test_a_search_for_all_tasks_is_charged_apart() -> None:
+    runs = [made("freelb", train_seconds=800.0), made("orticket", train_seconds=80.0, search_seconds=20.0, parameters=87.8e6)]
+    filled = fill("OR-T2", runs)
+    found = {m: one(filled, "ORTicket", m).ours for m in ("speedup_vs_freelb", "speedup_lost_to_search", "total_millions")}
+    assert {m: ours and round(ours.mean, 6) for m, ours in found.items()} == {
+        "speedup_vs_freelb": 10.0, "speedup_lost_to_search": 2.0, "total_millions": 87.8
+    }  # fmt: skip
+
+
+def test_masked_weights_do_not_count_as_parameters() -> None:
+    run = made("robustt", nonzero_encoder_parameters=59.5e6)
+    reading = read_runs(Wanted(arm="robustt", task="sst2", metric="encoder_millions"), [run], None)
+    assert reading.runs.values == (59.5,)
+
+
+def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
+    units = tuple(Unit(task="sst2", arm="finetune", seed=s) for s in range(5))
+    shared: dict[str, Any] = {"row": "Fine-tune", "task": "sst2", "backbone": "bert-base-uncased", "arm": "finetune", "units": units}
+    cells = [
+        Cell(table="ER-T1", metric="aua", attack="textfooler", attacks=(REAL,), published=17.9, **shared),
+        Cell(table="campaign A", metric="aua", attack=SUBSTITUTE, **shared),
+        Cell(table="campaign A", metric="queries", attack="pwws", attacks=("pwws",), why="no WordNet", **{**shared, "arm": "random"}),
+    ]
+    table, campaign = fill_all(Plan(title="", cells=tuple(cells), units=units, attacks={}), finetuned())
+    assert table.cells == (one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL),)
+    assert campaign.cells[0].ours is not None
+    assert campaign.cells[0].published is None
+    assert campaign.cells[1].why == "no WordNet"
+    with pytest.raises(TicketsError, match="one table"):
+        fill(cells, ())
+
+
+def test_a_sweep_s_points_have_their_abscissa() -> None:
+    filled = fill("ER-F3", arm("earlyrobust_gamma_05", {REAL: COUNTS}))
+    (cell,) = [c for c in filled.ran if c.metric == "aua"]
+    assert (cell.x, cell.published, cell.inside, cell.difference) == (0.05, None, None, None)
+    assert fill("ER-F2", ()).cells == ()  # a search: no number stands for it
+
+
+def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
+    runs = [*finetuned(), *arm("earlyrobust", {REAL: tuple(c + 20 for c in COUNTS)})]
+    filled = fill("ER-T1", read_all(keep(tmp_path / "results", runs)), tmp_path / "results")
+    paths = {path.suffix: path for path in tell.write(filled, tmp_path / "out")}
+    assert sorted(path.name for path in paths.values()) == ["ER-T1.csv", "ER-T1.json", "ER-T1.md"]
+    told = json.loads(paths[".json"].read_text())
+    assert len(told["cells"]) == len(filled.cells)
+    lines = list(csv.DictReader(io.StringIO(paths[".csv"].read_text())))
+    line = next(x for x in lines if (x["row"], x["by"], x["metric"], x["task"]) == ("Fine-tune", REAL, "aua", "sst2"))
+    assert (line["mean"], line["runs"], line["inside"]) == ("44.000", "5", "no")
+    assert len(lines) == len(filled.cells)
+    marked = paths[".md"].read_text()
+    assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | no |" in marked
+    assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: sturdier, +10.0 points" in marked
+    assert "TextFooler, substitute lists: made-up vectors" in marked
+    before = {path: path.read_bytes() for path in paths.values()}
+    tell.write(fill("ER-T1", runs, tmp_path / "results"), tmp_path / "out")
+    assert before == {path: path.read_bytes() for path in paths.values()}
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_the_terminal_shows_every_number_whole(width: int) -> None:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    tell.show(fill("ER-T1", finetuned()), console)
+    text = console.export_text()
+    assert "39.8–48.2" in text
+    assert "+26.1" in text
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "trained, not attacked by textbugger" in text.replace("\n  ", " ")
+
+
+def test_a_name_with_odd_letters_is_no_path(tmp_path: Path) -> None:
+    filled = replace(fill("ER-T5", ()), id="campaign A/../x")
+    assert all(path.parent == tmp_path for path in tell.write(filled, tmp_path))
+
+
+@given(st.lists(st.integers(0, 184), min_size=1, max_size=8), st.integers(0, 3))
+def test_ours_is_inside_its_own_intervals(counts: list[int], turn: int) -> None:
+    runs = arm("finetune", {REAL: tuple(counts)})
+    cell = one(fill("ER-T1", runs[turn:] + runs[:turn]), "Fine-tune", "aua", REAL)
+    assert cell.ours is not None
+    assert cell.ours.n == len(counts)
+    assert cell.ours.mean == pytest.approx(100 * sum(counts) / N / len(counts))
+    for interval in filter(None, (cell.ours.interval, cell.ours.prediction)):
+        assert interval[0] < cell.ours.mean < interval[1]
+    if cell.inside is not None:
+        assert len(counts) >= 5
+        assert cell.ours.prediction is not None
+        assert cell.published is not None
+        assert cell.inside == (cell.ours.prediction[0] <= cell.published <= cell.ours.prediction[1])
