@@ -33,9 +33,9 @@ LINES = (
 WORDS = {
     "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
     "layers": (
-        "Layer 1 is nearest the words. A square is a head, filled as high as the share of searches in which it survives; a bar is the mean "
-        "share that survives, the thin line reaches from the lowest search to the highest."
+        "Layer 1 is nearest the words. A bar is the mean share that survives; the thin line reaches from the lowest search to the highest."
     ),
+    "heads": "A square is a head, filled as high as the share of searches in which it survives.",
     "gates": "One line for each penalty lambda, mean over searches where there are several; a band with five or more.",
 }
 
@@ -48,10 +48,10 @@ def figure(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, 
 def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
     """The same from given rows."""
     made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
-    own = [one for one in outcomes if one.unit.arm in arms]
+    own = sorted((one for one in outcomes if one.unit.arm in arms), key=lambda one: one.unit)  # the same bytes in any order
     if id in MAPS + LAYERS + GATES:
         panels = [panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task)]
-        words = WORDS["maps" if id in MAPS else "layers" if id in LAYERS else "gates"] + (where_stopped(own) if id in MAPS else "")
+        words = _words(id, own)
     else:
         panels = sweep(id, made, own, folder, lambda row: _axis(id, row))
         words = LINES
@@ -80,6 +80,15 @@ def _lines(rows: Sequence[Row], own: Sequence[Outcome]) -> list[tuple[str, list[
     """A line a row, in the order of the rows."""
     names = {row.arm: f"lambda {row.x:g}" if row.x is not None else row.name for row in rows}
     return [(name, [one for one in own if one.unit.arm == arm]) for arm, name in names.items()]
+
+
+def _words(id: str, own: Sequence[Outcome]) -> str:
+    """How to read a figure of searches."""
+    if id in MAPS:
+        return f"{WORDS['maps']} {where_stopped(own)}"
+    if id in GATES:
+        return WORDS["gates"]
+    return f"{WORDS['layers']} {WORDS['heads']}" if any("heads" in (one.ticket or {}) for one in own) else WORDS["layers"]
 
 
 def _axis(id: str, row: Row) -> Axis:

@@ -12,7 +12,7 @@ from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table
 from robust_tickets.reproduce.figures.series import Point, Series
 
 LEFT, TOP, BOTTOM, BELOW = 38, 52, 236, 46
-BESIDE = 118  # pixels for names beside the plot
+BESIDE = 122  # pixels for names beside the plot
 LETTERS = 12  # of a name, on a line
 DASHES = 4
 MOST = 12  # places on the axis that may each have a number

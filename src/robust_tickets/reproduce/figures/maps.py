@@ -26,11 +26,17 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
 
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
-    """The first search's stop in words; over several searches the epochs between which they stopped."""
-    found = [trace for one in outcomes if one.unit.repeat == 0 and (trace := distances(one)) is not None]
-    ends = sorted(trace.points[trace.drawn_at] for trace in found if trace.drawn_at is not None)
-    more = f" Over {len(ends)} seeds tickets were drawn at epochs {ends[0]:.2f} to {ends[-1]:.2f}." if len(ends) > 1 else ""
-    return (stopped(found[0]) + more) if found else ""
+    """For every task, where the search that is shown stopped, and at which epochs the other seeds' tickets were drawn."""
+    said = []
+    for task in dict.fromkeys(one.unit.task for one in outcomes):
+        found = [trace for one in outcomes if one.unit.task == task and one.unit.repeat == 0 and (trace := distances(one)) is not None]
+        ends = sorted(trace.points[trace.drawn_at] for trace in found if trace.drawn_at is not None)
+        if found:
+            said.append(f"{task_title(task)}:{stopped(found[0])}")
+        if len(ends) > 1:
+            spread = f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}" if ends[0] < ends[-1] else f"at epoch {ends[0]:.2f} each time"
+            said.append(f"Over {len(ends)} seeds it was drawn {spread}.")
+    return " ".join(said)
 
 
 def _table(found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:

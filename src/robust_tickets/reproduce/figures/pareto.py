@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.sweeps import place
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Wanted, read_runs
+from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
 NAMED = 20  # arms with a name beside the plot, those of most runs first; the others have it in their tooltip and in the table
-MEASURES = {
-    "encoder_millions": "parameters without embeddings that are not zero, millions",
-    "seconds": "seconds of search and training, device to itself",
+MEASURES = {  # what is on the axis; what an arm that has none of it lacks
+    "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
+    "seconds": ("seconds of search and training", "were timed alone on one device"),
 }
 
 
@@ -41,36 +41,57 @@ class Spot:
 
 
 def pareto(
-    outcomes: Sequence[Outcome], folder: Path | None, *, task: str, attack: str, backbone: str = BERT, flavour: Flavour = "corrected"
+    outcomes: Sequence[Outcome],
+    folder: Path | None,
+    *,
+    task: str,
+    attack: str,
+    backbone: str = BERT,
+    flavour: Flavour = "corrected",
+    looks: Mapping[str, int] | None = None,
 ) -> Drawn:
-    """All arms that were run on a task and attacked so."""
-    where = place(backbone, task)
+    """All arms that were run on a task and attacked so. ``looks`` numbers arms as the page does, for equal colours and shapes."""
+    where, by = place(backbone, task), attack_title(attack)
     wanted = Wanted(arm="", task=task, metric="aua", attack=attack, backbone=backbone, flavour=flavour)
-    arms = sorted({one.unit.arm for one in outcomes if replace(wanted, arm=one.unit.arm).of(one)})
+    own = sorted((one for one in outcomes if replace(wanted, arm=one.unit.arm).of(one)), key=lambda one: one.unit)
+    looks = looks or {arm: index for index, arm in enumerate(sorted({one.unit.arm for one in own}))}
+    device, alone = _timed(own)
     panels = []
-    for measure, what in MEASURES.items():
-        spots = _spots(arms, outcomes, folder, wanted, measure)
-        title = f"{where}: accuracy under {attack_title(attack)} against {what}"
+    for measure, (what, counted) in MEASURES.items():
+        spots = _spots(looks, own, alone if measure == "seconds" else own, folder, replace(wanted, metric=measure), attack)
+        title = f"{where}: accuracy under {by} against {what}"
         if len(spots) < 2:
-            panels.append(Panel(title=title, why=f"{where}: fewer than two arms have {what}, and were attacked by {attack_title(attack)}."))
+            panels.append(Panel(title=title, why=f"{where}: of the arms attacked by {by} fewer than two {counted}."))
             continue
         alt = f"{title}. " + "; ".join(spot.said for spot in spots)
         drawings = [_draw(spots, what, 940, 640, 400, alt, "broad"), _draw(spots, what, 320, 306, 320, alt, "narrow")]
         sources = tuple(source for spot in spots for source in spot.aua.sources)
         panels.append(Panel(title=title, svg=join(drawings), table=_table(spots, what), sources=sources))
+    timed = f" Times are of runs that had the device to themselves ({device})." if device else ""
     caption = (
-        f"Accuracy under {attack_title(attack)} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
+        f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
         "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
-        "side by side. The axes do not start at zero."
+        f"side by side. The axes do not start at zero.{timed}"
     )
     return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
 
 
-def _spots(arms: Sequence[str], outcomes: Sequence[Outcome], folder: Path | None, wanted: Wanted, measure: str) -> list[Spot]:
+def _timed(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
+    """Runs that can be timed against one another: alone on their device, all on the one that most arms were run on."""
+    alone = [one for one in outcomes if timed_alone(one)]
+    devices = sorted({str(one.env.get("device", "")) for one in alone})
+    most = max(devices, key=lambda name: len({one.unit.arm for one in alone if one.env.get("device", "") == name}), default="")
+    return most, [one for one in alone if one.env.get("device", "") == most]
+
+
+def _spots(
+    looks: Mapping[str, int], own: Sequence[Outcome], sized: Sequence[Outcome], folder: Path | None, wanted: Wanted, attack: str
+) -> list[Spot]:
+    """Arms with both numbers; of ``sized`` the size or time is taken."""
     found = []
-    for index, arm in enumerate(arms):
-        size = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric=measure, attack=None), outcomes, folder))
-        aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm), outcomes, folder))
+    for arm, index in looks.items():
+        size = Point.of_reading(None, read_runs(replace(wanted, arm=arm, attack=None), sized, folder))
+        aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric="aua", attack=attack), own, folder))
         if size is not None and aua is not None:
             found.append(Spot(index=index, title=arm_title(arm), x=size.mean, aua=aua))
     ranked = sorted(found, key=lambda spot: (-len(spot.aua.values), spot.index))[:NAMED]

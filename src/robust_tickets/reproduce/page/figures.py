@@ -27,7 +27,8 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Pa
     parts = []
     for (task, backbone), members in by_task(found).items():
         for attack in [one for one in attacks_of(members) if not one.split][:1]:
-            drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone)
+            looks = {one.arm: one.place for one in members}
+            drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone, looks=looks)
             if drawn.svg:
                 parts.append(show(drawn))
     return join(parts) if parts else None

@@ -1,0 +1,225 @@
+"""Figures redrawn from outcomes: what is drawn, what is said beside it, and what cannot be drawn says why."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import outcomes as made_up
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.figures.drawn import Drawn, show
+from robust_tickets.reproduce.figures.figure import draw, figure
+from robust_tickets.reproduce.figures.pareto import pareto
+from robust_tickets.reproduce.figures.traces import distances, survivors
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.rows import rows
+from sweeping import gates, row, run, weights
+
+GAMMA = (0.02, 0.1, 0.3)
+SWEEP = [row("EarlyRobust", f"gamma{i}", x) for i, x in enumerate(GAMMA)]
+
+
+def swept(seeds: int = 5, **changed: object) -> list[Outcome]:
+    return [run(f"gamma{i}", seed=seed, held=0.5 - x, **changed) for i, x in enumerate(GAMMA) for seed in range(seeds)]
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...]]:
+    folder = made_up.outcomes(tmp_path_factory.mktemp("results"))
+    return folder, read_all(folder)
+
+
+def well_formed(drawn: Drawn) -> list[ElementTree.Element]:
+    """The drawings as XML; each has a text, and no number that is none."""
+    assert "nan" not in drawn.svg.lower()
+    assert "None" not in drawn.svg
+    found = [one for panel in drawn.panels if panel.svg for one in ElementTree.fromstring(f"<p>{panel.svg}</p>")]
+    assert all(one.get("aria-label") and one.get("role") == "img" for one in found)
+    return found
+
+
+def test_every_figure_of_the_papers_is_drawn_or_says_why(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
+    folder, every = campaign
+    for one in published.tables():
+        if one.kind == "figure":
+            drawn = figure(one.id, every, folder)
+            assert drawn.svg or drawn.why, one.id
+            well_formed(drawn)
+            assert show(drawn)
+    assert "SST-2" in figure("er-f5", every, folder).svg
+    assert "only 1 of 19 points are run" in figure("RT-F2", every, folder).why  # the full model alone is no sweep
+
+
+@pytest.mark.parametrize("id", [one.id for one in published.tables() if one.kind == "figure"])
+def test_every_figure_is_drawn_whole_where_all_its_rows_were_run(id: str) -> None:
+    tables = ("ER-F2", "ER-F5", "OR-F1")
+    every = []
+    for i, one in enumerate(rows(id)):
+        changed = {} if id in tables else {"ticket": weights()} if id == "RT-F3" else {"traces": gates(one.x or 0.5, epochs=2)}
+        for task in one.tasks:
+            found = run(one.arm, task, held=0.3 + 0.001 * i, **changed)
+            every.append(replace(found, unit=replace(found.unit, backbone=one.backbone)))
+    drawn = figure(id, every)
+    assert drawn.why == ""
+    assert len(well_formed(drawn)) >= len({(one.backbone, task) for one in rows(id) for task in one.tasks})
+
+
+def test_an_unknown_figure_is_refused() -> None:
+    with pytest.raises(TicketsError):
+        figure("ER-F9", [])
+
+
+def test_a_sweep_shows_means_bands_and_single_runs() -> None:
+    drawn = draw("ER-F3", SWEEP, swept())
+    clean, real, substitute = drawn.panels
+    assert "real lists" in real.title
+    assert "substitute" in substitute.title
+    assert "haze arm0" in clean.svg
+    assert real.svg.count('r="2"') == 15
+    assert real.table is not None
+    name, x, mean, interval, n, each = real.table.rows[0]
+    values = [float(value) for value in each.split()]
+    assert (name, x, n) == ("EarlyRobust", "0.02", "5")
+    assert float(mean) == pytest.approx(sum(values) / 5, abs=0.06)
+    low, high = map(float, interval.split(" to "))
+    assert low < float(mean) < high
+    assert set(drawn.sources) == {one.unit.id for one in swept()}
+
+
+def test_with_four_runs_no_band_and_no_interval_is_shown() -> None:
+    drawn = draw("ER-F3", SWEEP, swept(seeds=4))
+    assert "haze arm0" not in drawn.svg
+    table = drawn.panels[0].table
+    assert table is not None
+    assert {line[3] for line in table.rows} == {"–"}
+
+
+def test_repeats_of_a_seed_do_not_count() -> None:
+    again = [replace(one, unit=replace(one.unit, repeat=1)) for one in swept(seeds=1)]
+    assert draw("ER-F3", SWEEP, [*swept(), *again]).svg == draw("ER-F3", SWEEP, swept()).svg
+
+
+def test_another_flavour_is_another_figure() -> None:
+    every = [replace(one, unit=replace(one.unit, arm=name, flavour="as-released"))
+             for one, name in zip(swept(seeds=1), [one.arm for one in rows("ER-F3")], strict=False)]  # fmt: skip
+    assert not figure("ER-F3", every).svg
+    assert figure("ER-F3", every, flavour="as-released").svg
+
+
+def test_missing_points_and_tasks_are_named() -> None:
+    wide = [replace(one, tasks=("sst2", "imdb")) for one in SWEEP]
+    drawn = draw("ER-F3", wide, [one for one in swept() if one.unit.arm != "gamma2"])
+    assert "SST-2, not run: EarlyRobust at 0.3" in drawn.why
+    assert "IMDB: not run; `tickets reproduce ER-F3 --only task=imdb`" in drawn.why
+    assert "<code>tickets reproduce ER-F3 --only task=imdb</code>" in show(drawn)
+    unattacked = draw("ER-F3", SWEEP, [replace(one, attacks=()) for one in swept()])
+    assert len([panel for panel in unattacked.panels if panel.svg]) == 1
+    assert "not attacked by TextFooler" in unattacked.why
+    searched = draw("ER-F3", SWEEP, [replace(one, clean={}, attacks=()) for one in swept()])  # searches without a trained model
+    assert not searched.svg
+    assert "not run" in searched.why
+
+
+def test_a_row_that_cannot_be_made_says_why() -> None:
+    drawn = draw("ER-F3", [*SWEEP, row("Lost", "", why="no code path")], swept())
+    assert "Lost: no code path" in drawn.why
+
+
+def test_what_runs_say_against_themselves_is_in_the_caption() -> None:
+    assert "the search was shortened" in draw("ER-F3", SWEEP, swept(notes=("the search was shortened",))).caption
+
+
+def test_heads_and_neurons_have_panels_of_their_own_on_one_scale() -> None:
+    both = [row(part, f"{part}{i}", x) for part in ("heads", "neurons") for i, x in enumerate((0.1, 0.5))]
+    drawn = draw("ER-F4", both, [run(one.arm, held=0.5 - 0.4 * (one.x or 0) * (one.name == "neurons")) for one in both])
+    titles = [re.findall(r'class="axis">([^<]*)<', panel.svg)[-1] for panel in drawn.panels]
+    assert titles == ["heads removed, %"] * 3 + ["neurons removed, %"] * 3
+    ticks = [re.findall(r'text-anchor="end" class="tick">([^<]*)<', panel.svg) for panel in drawn.panels]
+    assert ticks[1] == ticks[4]
+
+
+def test_the_full_model_is_level_and_lines_have_their_names() -> None:
+    sparse = [row("RobustT", f"rt{i}", x) for i, x in enumerate((0.1, 0.5, 0.9))] + [row("Full model", "finetune", 0)]
+    drawn = draw("RT-F2", sparse, [run(one.arm, held=0.4) for one in sparse])
+    ((first, *_),) = [drawn.panels[:1]]
+    assert ">Full model<" in first.svg
+    assert ">RobustT<" in first.svg
+    assert re.search(r'd="M38.0 [\d.]+H198.0" class="curve arm1', first.svg)
+    assert "Full model, throughout" in first.svg
+
+
+def test_gates_have_a_line_for_each_penalty() -> None:
+    lambdas = [row("RobustT", f"lambda{i}", x) for i, x in enumerate((0.1, 1.0))]
+    drawn = draw("RT-F1", lambdas, [run(one.arm, traces=gates(one.x or 0)) for one in lambdas])
+    r, exact = drawn.panels
+    assert r.title.startswith("SST-2: R,")
+    assert "exactly 0 or 1" in exact.title
+    assert all(f">lambda {x}<" in panel.svg for panel in (r, exact) for x in ("0.1", "1"))
+    assert r.table is not None
+    assert len(r.table.rows) <= 2 * 60  # a long trace is thinned
+    assert "traced no gates" in draw("RT-F1", lambdas, [run(one.arm) for one in lambdas]).why
+
+
+def test_survivors_are_means_over_searches() -> None:
+    found = [run("earlyrobust", seed=seed) for seed in range(4)]
+    (panel,) = draw("ER-F5", [row("EarlyRobust", "earlyrobust")], found).panels
+    shapes = [shape for one in found if (shape := survivors(one)) is not None]
+    assert panel.table is not None
+    assert len(panel.table.rows) == 12
+    mean = sum(shape.parts["neurons"][0] for shape in shapes) / 4
+    assert panel.table.rows[0][3] == f"{100 * mean:.1f}"
+    assert "share that survives, 4 searches" in panel.svg
+    assert "no ticket" in draw("ER-F5", [row("Whole", "finetune")], [run("finetune", base="finetune")]).why
+
+
+def test_weights_are_added_up_by_layer_without_the_pooler() -> None:
+    (panel,) = draw("RT-F3", [row("RobustT", "robustt")], [run("robustt", ticket=weights())]).panels
+    assert panel.table is not None
+    assert panel.table.head[1] == "attention, mean %"
+    assert panel.table.rows[0][1::2] == ("72.0", "75.0")
+    assert panel.table.rows[11][1::2] == ("50.0", "91.5")
+    assert len(panel.table.rows) == 12
+
+
+def test_distances_are_those_of_the_first_seed() -> None:
+    found = [run("earlyrobust", seed=seed) for seed in (3, 4)]
+    drawn = draw("ER-F2", [row("EarlyRobust", "earlyrobust")], found)
+    assert [panel.title for panel in drawn.panels] == ["SST-2, seed 3: heads", "SST-2, seed 3: neurons"]
+    trace = distances(found[0])
+    assert trace is not None
+    assert trace.drawn_at == 12
+    assert f"drawn there. Over 2 seeds it was drawn at epoch {trace.points[12]:.2f} each time" in drawn.caption
+    assert distances(run("earlyrobust", traces={"distances": {"points": [0.1, 0.2], "heads": [[0.0]]}})) is None
+
+
+def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
+    folder, every = campaign
+    drawn = pareto(every, folder, task="sst2", attack="textfooler-real")
+    well_formed(drawn)
+    size, time = drawn.panels
+    assert size.table is not None
+    assert time.table is not None
+    assert {line[0]: line[-1] for line in size.table.rows} == {
+        "FreeLB-3": "yes", "EarlyRobust": "yes", "Random ticket": "no", "Fine-tuning": "no",
+    }  # fmt: skip
+    assert {line[0] for line in time.table.rows} == {"EarlyRobust", "Fine-tuning"}  # the others shared their device
+    assert "NVIDIA H200" in drawn.caption
+
+
+def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
+    folder, every = campaign
+    moved = [replace(one, env={"device": "cpu"}) if one.unit.arm == "finetune" else one for one in every]
+    drawn = pareto(moved, folder, task="sst2", attack="textfooler-real")
+    assert "fewer than two were timed alone" in drawn.why
+
+
+def test_names_are_escaped_and_the_same_outcomes_give_the_same_bytes() -> None:
+    odd = [replace(one, name="<b>&") for one in SWEEP]
+    drawn = draw("ER-F3", odd, swept())
+    assert "<b>&" not in show(drawn)
+    assert show(drawn) == show(draw("ER-F3", odd, list(reversed(swept()))))
