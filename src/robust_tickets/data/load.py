@@ -346,6 +346,10 @@ class _Loading:
             return
         for name in [name for name in splits if name != train]:
             seen = np.isin(splits[name].keys, splits[train].keys)
+            if seen.all():
+                raise TicketsError(
+                    f"all {len(seen)} rows of {name} stand in {train} too", hint="give other rows, or do not drop those seen"
+                )
             if seen.any():
                 splits[name] = splits[name].select(np.flatnonzero(~seen))
                 self.notes.append(f"{name}: {int(seen.sum())} rows whose text stands in {train} dropped")

@@ -1,0 +1,100 @@
+"""Places: folders found, roles filled in, and what is missing told with how to supply it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.config import Said
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.attacks import attack, attacks
+from robust_tickets.reproduce.places import Places, missing
+from robust_tickets.reproduce.unit import Unit
+
+UNIT = Unit(task="sst2", arm="finetune")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Folders as a user would have them, files without their content."""
+    for name in ("data/sst2/train.csv", "data/sst2/validation.csv", "data/wiki_en/train.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text,label\na,1\n")
+    for name in ("models/bert-base-uncased/config.json", "resources/counterfitted_neighbors.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "resources/counterfit-substitute").mkdir()
+    (tmp_path / "resources/nltk_data").mkdir()
+    return tmp_path
+
+
+def found(home: Path) -> Places:
+    return Places.find(data=home / "data", models=home / "models", resources=home / "resources")
+
+
+def test_what_lies_where_it_usually_does_is_found(home: Path) -> None:
+    places = found(home)
+    assert places.vectors_real == home / "resources/counterfitted_neighbors.json"
+    assert places.vectors_substitute == home / "resources/counterfit-substitute"
+    assert (places.tagger, places.encoder) == (home / "resources/nltk_data", None)
+    assert places.masked == home / "models/bert-base-uncased"
+    assert places.corpus == home / "data/wiki_en"
+    assert places.settings(UNIT) == (f"model={home / 'models/bert-base-uncased'}", f"data={home / 'data/sst2'}")
+    assert Places.find().settings(UNIT) == ("model=bert-base-uncased",)
+
+
+def test_what_is_given_by_name_comes_first_and_has_to_be_there(home: Path) -> None:
+    other = home / "other.json"
+    other.write_text("{}")
+    assert Places.find(resources=home / "resources", vectors_real=other, subset=True).vectors_real == other
+    for wrong in ({"data": "nowhere"}, {"vectors_real": "nowhere"}, {"data": other}, {"vektors": other}):
+        with pytest.raises(TicketsError):
+            Places.find(**wrong)
+
+
+def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
+    places = found(home)
+    tree = {"search": {"corpus": Said("@corpus")}, "arms": {"on": {"data": "@data/imdb"}}, "attack": [{"encoder": "@encoder", "n": 3}]}
+    placed = places.placed(tree)
+    assert placed == {
+        "search": {"corpus": str(home / "data/wiki_en")},
+        "arms": {"on": {"data": str(home / "data/imdb")}},
+        "attack": [{"n": 3}],
+    }
+    assert isinstance(placed["search"]["corpus"], Said)  # it is still to be read as what the field is
+    assert Places().placed({"data": "@data/imdb"}) == {}  # the Hub's
+    with pytest.raises(TicketsError, match="@real is not there"):
+        attack("sst2", "textfooler-real").placed(Places())
+    assert attack("sst2", "textfooler-real").placed(places)["vectors"] == str(places.vectors_real)
+
+
+def test_nothing_is_missing_where_all_is_there(home: Path) -> None:
+    assert missing(found(home), UNIT, attacks("sst2", ("main", "more"))) == ()
+
+
+def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
+    places = found(home)
+    (told,) = missing(places, Unit(task="sst2", arm="finetune", backbone="roberta-base"))
+    assert "roberta-base" in told
+    (told,) = missing(places, Unit(task="imdb", arm="finetune"))
+    assert "no folder imdb" in told
+    (home / "data/mrpc").mkdir()
+    (home / "data/mrpc/validation.csv").write_text("text,label\na,1\n")
+    (told,) = missing(places, Unit(task="mrpc", arm="finetune"))
+    assert "no train and no test rows" in told
+    (told,) = missing(Places(), UNIT, [attack("sst2", "textbugger-real")])
+    assert "--resources" in told
+    (told,) = missing(Places(), Unit(task="sst2", arm="orticket"))
+    assert "--data" in told
+
+
+def test_neither_places_nor_the_protocol_import_torch() -> None:
+    code = (
+        "import sys; from robust_tickets.reproduce import places, protocol; from robust_tickets.reproduce.unit import Unit;"
+        "unit = Unit(task='sst2', arm='robustt'); protocol.settings(unit, cuda=False); found = protocol.attacks('sst2', protocol.GROUPS);"
+        "places.missing(places.Places(), unit, found); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
