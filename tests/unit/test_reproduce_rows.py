@@ -21,7 +21,7 @@ from robust_tickets.names import recipes
 from robust_tickets.registry import name_of
 from robust_tickets.reproduce import places, protocol, published
 from robust_tickets.reproduce.arms import FLAVOURS, swept
-from robust_tickets.reproduce.rows import arm, arms, over, rows, tree
+from robust_tickets.reproduce.rows import _expanded, arm, arms, over, rows, tree
 from robust_tickets.reproduce.unit import Flavour, Unit
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
@@ -52,6 +52,7 @@ def test_every_published_row_has_one_row_and_every_figure_has_points(id: str, fl
     found = [(row.name, task, row.backbone) for row in rows(id, flavour) for task in row.tasks]
     assert found
     assert all(row.table == id and (row.arm in arms()) != bool(row.why) for row in rows(id, flavour))
+    assert flavour == "as-released" or not any(row.why for row in rows(id, flavour)), "all of it can be made"
     if table.kind == "table":
         assert sorted(found) == sorted((row.name, row.task, row.backbone) for row in table.rows)
         assert all(row.x is None for row in rows(id, flavour))
@@ -206,6 +207,19 @@ def test_a_tree_is_the_units_own(name: str, flavour: Flavour, task: str, seed: i
     first["arms"].clear()
     assert tree(unit, COMMON)["arms"], "what one caller changes, no other sees"
     assert "attack" not in tree(unit, COMMON)
+
+
+def test_what_cannot_be_made_says_why() -> None:
+    told = {row.name: (row.arm, row.why) for row in rows("OR-T1", "as-released")}
+    assert told["ORTicket"] == ("", "no code was released")
+    assert told["Vanilla"] == ("finetune", "")
+    assert all(row.why and not row.arm for row in rows("OR-F2", "as-released"))
+    assert "wrong axis" in {row.name: row.why for row in rows("ER-T4", "as-released")}["w/o Structure"]
+    (never,) = _expanded("ER-T3", {"name": "w/o Adv", "why": "nobody knows"}, "corrected")
+    assert (never.arm, never.why, never.tasks) == ("", "nobody knows", ("imdb", "sst2", "ag_news"))
+    for wrong in ({"arm": "finetune"}, {"name": "a"}, {"name": "a", "arm": "b", "sweep": "c"}, {"name": "a", "arm": "b", "task": "c"}):
+        with pytest.raises(TicketsError, match="a row has a name"):
+            list(_expanded("ER-T3", wrong, "corrected"))
 
 
 def test_what_is_not_there_is_refused_with_what_is_near() -> None:

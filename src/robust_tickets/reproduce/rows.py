@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -18,7 +18,7 @@ from robust_tickets.reproduce.arms import swept
 from robust_tickets.reproduce.tree import tree as tree
 from robust_tickets.reproduce.unit import BERT, Flavour
 
-KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", "why"}
+KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", "why", "unreleased"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Row:
 
 def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
     """Every row of a table, every point of a figure, in the papers' order."""
-    return _rows(published.table(id).id, flavour != "corrected")
+    return _rows(published.table(id).id, flavour)
 
 
 def over(id: str) -> str | None:
@@ -46,11 +46,11 @@ def over(id: str) -> str | None:
 
 
 @cache
-def _rows(id: str, papers: bool) -> tuple[Row, ...]:
-    return tuple(row for entry in _told()["rows"][id] for row in _expanded(id, entry, papers))
+def _rows(id: str, flavour: Flavour) -> tuple[Row, ...]:
+    return tuple(row for entry in _told()["rows"][id] for row in _expanded(id, entry, flavour))
 
 
-def _expanded(id: str, entry: Mapping[str, Any], papers: bool) -> Iterator[Row]:
+def _expanded(id: str, entry: Mapping[str, Any], flavour: Flavour) -> Iterator[Row]:
     if entry.keys() - KEYS or "name" not in entry or len({"arm", "sweep", "why"} & entry.keys()) != 1:
         raise TicketsError(
             f"{id}: a row has a name and either an arm, a sweep or why there is none, got {dict(entry)}", hint="see rows/er.toml"
@@ -59,12 +59,14 @@ def _expanded(id: str, entry: Mapping[str, Any], papers: bool) -> Iterator[Row]:
     backbone = entry.get("backbone", printed[0].backbone if printed else BERT)
     tasks = tuple(entry.get("tasks", dict.fromkeys(row.task for row in printed)))
     one = {"table": id, "name": entry["name"], "backbone": backbone, "tasks": tasks, "seeds": entry.get("seeds", 0)}
+    why = entry.get("why", "") or (entry.get("unreleased", "") if flavour == "as-released" else "")
     if "sweep" in entry:
-        for x, name in swept(entry["sweep"]):
-            yield Row(**one, arm=name, x=x)
+        points: Iterable[tuple[float | None, str]] = swept(entry["sweep"])
     else:
-        name = entry.get("published", entry["arm"]) if papers and "arm" in entry else entry.get("arm", "")
-        yield Row(**one, arm=name, x=entry.get("x"), why=entry.get("why", ""))
+        other = flavour != "corrected" and "published" in entry
+        points = [(entry.get("x"), entry["published"] if other else entry.get("arm", ""))]
+    for x, name in points:
+        yield Row(**one, arm="" if why else name, x=x, why=why)
 
 
 @cache
