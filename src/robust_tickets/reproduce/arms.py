@@ -1,4 +1,5 @@
-"""Arms: every distinct model that the tables, figures and campaigns ask for, from ``arms.toml`` and ``sturdy.toml``.
+"""Arms: every distinct model that the tables, figures and campaigns ask for, from ``arms.toml``, ``sweeps.toml``
+and ``sturdy.toml``.
 
 An arm is a shipped recipe, the arm of it that is trained, and settings written over it. A flavour adds its own: ``as-published`` the
 paper's lengths where the recipe has not got them already, ``as-released`` the quirks of the released code (``ways``). Imports no torch.
@@ -71,7 +72,7 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
 
 def swept(name: str) -> tuple[tuple[float, str], ...]:
     """The points of a sweep: each value and the arm that has it."""
-    sweeps = _toml("arms.toml")["sweeps"]
+    sweeps = _toml("sweeps.toml")["sweeps"]
     if name not in sweeps:
         raise TicketsError(f"no sweep is called {name!r}", hint=did_you_mean(name, sweeps))
     return tuple((float(value), f"{name}_{tag}") for value, tag in _points(sweeps[name]))
@@ -86,7 +87,7 @@ def _toml(name: str) -> dict[str, Any]:
 def _all() -> dict[str, _Told]:
     words = _toml("arms.toml")
     told = {name: _told(name, table) for name, table in words["arms"].items()}
-    for name, table in words["sweeps"].items():
+    for name, table in _toml("sweeps.toml")["sweeps"].items():
         for value, tag in _points(table):
             told[f"{name}_{tag}"] = _changed(told[table["base"]], f"{name}_{tag}", _filled(table, value))
     for letter, table in _toml("sturdy.toml")["configurations"].items():
