@@ -190,6 +190,7 @@ def test_a_search_on_another_task_takes_the_protocols_rows_of_it() -> None:
     assert one.origin.searched_on is not None
     assert (one.origin.searched_on.task, one.origin.searched_on.data) == ("sst2", "@data/sst2")
     assert one.origin.searched_on.validation == "none"  # SST-2 is never carved
+    assert arm("searched_on_sst2").roles == ("data/sst2",)  # no text: masked words are not searched on
     assert one.search.neurons == 0.3  # ORTicket's share on the task it is used on
 
 
