@@ -62,9 +62,13 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
     planned = _planned(ask)
     for line in _lines(planned, budget):
         say(line)
-    from robust_tickets.reproduce import tell
+    for why, count in _reasons(planned.plan).items():
+        say(f"missing ({_count(count, 'cell') if count else 'some attacks'}): {why}")
+    from robust_tickets.reproduce import drawing, tell
     from robust_tickets.reproduce.fill import fill_all
     from robust_tickets.reproduce.outcome import read_all
+    from robust_tickets.reproduce.page import write_page
+    from robust_tickets.reproduce.published import tables
     from robust_tickets.reproduce.work import work
 
     plan = planned.plan
@@ -72,23 +76,40 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
         plan.units, plan.attacks, planned.places, ask.out, ask.results,
         processes=processes, budget=budget, searches=plan.searches, expected=planned.cost.units,
     )  # fmt: skip
-    outcomes = read_all(ask.results)
-    filled = fill_all(plan, outcomes, ask.results, flavour=ask.flavour)
-    written = [str(path) for one in filled for path in tell.write(one, ask.out)]
-    if page is not None:
-        from robust_tickets.files import write_text
-        from robust_tickets.reproduce.page import make
-
-        written.append(str(write_text(page, make(ask.results, outcomes))))
-    told = {**_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled], "written": written}
+    outcomes, shown = read_all(ask.results), {one.id for one in tables() if one.kind == "figure"}
+    filled = [one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells]  # of searches there are none
+    figures = [drawing.draw(id, outcomes, ask.results, ask.flavour) for id in plan.tables if id in shown]
+    written = [*(path for one in filled for path in tell.write(one, ask.out)), *(drawing.write(one, ask.out) for one in figures)]
+    if page is not None and outcomes:
+        written.append(write_page(page, ask.results))
+    told = {
+        **_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled],
+        "figures": [{"id": one.id, "caption": one.caption, "why": one.why} for one in figures],
+        "written": [str(path) for path in written],
+    }  # fmt: skip
 
     def show(console: Any) -> None:
         for one in filled:
             tell.show(one, console)
+        for figure in figures:
+            if figure.why:
+                print(f"{figure.id}, not drawn: {figure.why}")
+        for id, message in summary.why.items():
+            print(f"failed: {id}: {message.splitlines()[0]}")
+        if summary.left:
+            print(f"left by the budget: {_count(len(summary.left), 'training run')}; the same command goes on")
         for path in written:
             print(f"written: {path}")
 
     return Answer(data=told, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def page_alone(results: Path, page: Path) -> Answer:
+    """The page of results that are there."""
+    from robust_tickets.reproduce.page import write_page
+
+    path = write_page(page, results)
+    return Answer(data={"written": [str(path)]}, show=lambda console: print(f"written: {path}"))
 
 
 def _planned(ask: Ask) -> Planned:

@@ -84,12 +84,14 @@ def reproduce(
     out
         Where searches, models and attacks lie while they are made, and the filled tables afterwards.
     page
-        Write all outcomes as one HTML page to this file.
+        Write all results as one HTML page to this file; without a table, of what is there, and nothing is run.
     """
     if list_ or published:
         return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None)
     if paper is not None:
         raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
+    if page is not None and not tables and campaign is None and not dry_run:
+        return filling.page_alone(results, page)
     if bool(tables) == (campaign is not None):
         raise TicketsError(
             "reproduce: what is asked is `--list`, some tables, or a campaign",

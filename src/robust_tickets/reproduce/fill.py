@@ -17,7 +17,7 @@ from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.published import Table, cells, table, tables
-from robust_tickets.reproduce.reading import ATTACK_METRICS, NOT_RUN, Reading, Wanted, attacks_of, read_runs
+from robust_tickets.reproduce.reading import ATTACK_METRICS, Reading, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.unit import Flavour
 
 TICKET = "ticket"  # a plan's cell that asks for a search alone: a figure draws it, no number stands for it
@@ -206,7 +206,7 @@ def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], f
         split=reading.split,
         substituted=reading.substituted,
         notes=reading.notes,
-        why="" if summary else (asked.why if asked.why and reading.why == NOT_RUN else reading.why),
+        why="" if summary else (asked.why or reading.why),  # a plan knows what an attack lacks
     )
 
 
