@@ -15,7 +15,7 @@ from robust_tickets.reproduce.published import Table
 
 def one_figure(of: Table, found: Drawn) -> Html:
     """A figure under its id, with what the paper's own shows."""
-    head = tag("h4", tag("span", of.id, class_="id"), " ", of.title)
+    head = tag("h3", tag("span", of.id, class_="id"), " ", of.title)
     said = tag("p", f"In the paper: {of.shows}", class_="quiet")
     notes = tag("ul", *[tag("li", note) for note in of.notes])
     known = tag("details", tag("summary", "What is known against it"), notes, class_="against") if of.notes else None
