@@ -23,6 +23,7 @@ from robust_tickets.reproduce.queue import Queue
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, died, failure, failures
 
+COMMAND = [sys.executable, "-m", "robust_tickets.reproduce.hand"]
 GRACE = 10.0  # seconds that a process is given to end by itself
 
 
@@ -70,7 +71,7 @@ class Hand:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "robust_tickets.reproduce.hand"],
+                COMMAND,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8",
                 env={**os.environ, **threads(self.job.processes)},
             )  # fmt: skip

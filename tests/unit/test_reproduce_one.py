@@ -1,0 +1,216 @@
+"""One unit: everything of it in one file without a path of this machine, nothing done twice, nothing lost when it is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce import gather, outcome
+from robust_tickets.reproduce import one as house
+from robust_tickets.reproduce.one import complete, found, one, recipe_of
+from robust_tickets.reproduce.outcome import Outcome, place, read
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.protocol import attack
+from robust_tickets.reproduce.unit import Unit
+from robust_tickets.run import BusyError, locked
+from robust_tickets.walk import runner, stages
+from small_world import small_world
+
+PLAIN, TICKET = Unit(task="sst2", arm="finetune"), Unit(task="sst2", arm="earlyrobust")
+BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    world = small_world(tmp_path_factory.mktemp("world"), train=64, rows=12)
+    return Places.find(data=world.data, models=world.models, resources=world.resources, subset=True)
+
+
+@pytest.fixture(scope="module")
+def made(places: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A unit with a search, attacked once; later tests add to copies of it."""
+    folder = tmp_path_factory.mktemp("made")
+    return folder, one(TICKET, [BUGS], places, folder / "store", folder / "results", processes=3)
+
+
+@pytest.fixture
+def world(made: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    import shutil
+
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The stages that were really run, by name."""
+    ran: list[str] = []
+    for name in ("search", "train", "attack"):
+        before = getattr(stages, name)
+
+        def watched(stage: Any, *given: Any, name: str = name, before: Any = before) -> Any:
+            if not stage.done():
+                ran.append(name)
+            return before(stage, *given)
+
+        monkeypatch.setattr(stages, name, watched)
+    return ran
+
+
+def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Places) -> None:
+    folder, told = made
+    assert read(place(folder / "results", TICKET)) == told
+    assert told.ticket is not None
+    layers = 2
+    assert [len(row) for row in told.ticket["heads"]] == [4] * layers
+    assert sum(map(sum, told.ticket["heads"])) == round(4 * layers * (1 - told.ticket["removed"]["heads"]))
+    assert all(kept <= of == 24 for kept, of in told.ticket["neurons"])
+    points = told.traces["distances"]["points"]
+    assert len(told.traces["distances"]["heads"]) == len(points)
+    assert {"search_seconds", "train_seconds", "parameters", "dense_parameters"} <= told.cost.keys()
+    assert told.cost["processes"] == 3
+    assert told.inputs["rows"] == {"train": 64, "validation": 12, "test": 12}
+    assert any("64 of the 67,349 rows" in note for note in told.notes)
+    (attacked,) = told.attacks
+    assert attacked.split == "validation"
+    assert len(attacked.statuses) == told.clean["n"] == 12
+    assert attacked.share("clean") == pytest.approx(told.clean["accuracy"])
+    ids = outcome.ids_of(folder / "results", attacked.examples)
+    assert digest(list(ids)) == attacked.examples
+    assert told.config["attacks"].keys() == {"deepwordbug"}
+    assert told.config["recipe"]["source"]["data"] == "@data/sst2"
+    assert told.config["recipe"]["model"] == "@models/bert-base-uncased"
+    text = place(folder / "results", TICKET).read_text()
+    assert str(places.data) not in text
+    assert str(Path.home()) not in text
+
+
+def test_what_is_there_is_not_made_again(world: Path, places: Places, counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = place(world / "results", TICKET).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "prepare", None)  # nothing may even be loaded
+        one(TICKET, [BUGS], places, world / "store", world / "results")
+        one(TICKET, [], places, world / "store", world / "results", search_only=True)
+    assert place(world / "results", TICKET).read_bytes() == before
+    later = one(TICKET, [BUGS, SWAPS], places, world / "store", world / "results")
+    assert counted == ["attack"], "one attack was added, nothing else run"
+    assert [one.name for one in later.attacks] == ["deepwordbug", "pwws"]
+    assert later.config["attacks"].keys() == {"deepwordbug", "pwws"}
+    assert later.cost["processes"] == 3, "alone now, but its times were not taken alone"
+
+
+def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(world: Path, places: Places, counted: list[str]) -> None:
+    first = one(PLAIN, [BUGS], places, world / "store", world / "results", drop_models=True)
+    assert first.ticket is None
+    assert len(list((world / "store" / "train").glob("*/model"))) == 1, "that of the other unit"
+    counted.clear()
+    again = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
+    assert counted == ["train", "attack"], "on a CPU the same model comes out: its first attack stands"
+    assert again.attacks[0] == first.attacks[0]
+
+
+def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Places, counted: list[str]) -> None:
+    known = found(TICKET, world / "results")
+    assert known is not None
+    gone = replace(known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),))
+    outcome.write(world / "results", gone, {})
+    told = one(TICKET, [SWAPS], places, world / "store", world / "results")
+    assert {one.name for one in told.attacks} == {"deepwordbug", "pwws"}
+    assert all(one.seconds is not None and one.seconds >= 0 for one in told.attacks), "both on the model that is there"
+    assert told.inputs["trained"] == known.inputs["trained"]
+
+
+def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:
+    reached = []
+    before = runner.Walk.attacked
+
+    def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
+        reached.append(plan)
+        if len(reached) == 2:
+            raise KeyboardInterrupt
+        return before(self, made, plan, workers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Walk, "attacked", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    left = found(PLAIN, world / "results")
+    assert left is not None
+    assert [one.name for one in left.attacks] == ["deepwordbug"]
+    assert complete(left, [BUGS])
+    assert not complete(left, [BUGS, SWAPS])
+    counted.clear()
+    whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    assert counted == ["attack"]
+    assert whole.attacks[0] == left.attacks[0]
+
+
+def test_a_search_alone_is_an_outcome_that_training_completes(places: Places, tmp_path: Path, counted: list[str]) -> None:
+    ticket = one(TICKET, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+    assert counted == ["search"]
+    assert ticket.ticket is not None
+    assert ticket.clean == {}
+    assert not complete(ticket, [])
+    whole = one(TICKET, [], places, tmp_path / "store", tmp_path / "results")
+    assert counted == ["search", "train"]
+    assert whole.ticket == ticket.ticket
+    assert whole.clean["n"] == 12
+    with pytest.raises(TicketsError, match="no search"):
+        one(PLAIN, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+
+
+def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Places) -> None:
+    known = found(TICKET, world / "results")
+    assert known is not None
+    (arm,) = known.config["recipe"]["arms"]
+    for change, refused in (({"epochs": 3}, True), ({"precision": "bf16", "no_longer_there": 1}, False)):
+        recipe = {**known.config["recipe"], "arms": [{**arm, "train": {**arm["train"], **change}}]}
+        path = outcome.write(world / "results", replace(known, config={**known.config, "recipe": recipe}), {})
+        before = path.read_bytes()
+        if refused:
+            with pytest.raises(TicketsError, match=r"train\.epochs 3 there, 10 now"):
+                one(TICKET, [BUGS], places, world / "store", world / "results")
+        else:
+            assert one(TICKET, [BUGS], places, world / "store", world / "results").config["recipe"] == recipe
+        assert path.read_bytes() == before
+
+
+def test_a_unit_that_another_process_has_is_waited_for_or_not(world: Path, places: Places) -> None:
+    with locked(world / "store" / "units" / TICKET.id), pytest.raises(BusyError):
+        one(TICKET, [SWAPS], places, world / "store", world / "results", wait=False)
+    searched = next(iter((world / "store" / "search").iterdir()))
+    with locked(searched), pytest.raises(BusyError):
+        one(TICKET, [SWAPS], places, world / "store", world / "results", wait=False)
+    assert found(TICKET, world / "results") is not None
+
+
+def test_repeats_of_a_seed_share_no_stage(places: Places, tmp_path: Path, counted: list[str]) -> None:
+    for repeat in (0, 1):
+        one(replace(TICKET, repeat=repeat), [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+    assert counted == ["search", "search"]
+
+
+def test_a_task_that_is_searched_on_lies_beside_the_others(places: Places) -> None:
+    corpus = replace(places, corpus=places.data)
+    other = Unit(task="sst2", arm="searched_on_imdb")
+    origin: Any = recipe_of(other, [], corpus).arms[0].origin
+    assert origin.searched_on.data == f"{places.data}/imdb"
+    assert (recipe_of(other, [], replace(corpus, data=None)).arms[0].origin or origin).searched_on.data is None  # the Hub's
+
+
+def test_paths_become_names() -> None:
+    paths = {"models": Path("/a/models"), "masked": Path("/a/models/bert"), "real": Path("/a/words.json")}
+    told = {"x": ["/a/models/bert", ("read /a/words.json",)], "y": 1}
+    assert gather.without_paths(told, paths) == {"x": ["@models/bert", ("read @real",)], "y": 1}
+
+
+def test_an_attack_on_a_shared_gpu_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [house._workers(processes) for processes in (1, 2, 8, 100)] == [None, 12, 4, 2]
