@@ -27,12 +27,13 @@ class Column:
 
 def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
     """Those in which any row has something; the attacks first that most arms met."""
-    clean = "accuracy on the whole evaluated split, unattacked"
-    every = [Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True)]
+    every = []
     for attack in attacks_of(found):
         about = f"accuracy under {attack.title}, out of all attacked texts"
         key = f"{attack.name}:{attack.split}" if attack.split else attack.name
         every.append(Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True))
+    clean = "accuracy on the whole evaluated split, unattacked"
+    every.append(Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True))
     size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
     every.append(Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"))
     every.append(Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"))
@@ -50,12 +51,12 @@ def _millions(value: float) -> str:
 
 
 def board(key: Key, found: Sequence[Standing]) -> Html:
-    """The table; sorted by the first attack, as its heading says, or by clean accuracy where nothing was attacked."""
+    """The table; sorted by its first column, the attack that most arms met, as the heading says."""
     shown = columns(found)
-    first = next((column for column in shown if column.key not in ("clean",) and column.best == "high"), shown[0] if shown else None)
+    first = shown[0] if shown else None
     rows = sorted(found, key=lambda one: -(value.mean if first and (value := first.take(one)) is not None else -1.0))
     ends = {column.key: _ends([value for one in found if (value := column.take(one)) is not None]) for column in shown if column.drawn}
-    heads = [tag("th", "method", scope="col", data_sort="text"), tag("th", "runs", scope="col", class_="number", data_sort="high")]
+    heads = [tag("th", "method", scope="col", data_sort="text")]
     for column in shown:
         sort = "descending" if column is first else None
         about = tag("abbr", column.title, title=column.about)
@@ -63,11 +64,10 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
     body = []
     for one in rows:
         title = tag("span", one.title, class_=f"arm {colour(one.place)}")
-        name = tag("th", title, tag("small", one.arm) if one.arm != one.title else None, scope="row")
-        count = one.units
-        again = len(one.outcomes) - count
-        told = tag("td", tag("data", count, value=count), tag("small", f"+ {again} repeated") if again else None, class_="number")
-        body.append(tag("tr", name, told, *[_cell(one, column, ends.get(column.key)) for column in shown]))
+        again = len(one.outcomes) - one.units
+        told = f"{runs(one.units)}, {again} repeated" if again else runs(one.units)
+        name = tag("th", title, tag("small", told), scope="row")
+        body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))
     caption = (
         f"{where(key)}: {len(rows)} ways to train. Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
         "Grey: fewer than five runs, from which nothing is claimed. A heading sorts; a number leads to its runs."

@@ -8,7 +8,7 @@ from pathlib import Path
 from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
-from robust_tickets.report.markup import Html, join, scroll, tag
+from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Family, Judged, family, judge, told
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
@@ -31,17 +31,24 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     reach = max([2 * of.margin, *[abs(end) for one in made if one.comparison for end in (one.comparison.interval or ())]])
     rows = [_row(one, of.margin, reach) for one in made]
     rest = [one for one in judged if not one.comparison]
-    heads = (("claim", None), ("points", "number"), ("", None), ("verdict", None))
-    head = tag("tr", *[tag("th", words or tag("span", "drawn", class_="unseen"), scope="col", class_=kind) for words, kind in heads])
-    caption = (
-        f"{of.title}. Accuracy under attack, first minus second, mean over training runs, with Welch's 95{numbers.GLUE}% interval; the "
-        f"band is the margin of ±{of.margin:g} points. Verdicts are adjusted for the {len(made)} claims that stand together (Holm)."
+    told = (
+        f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs, with Welch's 95{numbers.GLUE}% "
+        f"interval; the grey band is the margin of ±{of.margin:g}. Verdicts are adjusted for the {len(made)} claims together (Holm)."
     )
-    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *rows), class_="claims")
     missing = [tag("li", f"{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for one in rest]
     more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
     said = tag("p", _said(made), class_="verdict lesser")
-    return tag("article", tag("h3", of.question), said, scroll(of.title, table), more, class_="answer")
+    listed = tag("ul", *rows, class_="claims")
+    return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), more, class_="answer")
+
+
+def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
+    """The claims of a paper's table, closed: the method of the paper against the other rows."""
+    if not any(one.comparison for one in judged):
+        return None
+    counts = {verdict: sum(one.verdict == verdict for one in judged if one.comparison) for verdict in VERDICTS}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return tag("details", tag("summary", f"{family(id).question}, by our runs: {told}"), answer(family(id), judged))
 
 
 def _said(made: Sequence[Judged]) -> str:
@@ -70,11 +77,11 @@ def _named(one: Judged) -> str:
 def _row(one: Judged, margin: float, reach: float) -> Html:
     c = one.comparison
     assert c is not None
-    name = tag("th", _named(one), tag("small", attack_title(one.claim.attack)), scope="row")
-    verdict = tag("td", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c))
+    name = tag("p", tag("b", _named(one)), tag("small", attack_title(one.claim.attack)), class_="name")
+    verdict = tag("p", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c), class_="verdict-of")
     value = tag("data", numbers.points(c.difference), value=exact(c.difference))
     span = tag("small", numbers.signed_span(c.interval)) if c.interval else None
-    return tag("tr", name, tag("td", value, span, class_="number"), tag("td", _drawing(c, margin, reach)), verdict)
+    return tag("li", name, tag("p", value, span, class_="value"), _drawing(c, margin, reach), verdict)
 
 
 def _p(c: RunComparison) -> Html:
@@ -98,4 +105,5 @@ def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
     if c.interval:
         parts.append(line(scale(c.interval[0]), middle, scale(c.interval[1]), middle, f"bar {kind}"))
     parts.append(tag("circle", cx=scale(c.difference), cy=middle, r=5.5, class_=f"{kind} solid"))
-    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT + 2}", width=WIDTH, height=HEIGHT + 2, aria_hidden="true")
+    size = {"viewBox": f"0 0 {WIDTH} {HEIGHT + 2}", "width": WIDTH, "height": HEIGHT + 2}
+    return tag("svg", *parts, **size, aria_hidden="true")

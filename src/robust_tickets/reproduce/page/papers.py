@@ -9,7 +9,7 @@ from robust_tickets.reproduce.figures.drawn import Drawn
 from robust_tickets.reproduce.fill import Filled
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.figures import one_figure
-from robust_tickets.reproduce.page.tables import table
+from robust_tickets.reproduce.page.tables import key, table
 from robust_tickets.reproduce.published import Paper, tables
 
 
@@ -25,6 +25,7 @@ def paper_part(paper: Paper, filled: Mapping[str, Filled], figures: Mapping[str,
         tag("p", tag("cite", paper.title), f". {paper.authors}; {paper.venue}."),
         tag("details", tag("summary", "What is to be known about all of its numbers"), notes, class_="against"),
     ]
+    parts.append(key() if ran else None)
     parts += [table(filled[one.id], outcomes) for one in ran]
     parts += [one_figure(one, figures[one.id]) for one in shown]
     if idle or blank:

@@ -15,6 +15,7 @@ from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.names import metric_title, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
 from robust_tickets.reproduce.published import Column
 
@@ -28,9 +29,9 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Html:
     of, anchors = filled.table, {one.unit.id: anchor(one) for one in outcomes}
     ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
     rest = [task for task in of.tasks if task not in ran]
-    parts: list[Html | None] = [tag("h4", tag("span", of.id, class_="id"), " ", of.title), _counted(filled)]
+    parts: list[Html | None] = [tag("h3", tag("span", of.id, class_="id"), " ", of.title), _counted(filled)]
     if ran:
-        parts += [_grid(filled, ran, anchors), _legend(filled)]
+        parts += [_grid(filled, ran, anchors), _substituted(filled), table_claims(of.id, filled.claims)]
     if rest:
         said = "As published; none of it was run" if not ran else "As published, not run: " + ", ".join(task_title(task) for task in rest)
         parts.append(tag("details", tag("summary", said), _grid(filled, rest, anchors)))
@@ -47,11 +48,8 @@ def _counted(filled: Filled) -> Html:
     printed = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.cells if c.published is not None}
     reached = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.ran if c.published is not None}
     said = f"{filled.table.source}. {len(reached)} of {len(printed)} printed numbers have runs of ours beside them"
-    judged = counts["inside"] + counts["outside"]
-    if judged:
-        said += (
-            f"; of {judged} comparisons with five runs or more, {counts['inside']} printed numbers lie where a further run of ours would"
-        )
+    if counts["inside"] + counts["outside"]:
+        said += f"; where five runs can tell, {counts['inside']} lie inside what one further run might give, {counts['outside']} outside"
     return tag("p", said, ".", class_="quiet")
 
 
@@ -140,14 +138,17 @@ def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true", class_="thumb")
 
 
-def _legend(filled: Filled) -> Html:
-    substituted = tuple(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
+def key() -> Html:
+    """What stands in a cell."""
     words: list[object] = [
-        "In a cell: ", tag("span", "printed", class_="printed"), " number, our mean, ours minus printed ",
-        tag("span", "in", class_="gap in"), " inside the prediction interval of one further run, ", tag("span", "out", class_="gap out"),
-        " outside, ", tag("span", "few", class_="gap few"), " too few runs to tell. Drawn: our runs as dots, that interval as a haze, ",
-        "the printed number as a stroke; one axis a column.",
+        "In a cell: the ", tag("span", "printed", class_="printed"), " number; our mean; ours minus printed, which is ",
+        tag("span", "inside", class_="gap in"), " the prediction interval of one further run of ours or ",
+        tag("span", "outside", class_="gap out"), ", or has ", tag("span", "too few runs", class_="gap few"),
+        " to tell. Drawn: our runs as dots, that interval as a haze, the printed number as a stroke. A number of ours leads to its runs.",
     ]  # fmt: skip
-    if substituted:
-        words.append(f" Substituted: {'; '.join(substituted)}.")
     return tag("p", *words, class_="quiet key")
+
+
+def _substituted(filled: Filled) -> Html | None:
+    found = tuple(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
+    return tag("p", f"Substituted: {'; '.join(found)}.", class_="quiet") if found else None

@@ -21,6 +21,7 @@ from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.page.standing import Against, Standing, attacks_of, by_task, number
 
+ARMS = 8  # on a card: those with most runs
 MOST = 90  # cards on the page
 SIZE = 900_000  # characters of markup, likewise
 OPEN = 4  # in sight without the script
@@ -65,7 +66,8 @@ def texts(found: Sequence[Standing], folder: Path) -> Html | None:
         return None
     most, size = max(1, MOST // len(groups)), SIZE // len(groups)
     shown = [pair for cases in groups for pair in _fitting(cases[:most], size)]
-    told = "One model of each arm, its lowest seed. Struck out: what stood there. Marked: what the attack wrote. "
+    told = "One model of each arm, its lowest seed; of many arms those with most runs. "
+    told += "Struck out: what stood there. Marked: what the attack wrote. "
     told += f"{len(shown)} texts are here; the result files keep the first successes of every run."
     more = None
     if len(shown) > OPEN:
@@ -76,7 +78,8 @@ def texts(found: Sequence[Standing], folder: Path) -> Html | None:
 
 def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> list[Case]:
     fates: dict[str, list[Fate]] = {}
-    for one in members:
+    shown = sorted((one for one in members if attack in one.attacks), key=lambda one: (-one.units, one.place))[:ARMS]
+    for one in sorted(shown, key=lambda one: one.place):
         outcome = min(one.outcomes, key=lambda outcome: (outcome.unit.repeat, outcome.unit.seed))
         attacked = _attacked(outcome, attack)
         if attacked is None:

@@ -25,8 +25,10 @@ from robust_tickets.reproduce.page.figures import trade_off
 from robust_tickets.reproduce.page.missing import missing
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.papers import paper_part
+from robust_tickets.reproduce.page.seeds import seeds
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, standings, where
 from robust_tickets.reproduce.page.strip import strip
+from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
 from robust_tickets.reproduce.published import papers, tables
 
@@ -52,7 +54,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     filled = {one.id: fill(one.id, outcomes, folder) for one in tables() if one.kind == "table"}
     figures = {one.id: figure(one.id, outcomes, folder) for one in tables() if one.kind == "figure"}
     sections: list[tuple[str, str, list[Html | None]]] = [
-        ("answers", "Answers", [claims(outcomes, folder)]),
+        ("answers", "Answers", [claims(outcomes, folder), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
     ]
@@ -60,7 +62,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     undrawn = {id: one.why for id, one in figures.items() if one.why}
     sections += [
         ("texts", "Attacked texts", [texts(found, folder)]),
-        ("missing", "Not run", [missing(list(filled.values()), undrawn)]),
+        ("missing", "Not run", [missing(list(filled.values()), undrawn, outcomes)]),
         ("runs", "Every run", [_runs(), origins(found)]),
     ]
     shown = [(key, title, [part for part in parts if part]) for key, title, parts in sections if any(parts)]

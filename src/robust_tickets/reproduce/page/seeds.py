@@ -1,0 +1,48 @@
+"""Whether a seed fixes a result: runs of one seed beside runs of other seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.report.markup import Html, scroll, tag
+from robust_tickets.reproduce.claims import spreads
+from robust_tickets.reproduce.names import arm_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
+
+FIRST = 2  # attacks in sight
+HEADS = ("method, attack", "seeds", "range over seeds", "runs of a seed", "range over them")
+
+
+def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None:
+    """Of every arm with a repeated seed; points of accuracy under attack, largest minus smallest."""
+    first: list[Html] = []
+    rest: list[Html] = []
+    widest = 0.0
+    for (task, backbone), members in by_task(found).items():
+        own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
+        for i, attack in enumerate(attacks_of(members)):
+            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
+                if one.within_range is None or one.between_range is None:
+                    continue
+                widest = max(widest, one.within_range)
+                name = tag("th", arm_title(one.name), tag("small", f"{where((task, backbone))}, {attack.title}"), scope="row")
+                values = (one.seeds, one.between_range, one.repeated, one.within_range)
+                (first if i < FIRST else rest).append(tag("tr", name, *[tag("td", _value(value), class_="number") for value in values]))
+    if not first:
+        return None
+    more = tag("details", tag("summary", f"{len(rest)} more, under other attacks"), _table(rest)) if rest else None
+    said = f"Runs of one seed lie up to {widest:.1f} points apart."
+    question = tag("h3", "Does the seed fix the result?")
+    return tag("article", question, tag("p", said, class_="verdict lesser"), _table(first), more, class_="answer")
+
+
+def _table(rows: Sequence[Html]) -> Html:
+    head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(HEADS)])
+    told = "Accuracy under attack, points between the best and the worst run: over seeds, and over runs of one seed."
+    caption = tag("caption", tag("span", told))
+    return scroll("Runs of one seed", tag("table", caption, tag("thead", head), tag("tbody", *rows)))
+
+
+def _value(value: float) -> Html:
+    return tag("data", value if isinstance(value, int) else f"{value:.1f}", value=exact(value))

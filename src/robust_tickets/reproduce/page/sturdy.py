@@ -1,0 +1,56 @@
+"""The search for a recipe that wins: six configurations beside fine-tuning, and which of the goals the chosen one reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.report import numbers
+from robust_tickets.report.markup import Html, scroll, tag
+from robust_tickets.reproduce.claims import screened, told, winner
+from robust_tickets.reproduce.goals import goals
+from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.standing import exact
+
+REACHED = {True: ("reached", "sure"), False: ("not reached", "success"), None: ("cannot be told", "few")}
+
+
+def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+    """The configurations that were run; the rule that chooses was fixed beforehand."""
+    found, asked = screened(outcomes, folder), told()["screen"]
+    if not found:
+        return None
+    rows = []
+    for one in found:
+        name = tag("th", arm_title(one.arm), tag("small", f"{one.n} run{'s' if one.n != 1 else ''}"), scope="row")
+        values = ((one.aua, numbers.percent), (one.gain, numbers.points), (one.clean, numbers.percent), (one.clean_gain, numbers.points))
+        rows.append(
+            tag("tr", name, *[tag("td", tag("data", write(value), value=exact(value)), class_="number") for value, write in values])
+        )
+    heads = ("configuration", "under attack", "gain", "clean", "gain")
+    head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
+    said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {arm_title(asked['against'])}. "
+    said += "No claim is made here. "
+    caption = tag("caption", tag("span", said + f"The rule: {asked['rule']}"))
+    chosen = winner(outcomes, folder)
+    title = f"Chosen: {arm_title(chosen)}" if chosen else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"
+    table = scroll("Screening", tag("table", caption, tag("thead", head), tag("tbody", *rows)))
+    question = "Which way of training on word swaps?"
+    return tag("article", tag("h3", question), tag("p", title, ".", class_="verdict lesser"), table, class_="answer")
+
+
+def reached(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+    """The goals, once a configuration is chosen."""
+    chosen = winner(outcomes, folder)
+    if chosen is None:
+        return None
+    found = goals(outcomes, folder)
+    items = []
+    for goal in found:
+        word, kind = REACHED[goal.reached]
+        asked = tag("p", tag("b", goal.asked[:1].upper(), goal.asked[1:]), tag("small", goal.told), class_="name")
+        items.append(tag("li", asked, tag("p", tag("span", word, class_=f"chip {kind}"))))
+    said = f"{sum(goal.reached is True for goal in found)} of {len(found)} goals are reached."
+    listed = tag("ul", *items, class_="claims goals")
+    return tag("article", tag("h3", "Does the recipe win?"), tag("p", said, class_="verdict lesser"), listed, class_="answer")
