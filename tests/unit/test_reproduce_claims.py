@@ -16,7 +16,7 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.answers import findings, verdicts
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.claims import NOT_CHOSEN, families_of, family, judge, names, screened, spreads, told, winner
+from robust_tickets.reproduce.claims import NOT_CHOSEN, families_of, family, form_of, judge, names, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
 
@@ -49,7 +49,7 @@ def test_what_is_claimed_can_be_run() -> None:
         for claim in claims:
             assert attack(claim.task, claim.attack).name == claim.attack
             for name in (claim.arm, claim.other):
-                forms = [name] if name[0] != "@" else [f"{one}_{name[1:]}" for one in told()["screen"]["arms"]]
+                forms = [name] if name[0] != "@" else [form_of(name, one) for one in told()["screen"]["arms"]]
                 assert set(forms) <= set(arms()), (id, name)
             if claim.split is not None:
                 assert (claim.split == "test") == claim.attack.endswith("-confirm")
@@ -129,6 +129,11 @@ def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
     assert winner(costly) == "sturdy_c"
     cheap = [o if o.unit.arm != "sturdy_a" else made("sturdy_a", o.unit.seed, {REAL: 150}, right=183) for o in runs]
     assert winner(cheap) == "sturdy_a"
+
+
+def test_the_ticket_that_is_judged_is_the_one_that_was_screened() -> None:
+    assert [form_of("@own", f"sturdy_{letter}") for letter in "abcdef"] == [*(f"sturdy_{x}_ticket" for x in "abcde"), "sturdy_f"]
+    assert {one.claim.arm for one in judge("B", screening("f"))} == {"sturdy_f"}
 
 
 def test_goals_that_are_reached() -> None:

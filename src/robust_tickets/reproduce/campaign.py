@@ -12,7 +12,7 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.claims import winner
+from robust_tickets.reproduce.claims import form_of, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
@@ -36,14 +36,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """``{winner}`` in the name of an arm is the configuration that the screening chose."""
+    """``{winner}`` in the name of an arm is the configuration that the screening chose, ``{own}`` its ticket."""
 
     title: str
     parts: tuple[Part, ...]
 
     @property
     def waits(self) -> bool:
-        return any("{winner}" in arm for part in self.parts for arm in part.arms)
+        return any("{" in arm for part in self.parts for arm in part.arms)
 
 
 @cache
@@ -84,8 +84,7 @@ def _lines(name: str, part: Part, won: str | None, seeds: int | None, groups: Se
     for task in part.tasks if part.arms else ():
         columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
-            for written in part.arms:
-                own = written.format(winner=won)
+            for own in dict.fromkeys(written.format(winner=won, own=form_of("@own", won) if won else None) for written in part.arms):
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),

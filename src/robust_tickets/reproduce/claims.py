@@ -110,6 +110,20 @@ def winner(outcomes: Sequence[Outcome], folder: Path | None = None) -> str | Non
     return ranked[0].arm if len(ranked) == len(told()["screen"]["arms"]) else None
 
 
+def form_of(role: str, chosen: str) -> str:
+    """The arm behind a role: ``@full`` of ``sturdy_a`` is ``sturdy_a_full``.
+
+    ``@own`` is its ticket as screened: EarlyRobust's own, or the one it searches for under its own adversary.
+    """
+    form = role.removeprefix(ROLE)
+    if form != "own":
+        return f"{chosen}_{form}"
+    from robust_tickets.reproduce.arms import arms
+
+    screened, ticket = arms()[chosen], arms()[f"{chosen}_ticket"]
+    return ticket.name if screened.settings == ticket.settings else chosen
+
+
 @dataclass(frozen=True, kw_only=True)
 class Screened:
     """A configuration of the screening, beside the arm it is to beat; differences of means, in points."""
@@ -184,7 +198,7 @@ def _resolved(claim: Claim, chosen: str | None) -> Claim:
     given = {**vars(claim)}
     for name in ("arm", "other"):
         if chosen and given[name].startswith(ROLE):
-            given[name] = f"{chosen}_{given[name].removeprefix(ROLE)}"
+            given[name] = form_of(given[name], chosen)
     return Claim(**given)
 
 

@@ -11,7 +11,7 @@ from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval
 from robust_tickets.measure.verdict import compare_runs
 from robust_tickets.report.numbers import points, signed_span
-from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, judge, told, winner
+from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, form_of, judge, told, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
 
@@ -29,7 +29,7 @@ class Goal:
 def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal, ...]:
     """All of them: gain, other attacks, clean accuracy, cost, size."""
     given, chosen = told()["goals"], winner(outcomes, folder)
-    arm = f"{chosen}_{given['arm'].removeprefix('@')}" if chosen else None
+    arm = form_of(given["arm"], chosen) if chosen else None
     judged = {one.claim.attack: one for one in judge(given["family"], outcomes, folder)}
     return (
         _gain(given, judged[given["seen"]]),
