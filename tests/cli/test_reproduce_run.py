@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from calling import tickets
+from robust_tickets.cli.main import main
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.published import cells
 from small_world import World, small_world
@@ -17,6 +18,16 @@ from small_world import World, small_world
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return small_world(tmp_path_factory.mktemp("world"))
+
+
+def kept(folder: Path) -> list[str]:
+    return ["--results", str(folder / "results"), "--out", str(folder / "store")]
+
+
+def asked(world: World, folder: Path) -> list[str]:
+    """ER-T1 in small: two arms, one with a search, one run, one attack."""
+    only = ("task=sst2", "method=finetune,EarlyRobust", "attack=textbugger-real")
+    return ["ER-T1", *(word for one in only for word in ("--only", one)), "--seeds", "1", "--budget", "30m", *world.flags, *kept(folder)]
 
 
 def dry(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str, code: int = 0) -> dict:
@@ -102,11 +113,7 @@ def test_with_everything_at_hand_nothing_of_sst2_is_missing(
 
 def test_a_smoke_budget_runs_and_fills_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
     """Two arms, one with a search, one attack; the second call finds all done; another attack is added to what is there."""
-    asked = [
-        "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,EarlyRobust", "--only", "attack=textbugger-real",
-        "--seeds", "1", "--budget", "30m", *world.flags, "--results", str(tmp_path / "results"), "--out", str(tmp_path / "store"),
-    ]  # fmt: skip
-    told = tickets(capsys, *asked)
+    told = tickets(capsys, "reproduce", *asked(world, tmp_path))
     assert told["work"]["failed"] == []
     found = read_all(tmp_path / "results")
     assert {(o.unit.arm, *[a.name for a in o.attacks]) for o in found} == {
@@ -122,17 +129,87 @@ def test_a_smoke_budget_runs_and_fills_the_table(capsys: pytest.CaptureFixture[s
     )
     assert all(Path(path).is_file() for path in told["written"])
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
-    again = tickets(capsys, *asked)
+    again = tickets(capsys, "reproduce", *asked(world, tmp_path))
     assert len(again["done"]) == 2
     assert again["seconds"]["total"] == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")} == before
     assert again["tables"] == told["tables"]
 
 
+@pytest.fixture(scope="module")
+def ran(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the results of one run of two arms."""
+    folder = tmp_path_factory.mktemp("ran")
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", *asked(world, folder), "--quiet"])
+    assert end.value.code == 0
+    return folder
+
+
+def test_a_campaign_runs_with_what_is_there(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    """Without a tagger TextFooler is missing: the runs are trained all the same, repeats of a seed too, and the rest says why."""
+    told = tickets(capsys, "reproduce", "--campaign", "A", "--only", "method=finetune", "--seeds", "1", *world.flags, *kept(tmp_path))
+    assert sorted(told["work"]["done"]) == [
+        f"bert-base-uncased/sst2/finetune/corrected/seed-0{end}" for end in ("", "-repeat-1", "-repeat-2")
+    ]
+    (table,) = told["tables"]
+    by_metric = {cell["metric"]: cell for cell in table["cells"]}
+    assert by_metric["clean"]["ours"]["n"] == 1  # repeats are no further runs
+    assert "tagger" in by_metric["aua"]["why"]
+    assert by_metric["aua"]["published"] is None
+
+
+def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    told = tickets(capsys, "reproduce", "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
+    assert told["seconds"]["train"] == 0
+    assert told["seconds"]["search"] > 0
+    (outcome,) = read_all(tmp_path / "results")
+    assert outcome.clean == {}
+    assert outcome.traces["distances"]
+    assert told["tables"] == []
+    assert [one["id"] for one in told["figures"]] == ["ER-F2"]
+    (path,) = told["written"]
+    assert "<svg" in Path(path).read_text("utf-8")
+    again = dry(capsys, tmp_path, "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags)
+    assert again["seconds"]["total"] == 0
+    trained = dry(capsys, tmp_path, "ER-T1", "--only", "task=sst2", "--only", "method=earlyrobust", "--seeds", "1", *world.flags)
+    assert trained["seconds"]["search"] == 0  # it is found done
+    assert trained["seconds"]["train"] > 0
+
+
+def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    """Without --subset the protocol refuses so few rows."""
+    told = tickets(
+        capsys, "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,freelb", "--only", "metric=clean", "--seeds", "1",
+        *[flag for flag in world.flags if flag != "--subset"], *kept(tmp_path), code=3,
+    )  # fmt: skip
+    assert len(told["work"]["failed"]) == 2
+    assert all(told["work"]["why"].values())
+
+
+def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path, ran: Path) -> None:
+    for name in ("one.html", "two.html"):
+        assert tickets(capsys, "reproduce", "--page", str(tmp_path / name), "--results", str(ran / "results"))["written"]
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+    none = tickets(capsys, "reproduce", "--page", str(tmp_path / "x.html"), "--results", str(tmp_path / "none"), code=2)
+    assert "holds no results" in none["error"]["message"]
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_run_reads_well(capsys: pytest.CaptureFixture[str], world: World, ran: Path) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", *asked(world, ran), "--page", str(ran / "page.html")])
+    out, err = capsys.readouterr()
+    assert end.value.code == 0
+    assert "cost: nothing is left to run" in err
+    assert "clean accuracy" in out
+    assert "page.html" in out
+
+
 def test_a_budget_that_fits_nothing_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
     told = tickets(
         capsys, "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2",
-        "--budget", "0s", *world.flags, "--results", str(tmp_path / "results"), "--out", str(tmp_path / "store"),
+        "--budget", "0s", *world.flags, *kept(tmp_path),
     )  # fmt: skip
     assert len(told["work"]["left"]) == 2
     assert not list((tmp_path / "results").rglob("*.json"))

@@ -1,0 +1,170 @@
+"""Plans: every published number of every table has its cell, units come once and seed by seed, `--only` keeps what it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce.campaign import campaign, campaigns
+from robust_tickets.reproduce.claims import family, form_of
+from robust_tickets.reproduce.claims import told as families
+from robust_tickets.reproduce.only import KEYS, Only, read_only
+from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.plan import SEARCHES, TICKET, Plan, plan
+from robust_tickets.reproduce.rows import arms, rows
+
+IDS = [table.id for table in published.tables()]
+NOWHERE = Places()
+
+
+@pytest.fixture(scope="module")
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """All resources, the rest from the Hub."""
+    folder = tmp_path_factory.mktemp("equipped")
+    for name in ("substitute", "real", "tagger", "masked", "corpus", "encoder"):
+        (folder / name).mkdir()
+    return Places(
+        vectors_substitute=folder / "substitute", vectors_real=folder / "real", tagger=folder / "tagger", masked=folder / "masked",
+        corpus=folder / "corpus", encoder=folder / "encoder",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("flavour", ["corrected", "as-published", "as-released"])
+def test_every_number_has_its_cell(id: str, flavour: str, equipped: Places) -> None:
+    made = plan([id], seeds=2, flavour=flavour, places=equipped)
+    if published.table(id).kind == "table":
+        cells = {(c.row, c.task, c.backbone, c.metric, c.attack): c.published for c in made.cells}
+        assert cells == {(c.row, c.task, c.backbone, c.metric, c.attack): c.value for c in published.cells(id)}
+    else:
+        assert {(c.row, c.task, c.x) for c in made.cells} == {(row.name, task, row.x) for row in rows(id, flavour) for task in row.tasks}
+        assert {c.metric for c in made.cells} == ({TICKET} if id in SEARCHES else {"clean", "aua"})
+    sound(made)
+    for cell in made.cells:
+        assert cell.why or cell.units
+        assert cell.why or not cell.attack or cell.attacks
+
+
+def sound(made: Plan) -> None:
+    """Each unit once, seed by seed; every cell's attacks are run on all of its units; what cannot be made runs nothing."""
+    assert len(set(made.units)) == len(made.units)
+    assert [(u.seed, u.repeat) for u in made.units] == sorted((u.seed, u.repeat) for u in made.units)
+    assert set(made.attacks) == set(made.units) >= made.searches
+    asked = {unit for cell in made.cells if not cell.why for unit in cell.units}
+    assert asked == set(made.units)
+    for cell in made.cells:
+        for unit in cell.units if not cell.why else ():
+            assert set(cell.attacks) <= {one.name for one in made.attacks[unit]}
+            assert (unit in made.searches) <= (cell.metric == TICKET)
+
+
+@pytest.mark.parametrize("name", [name for name, one in campaigns().items() if not one.waits])
+def test_campaigns_are_sound(name: str, equipped: Places) -> None:
+    made = campaign(name, equipped)
+    sound(made)
+    assert not made.missing
+    assert not [cell for cell in made.cells if cell.why]
+    assert {unit.arm for unit in made.units} <= set(arms())
+
+
+def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TicketsError, match="not all of that is run"):
+        campaign("B2", equipped)
+    for won, own in (("sturdy_c", "sturdy_c_ticket"), ("sturdy_f", "sturdy_f")):  # the last is searched under its own adversary
+        monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, won=won: won)
+        made = campaign("b2", equipped)
+        sound(made)
+        assert {own, f"{won}_full", f"{won}_random", "finetune", "freelb3"} <= {unit.arm for unit in made.units}
+    (confirmed,) = {attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"}
+    assert confirmed == "test"
+
+
+def test_every_claimed_arm_and_attack_is_in_a_campaign(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A family whose runs nobody plans would stay undecided for ever."""
+    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes: "sturdy_a")
+    planned = {
+        (unit.arm, attack.name) for name in campaigns() for unit, all in campaign(name, equipped).attacks.items() for attack in all
+    }  # fmt: skip
+    claimed = [claim for name in families()["families"] for claim in family(name).claims]
+    assert claimed
+    for claim in claimed:
+        for arm in (claim.arm, claim.other):
+            own = form_of(arm, "sturdy_a") if arm.startswith("@") else arm
+            assert (own, claim.attack) in planned, claim
+
+
+def test_only_keeps_what_it_names(equipped: Places) -> None:
+    made = plan(
+        ["ER-T1", "RT-T1"],
+        only=[("task", "sst2"), ("method", "EarlyRobust"), ("method", "finetune"), ("attack", "textfooler-real"), ("seed", "3")],
+        places=equipped,
+    )
+    assert {cell.task for cell in made.cells} == {"sst2"}
+    assert {cell.arm for cell in made.cells} == {"earlyrobust", "finetune"}
+    assert {(u.arm, u.seed) for u in made.units} == {("earlyrobust", 3), ("finetune", 3)}  # RT-T1's fine-tuning is ER-T1's
+    assert {one.name for all in made.attacks.values() for one in all} == {"textfooler-real"}
+    assert {cell.attack for cell in made.cells} == {None, "textfooler"}
+
+
+def test_only_a_metric_attacks_no_more_than_it_needs(equipped: Places) -> None:
+    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("metric", "clean")], places=equipped)
+    assert not any(made.attacks.values())
+    assert {cell.metric for cell in made.cells} == {"clean"}
+
+
+def test_groups_are_run_whole(equipped: Places) -> None:
+    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main", "more"])
+    (names,) = [{one.name for one in all} for all in made.attacks.values()]
+    assert {"pwws", "deepwordbug", "textfooler-real"} <= names
+    less = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main"])
+    (why,) = {cell.why for cell in less.cells if cell.attack == "textbugger"}
+    assert why == "textbugger is not asked for: --attacks more"
+
+
+def test_what_is_missing_is_told_once_and_leaves_the_rest(tmp_path: Path) -> None:
+    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], places=NOWHERE)
+    assert len(set(made.missing)) == len(made.missing)
+    assert any("counterfit-substitute" in words for words in made.missing)
+    assert not any(cell.why for cell in made.cells if cell.metric == "clean")
+    assert not any(made.attacks.values())
+    (tmp_path / "data").mkdir()
+    none = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], places=Places.find(data=tmp_path / "data"))
+    assert none.units == ()
+    assert all("no folder sst2" in cell.why for cell in none.cells)
+
+
+def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Places) -> None:
+    assert len(plan(["ER-F5"], seeds=None, only=[("task", "sst2")], places=equipped).units) == 10
+    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], places=equipped).units} == set(range(5))
+
+
+names = st.text(st.characters(categories=["L", "N"], include_characters="-_ %"), min_size=1, max_size=8).map(str.strip).filter(bool)
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), names), max_size=5))
+def test_pairs_are_read_as_written(pairs: list[tuple[str, str]]) -> None:
+    assert read_only([f"{key}={value}" for key, value in pairs]) == tuple(pairs)
+    joined = {key: [value for known, value in pairs if known == key] for key, _ in pairs}
+    assert sorted(read_only([f"{key} = {' , '.join(values)}" for key, values in joined.items()])) == sorted(pairs)
+
+
+@given(st.sets(names, max_size=4), st.sets(names, min_size=1, max_size=4))
+def test_only_takes_what_is_named_and_refuses_what_nothing_has(asked: set[str], there: set[str]) -> None:
+    only = Only([("task", name) for name in sorted(asked)])
+    lower = {name.lower() for name in asked}
+    assert {name for name in there if only.takes("task", name)} == {name for name in there if not asked or name.lower() in lower}
+    if lower <= {name.lower() for name in there}:
+        only.check()
+    else:
+        with pytest.raises(TicketsError, match="nothing here has this task"):
+            only.check()
+
+
+def test_an_empty_folder_of_results_reads_as_none(tmp_path: Path) -> None:
+    assert read_all(tmp_path) == ()
