@@ -93,6 +93,14 @@ def test_reasons_differ() -> None:
     assert one(fill("ER-T1", searched), "Fine-tune", "clean").why == "searched only, not trained"
 
 
+def test_another_split_is_another_number() -> None:
+    both = [replace(o, attacks=(*o.attacks, *(replace(a, split="test", statuses="k" * N) for a in o.attacks))) for o in finetuned()]
+    assert fill("ER-T1", both) == fill("ER-T1", finetuned())
+    asked = Wanted(arm="finetune", task="sst2", metric="aua", attack=REAL, split="test")
+    assert read_runs(asked, both, None).runs.values == (0.0,) * 5
+    assert read_runs(asked, finetuned(), None).why == "trained, not attacked by textfooler-real on test"
+
+
 def test_runs_of_several_configs_are_told() -> None:
     mixed = [*finetuned(4), made("finetune", 4, {REAL: 98, SUBSTITUTE: 20}, config={"train": {"epochs": 3}})]
     assert "its runs do not all have one config" in one(fill("ER-T1", mixed), "Fine-tune", "aua", REAL).notes
@@ -106,6 +114,8 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     assert cell.ours
     assert cell.ours.mean == pytest.approx(10.0)
     assert "pgd the mean of 3 runs" in cell.substituted[0]
+    again = made("pgd", 0, repeat=1, train_seconds=9000.0)  # a repeat weighs nothing here either
+    assert one(fill("ER-T1", [*pgd, again, *ticket]), "EarlyRobust", "speedup_vs_pgd") == cell
     shared = [replace(o, cost={**o.cost, "processes": 3}) for o in ticket]
     assert one(fill("ER-T1", [*pgd, *shared]), "EarlyRobust", "speedup_vs_pgd").why == "not timed alone"
     elsewhere = [replace(o, env={"device": "another GPU"}) for o in pgd]
