@@ -6,7 +6,6 @@ import html
 import json
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -191,44 +190,3 @@ def test_squeezed_names_keep_both_ends() -> None:
     assert squeeze("short", 10) == "short"
     assert squeeze("a model of a long name (first)", 16) == "a model…(first)"
     assert all(len(squeeze("x" * 50, most)) <= most for most in range(3, 50))
-
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
-@pytest.mark.parametrize(
-    ("choice", "want"),
-    [
-        ("", r"1 to 12 of 240 texts"),
-        ("form.elements.label.value = '=1'; form.elements.attack.value = '1';", r"1 to 12 of (\d+) that fit, of 240 texts"),
-        ("form.elements.outcome.value = 'success'; form.elements.arm.value = '2';", r"1 to 12 of (\d+) that fit, of 240 texts"),
-        ("form.elements.words.value = 'NO SUCH WORD';", r"none of 240 texts fits"),
-        ("form.elements.words.value = 'Sisters';", r"1 to 12 of (\d+) that fit, of 240 texts"),
-    ],
-)
-def test_the_script_filters_in_a_browser(tmp_path: Path, choice: str, want: str) -> None:
-    folder = make_run(tmp_path / "r")
-    add_plan(folder, query_budget=50)
-    text = write_report(tmp_path / "r.html", folder).read_text("utf-8")
-    text = re.sub(r"<meta http-equiv[^>]*>", "", text)  # which forbids the next line
-    act = f"const form = document.querySelector('form.filters'); {choice} form.dispatchEvent(new Event('input'));"
-    (tmp_path / "t.html").write_text(text.replace("</body>", f"<script>{{ {act} }}</script></body>"), "utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000", "--dump-dom", f"--user-data-dir={tmp_path / 'b'}"]
-    done = subprocess.run([BROWSER, *flags, (tmp_path / "t.html").as_uri()], capture_output=True, text=True, timeout=120, check=False)
-    told = re.search(r'<output aria-live="polite">([^<]*)</output>', done.stdout)
-    assert told, done.stderr[-2000:]
-    found = re.fullmatch(want, told[1])
-    assert found, told[1]
-    cards = re.findall(r'<article class="case"[^>]*>', done.stdout)
-    assert len(cards) == 240
-    if found.groups():
-        rows = [json.loads(line) for line in (folder / "attack/00000000/examples.jsonl").read_text().splitlines()]
-        if "label" in choice:
-            assert int(found[1]) == sum(row["label"] == 1 for row in rows)
-        if "Sisters" in choice:
-            assert int(found[1]) == 2 * sum("sisters" in row["original"][0] for row in rows)
-        if "success" in choice:
-            last = [json.loads(line) for line in (folder / "attack/00000002/examples.jsonl").read_text().splitlines()]
-            assert int(found[1]) == 2 * sum(row["status"] == "success" for row in last)
-    assert sum("hidden" not in card for card in cards) == (0 if "NO SUCH" in choice else 12)
