@@ -20,7 +20,7 @@ METRICS = {
     "total_millions": "M, all",
 }  # fmt: skip
 BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
-VARIANTS = {"real": "real lists", "substitute": "substitute lists"}
+VARIANTS = {"real": "real lists", "substitute": "substitute lists", "confirm": "confirming"}
 PERCENT = ("clean", "aua", "suc")
 
 

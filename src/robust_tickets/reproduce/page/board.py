@@ -33,7 +33,7 @@ def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
         key = f"{attack.name}:{attack.split}" if attack.split else attack.name
         every.append(Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True))
     clean = "accuracy on the whole evaluated split, unattacked"
-    every.append(Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True))
+    every.insert(1, Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True))  # in sight
     size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
     every.append(Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"))
     every.append(Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"))

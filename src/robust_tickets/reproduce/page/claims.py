@@ -28,7 +28,8 @@ def claims(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
 def answer(of: Family, judged: Sequence[Judged]) -> Html:
     """A question and its claims, on one axis."""
     made = [one for one in judged if one.comparison]
-    reach = max([2 * of.margin, *[abs(end) for one in made if one.comparison for end in (one.comparison.interval or ())]])
+    sure = [end for one in made if one.comparison and one.comparison.enough for end in (one.comparison.interval or ())]
+    reach = max(2 * of.margin, *(abs(end) for end in (*sure, *(one.comparison.difference for one in made if one.comparison))))
     rows = [_row(one, of.margin, reach) for one in made]
     rest = [one for one in judged if not one.comparison]
     told = (
@@ -52,22 +53,25 @@ def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
 
 
 def _said(made: Sequence[Judged]) -> str:
-    """The answer in a sentence for each pair, from the verdicts alone."""
-    pairs: dict[tuple[str, str], list[Judged]] = {}
-    for one in made:
-        pairs.setdefault((one.claim.arm, one.claim.other), []).append(one)
-    return " ".join(f"{arm_title(arm)} against {arm_title(other)}: {_each(found)}." for (arm, other), found in pairs.items())
+    """The answer in short, from the verdicts alone: what is sure, then how many claims are not."""
+    counts = {verdict: [one for one in made if one.verdict == verdict] for verdict in VERDICTS}
+    told = [_sure(one) for one in (*counts["different"], *counts["equivalent"])]
+    rest = {"undecided": counts["undecided"], "left open by too few runs": counts["too few runs"]}
+    for words, found in rest.items():
+        if len(found) == len(made):
+            told.append(f"All {len(found)} claims are {words}." if len(found) > 1 else f"It is {words}.")
+        elif found:
+            told.append(f"{len(found)} of {len(made)} claims {'are' if len(found) > 1 else 'is'} {words}.")
+    return " ".join(told)
 
 
-def _each(found: Sequence[Judged]) -> str:
-    """The attacks that have one verdict are named together."""
-    told: dict[str, list[str]] = {}
-    for one in found:
-        c = one.comparison
-        assert c is not None
-        way = f"{'sturdier' if c.difference > 0 else 'weaker'} by {abs(c.difference):.1f} points" if c.verdict == "different" else c.verdict
-        told.setdefault(way.replace("equivalent", f"alike within {c.margin:g} points"), []).append(attack_title(one.claim.attack))
-    return "; ".join(f"{way} under {' and '.join(attacks)}" for way, attacks in told.items())
+def _sure(one: Judged) -> str:
+    c = one.comparison
+    assert c is not None
+    first, second, how = arm_title(c.arm), arm_title(c.other), f"under {attack_title(one.claim.attack)}"
+    if one.verdict == "equivalent":
+        return f"{first} and {second} are alike within {c.margin:g} points {how}."
+    return f"{first} is {'sturdier' if c.difference > 0 else 'weaker'} than {second} by {abs(c.difference):.1f} points {how}."
 
 
 def _named(one: Judged) -> str:
@@ -103,7 +107,8 @@ def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
         label(scale(margin), 33, f"+{margin:g}", "middle", "small"),
     ]
     if c.interval:
-        parts.append(line(scale(c.interval[0]), middle, scale(c.interval[1]), middle, f"bar {kind}"))
+        start, end = (min(max(scale(v), scale.start), scale.end) for v in c.interval)  # few runs may reach past any axis
+        parts.append(line(start, middle, end, middle, f"bar {kind}"))
     parts.append(tag("circle", cx=scale(c.difference), cy=middle, r=5.5, class_=f"{kind} solid"))
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT + 2}", "width": WIDTH, "height": HEIGHT + 2}
     return tag("svg", *parts, **size, aria_hidden="true")

@@ -10,7 +10,7 @@ from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
 
-FIRST = 2  # attacks in sight
+FIRST = 2  # attacks in sight, on the first task
 HEADS = ("method, attack", "seeds", "range over seeds", "runs of a seed", "range over them")
 
 
@@ -19,7 +19,7 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     first: list[Html] = []
     rest: list[Html] = []
     widest = 0.0
-    for (task, backbone), members in by_task(found).items():
+    for k, ((task, backbone), members) in enumerate(by_task(found).items()):
         own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
         for i, attack in enumerate(attacks_of(members)):
             for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
@@ -28,13 +28,14 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
                 widest = max(widest, one.within_range)
                 name = tag("th", arm_title(one.name), tag("small", f"{where((task, backbone))}, {attack.title}"), scope="row")
                 values = (one.seeds, one.between_range, one.repeated, one.within_range)
-                (first if i < FIRST else rest).append(tag("tr", name, *[tag("td", _value(value), class_="number") for value in values]))
-    if not first:
+                row = tag("tr", name, *[tag("td", _value(value), class_="number") for value in values])
+                (first if k == 0 and i < FIRST else rest).append(row)
+    if not first and not rest:
         return None
-    more = tag("details", tag("summary", f"{len(rest)} more, under other attacks"), _table(rest)) if rest else None
+    more = tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest)) if rest else None
     said = f"Runs of one seed lie up to {widest:.1f} points apart."
     question = tag("h3", "Does the seed fix the result?")
-    return tag("article", question, tag("p", said, class_="verdict lesser"), _table(first), more, class_="answer")
+    return tag("article", question, tag("p", said, class_="verdict lesser"), _table(first) if first else None, more, class_="answer")
 
 
 def _table(rows: Sequence[Html]) -> Html:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summarise_runs
-from robust_tickets.reproduce.names import arm_title, attack_title, backbone_title, task_title
+from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Reading, Wanted, read_runs
 from robust_tickets.reproduce.unit import Flavour
@@ -157,9 +157,16 @@ def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
 
 
 def attacks_of(found: Sequence[Standing]) -> tuple[Against, ...]:
-    """The attacks on any of them, those that most arms met first."""
+    """The attacks on any of them: those on the task's own split and without further constraints first, then those that most arms met."""
     every = {attack for one in found for attack in one.attacks}
-    return tuple(sorted(every, key=lambda attack: (-sum(attack in one.attacks for one in found), attack)))
+    kinds = list(ATTACKS)
+
+    def rank(attack: Against) -> tuple[object, ...]:
+        kind, *rest = attack.name.split("-")
+        met = sum(attack in one.attacks for one in found)
+        return bool(attack.split), len(rest) > 1, -met, kinds.index(kind) if kind in kinds else len(kinds), attack
+
+    return tuple(sorted(every, key=rank))
 
 
 def where(key: Key) -> str:

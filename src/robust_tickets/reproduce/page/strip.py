@@ -5,10 +5,11 @@ A mean hides what this page is about: how far the runs of one method lie apart.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, shorten, svg, two_lines
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, squeeze, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
@@ -79,13 +80,19 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
     value, reach = numbers.percent(measured.mean), numbers.span(interval) if interval else ""
     told = ", ".join(filter(None, (reach, runs(measured.n))))
     if broad:
-        words = two_lines(one.title, 24)
+        words = _two(one.title)
         names = [label(left - 18, y + 5 + 17 * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
     else:
-        names = [label(left, y - 24, shorten(one.title, 22), kind="name")]
+        names = [label(left, y - 24, squeeze(one.title, 22), kind="name")]
         names.append(label(scale.end, y - 24, f"{value} · {reach}" if reach else value, "end", "quiet"))
     return group(*drawn, *names, title=said(one.title, measured))
+
+
+def _two(title: str) -> list[str]:
+    """A name on one line or two; of a longer one the middle is left out, since names often differ at their ends."""
+    first, *rest = textwrap.wrap(title, 26, break_on_hyphens=False) or [""]
+    return [first, squeeze(" ".join(rest), 26)] if rest else [first]
 
 
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:

@@ -102,14 +102,8 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
     )
     parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
     parts.append(_tiles(found, outcomes, filled))
-    for key, members in by_task(found).items():
-        attacks = attacks_of(members)
-        strips = [part for i, attack in enumerate(attacks) if (part := strip(members, attack, first=i == 0)) is not None]
-        if strips:
-            parts.append(tag("h2", f"{where(key)}, under attack"))
-            parts += strips[:FIRST]
-            if strips[FIRST:]:
-                parts.append(tag("details", tag("summary", f"{len(strips) - FIRST} more attacks"), *strips[FIRST:]))
+    for key, members in list(by_task(found).items())[:1]:
+        parts += [tag("h2", f"{where(key)}, under attack"), *_strips(members)]
     return tag("header", *parts, class_="first")
 
 
@@ -127,11 +121,21 @@ def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[
     return tag("ul", *tiles, class_="tiles")
 
 
+def _strips(members: Sequence[Standing]) -> list[Html]:
+    """A figure for each attack; those after the first few are folded."""
+    drawn = [part for i, attack in enumerate(attacks_of(members)) if (part := strip(members, attack, first=i == 0)) is not None]
+    rest = drawn[FIRST:]
+    more = [tag("details", tag("summary", f"{len(rest)} more attack{'s' if len(rest) > 1 else ''}"), *rest)] if rest else []
+    return [*drawn[:FIRST], *more]
+
+
 def _boards(found: Sequence[Standing]) -> Html | None:
+    """The first task's figures stand above, at the top of the page."""
     groups = by_task(found)
     parts: list[Html] = []
-    for key, members in groups.items():
-        parts += [tag("h3", where(key)) if len(groups) > 1 else Html(""), board(key, members)]
+    for i, (key, members) in enumerate(groups.items()):
+        parts.append(tag("h3", where(key)) if len(groups) > 1 else Html(""))
+        parts += [*(_strips(members) if i else ()), board(key, members)]
     return join([*parts, legend(found)]) if parts else None
 
 
