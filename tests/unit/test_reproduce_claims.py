@@ -171,6 +171,9 @@ def test_goals_that_are_not(changed: dict[str, object], goal: str, reached: bool
 
 
 def test_an_attack_with_the_words_that_were_trained_on_is_not_unseen() -> None:
+    assert list(told()["overlap"]) == ["@real", "wordnet"]
+    assert "| real lists | 72.2 % | 12.9 % | 2.8 % |" in findings(screening(table="@real"))
+    assert "| wordnet | 12.7 % |" in findings(screening(table="wordnet"))
     goal = by_name(screening(table="wordnet"))["unseen"]
     assert "pwws" not in goal.asked
     assert "pwws-confirm is left out" in goal.told

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
 from robust_tickets.report.numbers import NONE, points
-from robust_tickets.reproduce.claims import Judged, family, judge, screened, spreads, told, winner
-from robust_tickets.reproduce.goals import goals
+from robust_tickets.reproduce import names
+from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
+from robust_tickets.reproduce.goals import goals, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
@@ -86,9 +87,21 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     parts.append(
         markdown_table(("goal", "", "found"), [(g.asked, f"**{reached[g.reached]}**", g.told) for g in goals(outcomes, folder)], 3)
     )
+    parts += _overlap(form_of(told()["goals"]["arm"], chosen), outcomes)
     for id in ("B", "B-forms", "B-validation"):
         parts += _family(id, outcomes, folder)
     return parts
+
+
+def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """How much of each attack's candidates was trained on."""
+    rows = [
+        [names.VARIANTS.get(table.removeprefix("@"), table), *(f"{100 * share:.1f} %" for share in shares.values())]
+        for table, shares in told()["overlap"].items()
+        if trained_on(arm, table, outcomes)
+    ]
+    attacks = next(iter(told()["overlap"].values()))
+    return [markdown_table(("candidates that were trained on", *map(attack_title, attacks)), rows)] if rows else []
 
 
 def _family(id: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
