@@ -141,7 +141,7 @@ def test_goals_that_are_reached() -> None:
     assert {name: goal.reached for name, goal in found.items()} == dict.fromkeys(("gain", "unseen", "clean", "cost", "size"), True)
     assert "+15.0 points" in found["gain"].told
     assert found["cost"].told.startswith("1.50 times: 150.0s against 100.0s")
-    assert "pwws-confirm" in found["unseen"].asked
+    assert "PWWS" in found["unseen"].asked
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_an_attack_with_the_words_that_were_trained_on_is_not_unseen() -> None:
     assert "| real lists | 72.2 % | 12.9 % | 2.8 % |" in findings(screening(table="@real"))
     assert "| wordnet | 12.7 % |" in findings(screening(table="wordnet"))
     goal = by_name(screening(table="wordnet"))["unseen"]
-    assert "pwws" not in goal.asked
-    assert "pwws-confirm is left out" in goal.told
+    assert "PWWS" not in goal.asked
+    assert "PWWS, confirming is left out" in goal.told
 
 
 def test_nothing_is_judged_before_it_is_chosen() -> None:
@@ -200,6 +200,8 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
     assert "- than Random ticket: **undecided**" in text or "- than Random ticket: **no: equivalent**" in text
     assert "Chosen: **" in text
     assert text.count("| **reached** |") == 5
+    assert "PWWS, confirming | +15.0 (+10.1\u00a0to\u00a0+19.9) |" in text
+    assert "| **sturdier** |" in text
     assert "| Fine-tuning | 92.0, 5 runs | 44.0 (39.8–48.2), 5 runs |" in text
     assert findings(read_all(tmp_path), tmp_path) == text
 

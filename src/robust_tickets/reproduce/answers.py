@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
-from robust_tickets.report.numbers import NONE, points
+from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import goals, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import count, markdown_table, mean, sentence
+from robust_tickets.reproduce.wording import count, markdown_table, mean
 
 READ = (
     "Numbers are percent of the attacked sentences that a model still gets right, means over training runs with 95 % intervals over runs. "
@@ -61,7 +61,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
     others = dict.fromkeys(claim.other for claim in asked.claims)
     short = [f"- than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others]
     told = [f"{asked.title}, {_examples(outcomes, task, attacks[0], split)}.", _table(arms, attacks, task, split, outcomes)]
-    return [heads, "\n".join(short), *told, _sentences(judged), *_repeats(outcomes, task, attacks, split), *_more("C", outcomes, folder)]
+    return [heads, "\n".join(short), *told, *_claims(judged), *_repeats(outcomes, task, attacks, split), *_more("C", outcomes, folder)]
 
 
 def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -112,7 +112,7 @@ def _family(id: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[s
     arms = list(dict.fromkeys(name for one in judged for name in (one.claim.other, one.claim.arm)))
     attacks = list(dict.fromkeys(one.claim.attack for one in judged))
     task, split = judged[0].claim.task, judged[0].claim.split
-    return [heads, f"{_examples(outcomes, task, attacks[0], split)}.", _table(arms, attacks, task, split, outcomes), _sentences(judged)]
+    return [heads, f"{_examples(outcomes, task, attacks[0], split)}.", _table(arms, attacks, task, split, outcomes), *_claims(judged)]
 
 
 def _more(id: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -167,10 +167,26 @@ def _examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | 
     return f"{' or '.join(map(str, sorted(sizes))) or 'no'} examples of {split}"
 
 
-def _sentences(judged: Sequence[Judged]) -> str:
-    lines = [f"- {sentence(one)}" for one in judged]
+def _claims(judged: Sequence[Judged]) -> list[str]:
+    """A claim a line, and what was substituted."""
+    heads = ("claim", "", "difference, points", "on further examples too", "p, Holm", "verdict")
+    rows = [
+        (f"{arm_title(one.claim.arm)} against {arm_title(one.claim.other)}", attack_title(one.claim.attack), *_judged(one))
+        for one in judged
+    ]
     substituted = dict.fromkeys(words for one in judged for words in one.substituted)
-    return "\n".join((*lines, *(f"- Substituted: {words}." for words in substituted)))
+    return [markdown_table(heads, rows, 2), *([f"Substituted: {'; '.join(substituted)}."] if substituted else [])]
+
+
+def _judged(one: Judged) -> tuple[str, str, str, str]:
+    found = one.comparison
+    if found is None:
+        return "", "", "", NOT_RUN
+    span = f" ({signed_span(found.interval)})" if found.interval else ""
+    over = signed_span(found.over_examples) if found.over_examples else NONE
+    p = found.adjusted_equivalence_p if found.verdict == "equivalent" else found.adjusted_p
+    verdict = {"different": "sturdier" if found.difference > 0 else "less sturdy", "equivalent": f"equivalent within {found.margin:g}"}
+    return points(found.difference) + span, over, p_value(p), f"**{verdict.get(found.verdict, found.verdict)}**"
 
 
 def _not_run(judged: Sequence[Judged]) -> str:

@@ -12,6 +12,7 @@ from robust_tickets.measure.student import Interval
 from robust_tickets.measure.verdict import compare_runs
 from robust_tickets.report.numbers import points, signed_span
 from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, form_of, judge, told, winner
+from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
 
@@ -44,7 +45,10 @@ def trained_on(arm: str, table: str, outcomes: Sequence[Outcome]) -> bool:
 
 
 def _gain(given: dict[str, Any], one: Judged) -> Goal:
-    asked = f"at least {given['gain']:g} points of accuracy under attack over {given['against']} under {given['seen']}, different from 0"
+    asked = (
+        f"at least {given['gain']:g} points of accuracy under attack over {arm_title(given['against'])} under "
+        f"{attack_title(given['seen'])}, different from 0"
+    )
     if one.comparison is None:
         return Goal(name="gain", asked=asked, reached=None, told=one.why)
     found = one.comparison
@@ -59,25 +63,25 @@ def _gain(given: dict[str, Any], one: Judged) -> Goal:
 def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
     own = [name for name, table in given["own_ground"].items() if arm and trained_on(arm, table, outcomes)]
     names = [name for name in given["unseen"] if name not in own]
-    asked = f"a gain over {given['against']} that is different from 0 after Holm under {', '.join(names)}"
+    asked = f"a gain over {arm_title(given['against'])} that is different from 0 after Holm under {'; '.join(map(attack_title, names))}"
     parts, reached = [], []
     for name in names:
         found = judged[name].comparison
         if found is None:
-            parts.append(f"{name}: {judged[name].why}")
+            parts.append(f"{attack_title(name)}: {judged[name].why}")
         else:
-            parts.append(f"{name}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}")
+            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}")
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
-    aside = [f"{name} is left out: its candidates were trained on" for name in own]
+    aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
     return Goal(name="unseen", asked=asked, reached=None if None in reached else all(reached), told="; ".join((*parts, *aside)))
 
 
 def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
     limit = given["clean_below" if name == "clean" else name]
     asked = {
-        "clean": f"mean clean accuracy at most {limit:g} points below {given['against']}'s",
-        "cost": f"at most {limit:g} times the seconds of {given['against']}, search included",
-        "size": f"fewer parameters than {given['against']}",
+        "clean": f"mean clean accuracy at most {limit:g} points below {arm_title(given['against'])}'s",
+        "cost": f"at most {limit:g} times the seconds of {arm_title(given['against'])}, search included",
+        "size": f"fewer parameters than {arm_title(given['against'])}",
     }[name]
     if arm is None:
         return Goal(name=name, asked=asked, reached=None, told=NOT_CHOSEN)
