@@ -14,7 +14,8 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.figure import draw, figure
-from robust_tickets.reproduce.figures.pareto import pareto
+from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
+from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.traces import distances, survivors
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.rows import rows
@@ -141,6 +142,7 @@ def test_heads_and_neurons_have_panels_of_their_own_on_one_scale() -> None:
     assert titles == ["heads removed, %"] * 3 + ["neurons removed, %"] * 3
     ticks = [re.findall(r'text-anchor="end" class="tick">([^<]*)<', panel.svg) for panel in drawn.panels]
     assert ticks[1] == ticks[4]
+    assert ticks[0] != ticks[1]  # clean accuracy has its own
 
 
 def test_the_full_model_is_level_and_lines_have_their_names() -> None:
@@ -162,6 +164,10 @@ def test_gates_have_a_line_for_each_penalty() -> None:
     assert all(f">lambda {x}<" in panel.svg for panel in (r, exact) for x in ("0.1", "1"))
     assert r.table is not None
     assert len(r.table.rows) <= 2 * 60  # a long trace is thinned
+    last = gates(0.1)["gates"][-1]["R"]
+    assert ("RobustT" not in r.svg, r.table.rows[59][:3]) == (True, ("lambda 0.1", "20", f"{100 * last:.1f}"))
+    again = [replace(run(one.arm, traces=gates(0)), unit=replace(run(one.arm).unit, repeat=1)) for one in lambdas]
+    assert draw("RT-F1", lambdas, [*again, *[run(one.arm, traces=gates(one.x or 0)) for one in lambdas]]).svg == drawn.svg
     assert "traced no gates" in draw("RT-F1", lambdas, [run(one.arm) for one in lambdas]).why
 
 
@@ -174,6 +180,9 @@ def test_survivors_are_means_over_searches() -> None:
     mean = sum(shape.parts["neurons"][0] for shape in shapes) / 4
     assert panel.table.rows[0][3] == f"{100 * mean:.1f}"
     assert "share that survives, 4 searches" in panel.svg
+    assert f">{100 * mean:.0f} %<" in panel.svg
+    again = [replace(one, unit=replace(one.unit, repeat=1)) for one in found]
+    assert draw("ER-F5", [row("EarlyRobust", "earlyrobust")], [*found, *again]).panels == (panel,)
     assert "no ticket" in draw("ER-F5", [row("Whole", "finetune")], [run("finetune", base="finetune")]).why
 
 
@@ -209,6 +218,14 @@ def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tup
     }  # fmt: skip
     assert {line[0] for line in time.table.rows} == {"EarlyRobust", "Fine-tuning"}  # the others shared their device
     assert "NVIDIA H200" in drawn.caption
+
+
+def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
+    aua = Point(x=None, values=(40.0,), sources=("run",))
+    cheap, dear, twin = (Spot(index=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
+    assert frontier(cheap, [cheap, dear, twin])
+    assert not frontier(dear, [cheap, dear])
+    assert frontier(replace(dear, aua=replace(aua, values=(41.0,))), [cheap, dear])
 
 
 def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:

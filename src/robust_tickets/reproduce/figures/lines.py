@@ -73,7 +73,7 @@ def table(axis: Axis, series: Sequence[Series]) -> Table:
     rows = []
     for one in series:
         for point in one.points:
-            where = "–" if point.x is None else f"{axis.words(point.x)}{axis.unit}"
+            where = "–" if point.x is None else axis.words(point.x)
             span = f"{point.interval[0]:.1f} to {point.interval[1]:.1f}" if point.interval else "–"
             rows.append((one.name, where, f"{point.mean:.1f}", span, str(len(point.values)), " ".join(f"{v:.1f}" for v in point.values)))
     return Table(head=("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run"), rows=tuple(rows))
