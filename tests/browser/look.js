@@ -121,6 +121,22 @@
         (node.getAttribute("role") === "img" && (node.getAttribute("aria-label") || node.querySelector(":scope > title")?.textContent));
       return { asked: drawn.length, found: drawn.filter((node) => !told(node)).map(name) };
     },
+    // words of drawings that are cut off at the edge, or that lie over one another
+    drawings() {
+      const found = [];
+      for (const svg of all("svg").filter((node) => node.checkVisibility())) {
+        const edge = svg.getBoundingClientRect();
+        const words = all("text", svg).filter((node) => node.textContent.trim()).map((node) => [node, node.getBoundingClientRect()]);
+        words.forEach(([node, box], i) => {
+          if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1) found.push(`${name(node)} is cut off`);
+          for (const [other, its] of words.slice(0, i)) {
+            const [x, y] = [Math.min(box.right, its.right) - Math.max(box.left, its.left), Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top)];
+            if (x > 3 && y > 4) found.push(`${name(node)} lies over ${name(other)}`); // a line's box is higher than its letters
+          }
+        });
+      }
+      return found;
+    },
     anchors: () =>
       all('a[href^="#"]').filter((node) => !document.getElementById(decodeURIComponent(node.hash.slice(1)))).map((node) => `${node.hash} is nowhere`),
     middle(selector) {

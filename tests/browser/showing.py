@@ -9,10 +9,12 @@ from typing import Any
 from fake_run import add_plan, make_run
 from outcomes import outcomes
 from robust_tickets.report.page import write_report
+from robust_tickets.reproduce import drawing
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.page import write_page
 
-KINDS = ("report", "reports", "results")  # of one run, of two, of a folder of results
+KINDS = ("report", "reports", "results", "figure")  # of one run, of two, of a folder of results; a figure by itself
+KEPT = tuple(sorted((Path(__file__).parents[2] / "results").glob("*.html")))  # of real results, where the repository has them
 WORDS = "<b>hostile</b>"  # begins every hostile text, so that a page is known to show them
 HOSTILE = (
     f"{WORDS} </script><script>window.harm = 'script'</script>",
@@ -34,6 +36,9 @@ def shown(kind: str, folder: Path, *, hostile: bool = False) -> Path:
         for outcome in read_all(folder) if hostile else ():
             write(folder, _spoilt(outcome), {})
         return write_page(folder / "index.html", folder)
+    if kind == "figure":
+        found = read_all(outcomes(folder, **given))
+        return drawing.write(drawing.draw("ER-F5", found, folder), folder)
     if hostile:
         given |= {"title": HOSTILE[0], "arms": tuple((f"arm{k}", words, 0.3, 80.0, k == 0) for k, words in enumerate(HOSTILE))}
     runs = [make_run(folder / "one", n=40, **given)]

@@ -34,16 +34,18 @@ class Tab:
     def send(self, method: str, **params: Any) -> Event:
         return self.browser.send(method, params, self.session)
 
-    def open(self, page: Path, *, width: int = 1200, height: int = 900, scheme: str = "light", policy: bool = True) -> Tab:
-        """Load a file. ``policy`` False: as if it had no content-security policy, so that only its escapes protect it."""
-        self.size(width, height)
+    def open(self, page: Path, *, width: int = 1200, scheme: str = "light", policy: bool = True, script: bool = True) -> Tab:
+        """Load a file. Without ``policy``: as if it had none for its content, so that only its escapes protect it."""
+        self.size(width)
         self.scheme(scheme)
+        self.send("Emulation.setScriptExecutionDisabled", value=not script)
         self.send("Page.setBypassCSP", enabled=not policy)
         self._loaded = False
         failed = self.send("Page.navigate", url=page.as_uri()).get("errorText")
         if failed:
             raise BrowserError(f"{page}: {failed}")
         self.browser.until(lambda: self._loaded, f"loading {page.name}")
+        self.send("Emulation.setScriptExecutionDisabled", value=False)  # without scripts nothing settles, nor can anything be asked
         self.run(f"window.look = {LOOK}; 0")
         self.settle()
         return self

@@ -12,7 +12,7 @@ GOOD = """<!doctype html><html lang="en"><head><title>t</title><meta name="viewp
 <style>body {{ color: #222; background: #fff; }} {style}</style></head><body>
 <h1>One</h1><h2>Two</h2><p>Words that can be read.</p>
 <table><caption>c</caption><tr><th scope="col">a</th><th scope="col">b</th></tr><tr><td>1</td><td>2</td></tr></table>
-<svg role="img" aria-label="a drawing" width="20" height="20"><text y="9">w</text></svg>
+<svg role="img" aria-label="a drawing" width="20" height="20"><text y="15">w</text></svg>
 <svg aria-hidden="true" width="20" height="20"></svg>
 <div style="overflow-x: auto; position: relative" tabindex="0" role="region" aria-label="box">
 <p style="width: 3000px">wide, and held</p></div>
@@ -39,6 +39,10 @@ FAULTS = {  # which question finds it -> the fault
         ("", "<table><caption>c</caption><tr><th scope=col>a</th></tr><tr><td>1</td><td>2</td></tr></table>"),
     ],
     "pictures": [("", "<svg width=5 height=5></svg>"), ("", "<img src='data:,'>")],
+    "drawings": [
+        ("", "<svg role=img aria-label=d width=50 height=20><text x=30 y=15>too long a word</text></svg>"),
+        ("", "<svg role=img aria-label=d width=90 height=20><text x=5 y=15>one</text><text x=9 y=15>two</text></svg>"),
+    ],
     "anchors": [("", "<a href='#nowhere'>lost</a>")],
     "nameless": [("", "<button></button>"), ("", "<input>")],
     "unreached": [("", "<button onfocus='x.focus()'>sends back</button><button>never</button>")],
