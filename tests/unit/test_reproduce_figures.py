@@ -228,6 +228,22 @@ def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
     assert frontier(replace(dear, aua=replace(aua, values=(41.0,))), [cheap, dear])
 
 
+def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (40 + i % 3), "processes": 2} for i in range(20)}
+    every = [run(arm, seed=seed, held=0.4 - 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes) for seed in range(1 + (i < 15))]
+    drawn = pareto(every, None, task="sst2", attack="textfooler-real", looks={arm: 3 * i for i, arm in enumerate(sizes)})
+    broad, narrow = well_formed(drawn)
+    for drawing in (broad, narrow):
+        assert sum(one.get("class") == "name" for one in drawing.iter("text")) == 16
+        assert sum(one.get("class") == "faint" for one in drawing.iter("circle")) == 4
+    looks = [one[1:] for one in sorted(re.findall(r"<(circle|rect|polygon)[^>]*class=\"(arm\d) (solid|hollow)", drawn.panels[0].svg))]
+    assert len(looks) == 2 * 2 * 16
+    assert len(set(looks)) == 16  # no two alike, though the page numbers arms beyond sixteen
+    table = drawn.panels[0].table
+    assert table is not None
+    assert len(table.rows) == 20
+
+
 def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
     folder, every = campaign
     moved = [replace(one, env={"device": "cpu"}) if one.unit.arm == "finetune" else one for one in every]

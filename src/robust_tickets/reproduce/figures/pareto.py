@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from robust_tickets.report.figures.axes import Scale, around, colour, group, label, line, marker, places, shorten, svg
+from robust_tickets.report.figures.axes import Scale, around, colour, group, label, line, marker, places, squeeze, svg
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
 from robust_tickets.reproduce.figures.series import Point
@@ -17,7 +17,9 @@ from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
-NAMED = 20  # arms with a name beside the plot, those of most runs first; the others have it in their tooltip and in the table
+# looks: eight colours and shapes, solid or hollow. Arms beyond are faint dots, named by their tooltip and in the table.
+NAMED = 16
+ASIDE = 9.0, 64.0  # pixels from one arm to the next of the same size, and over all of them
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
     "seconds": ("seconds of search and training", "were timed alone on one device"),
@@ -64,14 +66,15 @@ def pareto(
             panels.append(Panel(title=title, why=f"{where}: of the arms attacked by {by} fewer than two {counted}."))
             continue
         alt = f"{title}. " + "; ".join(spot.said for spot in spots)
-        drawings = [_draw(spots, what, 940, 640, 400, alt, "broad"), _draw(spots, what, 320, 306, 320, alt, "narrow")]
+        drawings = [_draw(spots, what, 940, 600, 400, alt, "broad"), _draw(spots, what, 320, 306, 320, alt, "narrow")]
         sources = tuple(source for spot in spots for source in spot.aua.sources)
         panels.append(Panel(title=title, svg=join(drawings), table=_table(spots, what), sources=sources))
     timed = f" Times are of runs that had the device to themselves ({device})." if device else ""
+    fewer = f", and beyond {NAMED} arms those of fewest runs are faint dots" if len(looks) > NAMED else ""
     caption = (
         f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
         "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
-        f"side by side. The axes do not start at zero.{timed}"
+        f"side by side{fewer}. The axes do not start at zero.{timed}"
     )
     return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
 
@@ -94,8 +97,19 @@ def _spots(
         aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric="aua", attack=attack), own, folder))
         if size is not None and aua is not None:
             found.append(Spot(index=index, title=arm_title(arm), x=size.mean, aua=aua))
-    ranked = sorted(found, key=lambda spot: (-len(spot.aua.values), spot.index))[:NAMED]
-    return [replace(spot, best=frontier(spot, found), named=spot in ranked) for spot in found]
+    found = [replace(spot, best=frontier(spot, found)) for spot in found]
+    ranked = sorted(
+        found, key=lambda spot: (not spot.best, -len(spot.aua.values), len(spot.title), spot.index)
+    )  # a sweep's have long titles
+    return [*_distinct(ranked[:NAMED]), *(replace(spot, named=False) for spot in ranked[NAMED:])]
+
+
+def _distinct(spots: Sequence[Spot]) -> list[Spot]:
+    """No two that look alike: one whose look is taken gets the next that is free."""
+    taken: list[int] = []
+    for spot in spots:
+        taken.append(next(look for k in range(NAMED) if (look := (spot.index + k) % NAMED) not in taken))
+    return [replace(spot, index=look) for spot, look in zip(spots, taken, strict=True)]
 
 
 def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
@@ -110,46 +124,45 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     broad, shown = kind == "broad", [spot for spot in spots if spot.named]
     bottom = max(bottom, TOP + APART * len(shown) + 10) if broad else bottom
     across, along = [spot.x for spot in spots], [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))]
-    pad = 0.08 * (max(across) - min(across)) or 1.0
+    pad = 0.12 * (max(across) - min(across)) or 1.0  # room for arms that stand side by side
     low, high = around(along, max(2.0, 0.08 * (max(along) - min(along))))
     x = Scale(low=max(0.0, min(across) - pad), high=max(across) + pad, start=LEFT, end=right)
     y = Scale(low=low, high=high, start=bottom, end=TOP)
     parts = [label(0, 18, "accuracy under attack, %", kind="axis")]
     parts.append(tag("rect", x=LEFT, y=TOP, width=right - LEFT, height=bottom - TOP, class_="plot"))
-    for t in x.ticks(5 if broad else 4):
+    for t in x.ticks(5):
         parts += [line(x(t), TOP, x(t), bottom, "grid"), label(x(t), bottom + 18, f"{t:,.6g}".replace(",", "\u202f"), "middle", "tick")]
     for t in y.ticks(6):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
-    words = what if broad else shorten(what, 44)
-    parts.append(label((LEFT + right) / 2 if broad else right, bottom + 38, words, "middle" if broad else "end", "axis"))
+    parts.append(label((LEFT + right) / 2, bottom + 38, what, "middle", "axis"))
     parts.append(tag("path", d=_steps([spot for spot in spots if spot.best], x, y), class_="curve edge"))
     lowest = bottom - 4 if broad else bottom + BELOW + 14 + APART * len(shown)
     wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + APART * k for k, spot in enumerate(shown)]
     heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, APART), strict=True))
-    for spot in spots:
+    for spot in sorted(spots, key=lambda spot: spot.named):  # names lie above
         px = x(spot.x) + _aside(spot, spots, x)
-        parts.append(_spot(spot, px, y, heights.get(spot.index), right + 26.0 if broad else 14.0, broad=broad))
+        parts.append(_spot(spot, px, y, heights[spot.index] if spot.named else None, right + 26.0 if broad else 14.0, broad=broad))
     return svg(width, bottom + BELOW + (0 if broad else 14 + APART * len(shown)), parts, alt=alt, kind=kind)
 
 
 def _aside(spot: Spot, spots: Sequence[Spot], x: Scale) -> float:
     """Pixels that tell arms of one size apart, whose bars would lie on one another."""
-    same = sorted(other.index for other in spots if abs(x(other.x) - x(spot.x)) < 3)
-    return 9.0 * (same.index(spot.index) - (len(same) - 1) / 2)
+    same = sorted(other.index for other in spots if other.named and abs(x(other.x) - x(spot.x)) < 3)
+    return min(ASIDE[0], ASIDE[1] / len(same)) * (same.index(spot.index) - (len(same) - 1) / 2) if spot.named else 0.0
 
 
 def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *, broad: bool) -> Html:
-    py, hollow = y(spot.aua.mean), spot.index // 8 % 2 == 1  # after eight shapes the same eight, hollow
+    py, hollow = y(spot.aua.mean), spot.index // 8 % 2 == 1  # the second eight looks
+    if height is None:
+        return group(tag("circle", cx=px, cy=py, r=3, class_="faint"), title=spot.said)
     drawn = []
     if spot.aua.interval:
         low, high = (min(max(end, y.low), y.high) for end in spot.aua.interval)
         drawn.append(line(px, y(low), px, y(high), f"bar {colour(spot.index)}"))
-    if height is not None and broad:
+    if broad:
         drawn.append(line(px + 9, py, start - 10, height, "leader"))
-    drawn.append(marker(px, py, spot.index, 6.5, hollow))
-    if height is not None:
-        drawn += [marker(start, height, spot.index, 5, hollow), label(start + 13, height + 4.5, shorten(spot.title, 32), kind="name")]
-    return group(*drawn, title=spot.said)
+    drawn += [marker(px, py, spot.index, 6.5, hollow), marker(start, height, spot.index, 5, hollow)]
+    return group(*drawn, label(start + 13, height + 4.5, squeeze(spot.title, 33), kind="name"), title=spot.said)
 
 
 def _steps(best: Sequence[Spot], x: Scale, y: Scale) -> str:
