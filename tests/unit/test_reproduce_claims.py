@@ -16,7 +16,7 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.answers import findings, verdicts
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.claims import NOT_CHOSEN, families_of, family, form_of, judge, names, screened, spreads, told, winner
+from robust_tickets.reproduce.claims import NOT_CHOSEN, PLAIN, families_of, family, form_of, judge, names, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
 
@@ -28,6 +28,8 @@ CONFIRM = tuple(f"{name}-confirm" for name in (REAL, SUBSTITUTE, "bertattack", "
 def screening(best: str = "c", table: str = "real") -> list[Outcome]:
     """Fine-tuning, six configurations of which one gains most, and the winner's forms on test."""
     runs = arm("finetune", {REAL: BASE, **dict.fromkeys(CONFIRM, BASE)}, train_seconds=100.0, parameters=110e6)
+    for name in told()["screen"]["plain"][1:]:
+        runs += arm(name, {REAL: (80, 81)})
     for letter in "abcdef":
         runs += arm(f"sturdy_{letter}", {REAL: (124, 126) if letter == best else (100, 101)}, config={"adversary": {"source": table}})
     forms = {"ticket": (83e6, 150.0), "full": (110e6, 190.0), "random": (83e6, 140.0)}
@@ -50,6 +52,7 @@ def test_what_is_claimed_can_be_run() -> None:
             assert attack(claim.task, claim.attack).name == claim.attack
             for name in (claim.arm, claim.other):
                 forms = [name] if name[0] != "@" else [form_of(name, one) for one in told()["screen"]["arms"]]
+                forms = told()["screen"]["plain"] if name == PLAIN else forms
                 assert set(forms) <= set(arms()), (id, name)
             if claim.split is not None:
                 assert (claim.split == "test") == claim.attack.endswith("-confirm")
@@ -129,6 +132,21 @@ def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
     assert winner(costly) == "sturdy_c"
     cheap = [o if o.unit.arm != "sturdy_a" else made("sturdy_a", o.unit.seed, {REAL: 150}, right=183) for o in runs]
     assert winner(cheap) == "sturdy_a"
+
+
+def test_plain_fine_tuning_has_as_many_trials_and_its_best_is_to_be_beaten() -> None:
+    asked = told()["screen"]
+    assert len(asked["plain"]) == len(asked["arms"])
+    runs = screening("c")
+    assert winner(runs, among="plain") == "finetune"
+    assert {one.claim.other for one in judge("B", runs)} == {"finetune"}
+    better = [o for o in runs if o.unit.arm != "finetune_epochs_15"] + arm("finetune_epochs_15", {REAL: FAR, CONFIRM[0]: BASE})
+    assert winner(better, among="plain") == "finetune_epochs_15"
+    assert {one.claim.other for one in judge("B", better)} == {"finetune_epochs_15"}
+    untried = [o for o in runs if o.unit.arm != "finetune_epochs_25"]
+    assert winner(untried, among="plain") is None
+    assert {one.why for one in judge("B", untried)} == {NOT_CHOSEN}
+    assert by_name(untried)["size"].told == NOT_CHOSEN
 
 
 def test_the_ticket_that_is_judged_is_the_one_that_was_screened() -> None:

@@ -77,17 +77,22 @@ def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, m
     with pytest.raises(TicketsError, match="not all of that is run"):
         campaign("B2", equipped)
     for won, own in (("sturdy_c", "sturdy_c_ticket"), ("sturdy_f", "sturdy_f")):  # the last is searched under its own adversary
-        monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, won=won: won)
+        monkeypatch.setattr(
+            "robust_tickets.reproduce.campaign.winner",
+            lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune_epochs_15",
+        )
         made = campaign("b2", equipped)
         sound(made)
-        assert {own, f"{won}_full", f"{won}_random", "finetune", "freelb3"} <= {unit.arm for unit in made.units}
+        assert {own, f"{won}_full", f"{won}_random", "finetune_epochs_15", "finetune", "freelb3"} <= {unit.arm for unit in made.units}
     (confirmed,) = {attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"}
     assert confirmed == "test"
 
 
 def test_every_claimed_arm_and_attack_is_in_a_campaign(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """A family whose runs nobody plans would stay undecided for ever."""
-    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes: "sturdy_a")
+    monkeypatch.setattr(
+        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": "sturdy_a" if among == "arms" else "finetune_average"
+    )
     planned = {
         (unit.arm, attack.name) for name in campaigns() for unit, all in campaign(name, equipped).attacks.items() for attack in all
     }  # fmt: skip
@@ -95,7 +100,7 @@ def test_every_claimed_arm_and_attack_is_in_a_campaign(equipped: Places, monkeyp
     assert claimed
     for claim in claimed:
         for arm in (claim.arm, claim.other):
-            own = form_of(arm, "sturdy_a") if arm.startswith("@") else arm
+            own = "finetune_average" if arm == "@plain" else form_of(arm, "sturdy_a") if arm.startswith("@") else arm
             assert (own, claim.attack) in planned, claim
 
 
@@ -137,6 +142,15 @@ def test_what_is_missing_is_told_once_and_leaves_the_rest(tmp_path: Path) -> Non
     none = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], places=Places.find(data=tmp_path / "data"))
     assert none.units == ()
     assert all("no folder sst2" in cell.why for cell in none.cells)
+
+
+def test_a_flavour_has_its_own_arms(equipped: Places) -> None:
+    """In RobustT's table everything is trained for three epochs; under one protocol its fine-tuning is everyone's."""
+    ours, theirs = (
+        {cell.arm for cell in plan(["RT-T1"], seeds=1, flavour=flavour, places=equipped).cells if cell.row == "Fine-tune"}
+        for flavour in ("corrected", "as-published")
+    )  # fmt: skip
+    assert (ours, theirs) == ({"finetune"}, {"finetune_rt"})
 
 
 def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Places) -> None:

@@ -83,6 +83,12 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     if chosen is None:
         return [*parts, f"Not run: {', '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
     parts.append(f"Chosen: **{arm_title(chosen)}**. The runs that chose it may be among those below, which are judged on other sentences.")
+    plain, trials = (
+        winner(outcomes, folder, "plain"),
+        ", ".join(f"{arm_title(o.arm)} {o.aua:.1f}" for o in screened(outcomes, folder, "plain")),
+    )
+    best = f"the best by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
+    parts.append(f"Plain fine-tuning has as many trials, under attack: {trials}; {best}.")
     reached = {True: "reached", False: "not reached", None: "cannot be told"}
     parts.append(
         markdown_table(("goal", "", "found"), [(g.asked, f"**{reached[g.reached]}**", g.told) for g in goals(outcomes, folder)], 3)

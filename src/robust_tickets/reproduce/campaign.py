@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """``{winner}`` in the name of an arm is the configuration that the screening chose, ``{own}`` its ticket."""
+    """In an arm's name ``{winner}`` is the configuration that the screening chose, ``{own}`` its ticket, ``{plain}`` the fine-tuning."""
 
     title: str
     parts: tuple[Part, ...]
@@ -63,17 +63,20 @@ def campaign(
         raise TicketsError(f"no campaign is called {name!r}", hint=did_you_mean(name, campaigns()))
     name = known[name.upper()]
     one = campaigns()[name]
-    won = winner(outcomes) if one.waits else None
-    if one.waits and won is None:
+    won, plain = (winner(outcomes), winner(outcomes, among="plain")) if one.waits else (None, None)
+    if one.waits and not (won and plain):
         raise TicketsError(
             f"campaign {name} is about the configuration that a screening chooses, and not all of that is run",
             hint="`tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
         )
-    asked = [line for part in one.parts for line in _lines(name, part, won, seeds, groups, flavour)]
+    roles = {"winner": won, "own": form_of("@own", won), "plain": plain} if won and plain else {}
+    asked = [line for part in one.parts for line in _lines(name, part, roles, seeds, groups, flavour)]
     return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
 
 
-def _lines(name: str, part: Part, won: str | None, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[Asked]:
+def _lines(
+    name: str, part: Part, roles: Mapping[str, str], seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
+) -> list[Asked]:
     count, asked = seeds if seeds is not None else part.seeds, tuple(groups) if groups is not None else part.attacks
     found = []
     for id in part.tables:
@@ -84,7 +87,7 @@ def _lines(name: str, part: Part, won: str | None, seeds: int | None, groups: Se
     for task in part.tasks if part.arms else ():
         columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
-            for own in dict.fromkeys(written.format(winner=won, own=form_of("@own", won) if won else None) for written in part.arms):
+            for own in dict.fromkeys(written.format(**roles) for written in part.arms):
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.measure.runs import RunSet, RunSummary, summarise_runs
@@ -20,7 +20,9 @@ from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
+Among = Literal["arms", "plain"]
 ROLE = "@"
+PLAIN = "@plain"  # the fine-tuning that is to be beaten
 NOT_CHOSEN = "no configuration is chosen before all of the screening is run"
 
 
@@ -98,16 +100,16 @@ def family(id: str) -> Family:
 def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> tuple[Judged, ...]:
     """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part."""
     found = family(id)
-    chosen = winner(outcomes, folder)
-    apart = [_apart(_resolved(claim, chosen), found.margin, outcomes, folder, flavour) for claim in found.claims]
+    chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
+    apart = [_apart(_resolved(claim, **chosen), found.margin, outcomes, folder, flavour) for claim in found.claims]
     adjusted = iter(judge_family([one.comparison for one in apart if one.comparison]))
     return tuple(_with(one, next(adjusted)) if one.comparison else one for one in apart)
 
 
-def winner(outcomes: Sequence[Outcome], folder: Path | None = None) -> str | None:
+def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> str | None:
     """The configuration that the rule of ``claims.toml`` chooses once all of them were run; before, none."""
-    ranked = screened(outcomes, folder)
-    return ranked[0].arm if len(ranked) == len(told()["screen"]["arms"]) else None
+    ranked = screened(outcomes, folder, among)
+    return ranked[0].arm if len(ranked) == len(told()["screen"][among]) else None
 
 
 def form_of(role: str, chosen: str) -> str:
@@ -137,8 +139,11 @@ class Screened:
     goals: int
 
 
-def screened(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Screened, ...]:
-    """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made."""
+def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> tuple[Screened, ...]:
+    """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made.
+
+    ``among`` the recipe's, or the plain fine-tunings', which have as many trials.
+    """
     asked = told()["screen"]
 
     def means(arm: str) -> tuple[int, float, float] | None:
@@ -149,7 +154,7 @@ def screened(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[S
         return (len(under.runs.units), _mean(under.runs), _mean(clean.runs)) if under.runs.units and clean.runs.units else None
 
     base, found = means(asked["against"]), []
-    for arm in asked["arms"]:
+    for arm in asked[among]:
         own = means(arm)
         if own is None or base is None:
             continue
@@ -193,12 +198,15 @@ def _of_table(id: str) -> Family:
     return Family(id=id, title=table.title, question=question, margin=float(told()["margin"]), claims=tuple(claims))
 
 
-def _resolved(claim: Claim, chosen: str | None) -> Claim:
-    """The claim with the winner's arms for its roles; without a winner as it is."""
+def _resolved(claim: Claim, arms: str | None, plain: str | None) -> Claim:
+    """The claim with the winners' arms for its roles; without a winner as it is."""
     given = {**vars(claim)}
     for name in ("arm", "other"):
-        if chosen and given[name].startswith(ROLE):
-            given[name] = form_of(given[name], chosen)
+        role = given[name]
+        if role == PLAIN:
+            given[name] = plain or role
+        elif arms and role.startswith(ROLE):
+            given[name] = form_of(role, arms)
     return Claim(**given)
 
 

@@ -29,8 +29,9 @@ class Goal:
 
 def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal, ...]:
     """All of them: gain, other attacks, clean accuracy, cost, size."""
-    given, chosen = told()["goals"], winner(outcomes, folder)
-    arm = form_of(given["arm"], chosen) if chosen else None
+    chosen, plain = winner(outcomes, folder), winner(outcomes, folder, "plain")
+    given = {**told()["goals"], "against": plain or told()["screen"]["against"]}
+    arm = form_of(given["arm"], chosen) if chosen and plain else None
     judged = {one.claim.attack: one for one in judge(given["family"], outcomes, folder)}
     return (
         _gain(given, judged[given["seen"]]),

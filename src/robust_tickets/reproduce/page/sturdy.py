@@ -35,6 +35,9 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
     caption = tag("caption", tag("span", said + f"The rule: {asked['rule']}"))
     chosen = winner(outcomes, folder)
     title = f"Chosen: {arm_title(chosen)}" if chosen else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"
+    plain = winner(outcomes, folder, "plain")
+    if chosen and plain:
+        title += f"; to be beaten, the best of as many fine-tunings: {arm_title(plain)}"
     table = scroll("Screening", tag("table", caption, tag("thead", head), tag("tbody", *rows)))
     question = "Which way of training on word swaps?"
     return tag("article", tag("h3", question), tag("p", title, ".", class_="verdict lesser"), table, class_="answer")
