@@ -12,9 +12,12 @@ import pytest
 
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import make, write_page
+from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
+from robust_tickets.reproduce.page.sturdy import reached, screening
 
 
 class Page(HTMLParser):
@@ -144,10 +147,41 @@ def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], f
     assert 'id="board"' in alone
 
 
+def test_answers_say_what_the_verdicts_say(text: str) -> None:
+    answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
+    assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler, real lists." in answers
+    assert "3 of 4 claims are undecided." in answers
+    assert "Runs of one seed lie up to 11.2 points apart." in answers
+
+
+def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...], folder: Path) -> None:
+    own = [one for one in found if one.unit.arm in ("finetune", "freelb3") and one.unit.seed < 2 and not one.unit.repeat]
+    base = [one for one in own if one.unit.arm == "finetune"]
+    six = [replace(one, unit=replace(one.unit, arm=arm)) for arm in told()["screen"]["arms"] for one in own if one.unit.arm == "freelb3"]
+    assert (screening(base, folder), reached(base, folder)) == (None, None)
+    part = screening([*base, *six[:2]], folder)
+    assert part is not None
+    assert "1 of 6 configurations" in part
+    chosen, goals = screening([*base, *six], folder), reached([*base, *six], folder)
+    assert chosen is not None
+    assert "Chosen: " in chosen
+    assert goals is not None
+    assert "goals are reached" in goals
+
+
+def test_what_is_left_shrinks_with_what_was_run(found: tuple[Outcome, ...]) -> None:
+    nothing, all_runs = left_of("ER-T7", []), left_of("ER-T7", found)
+    assert set(nothing) == {"sst2"}
+    assert 0 < all_runs["sst2"] < nothing["sst2"]
+    one_seed = left_of("ER-T7", [one for one in found if one.unit.seed == 0])
+    assert nothing["sst2"] - one_seed["sst2"] == pytest.approx((nothing["sst2"] - all_runs["sst2"]) / 5)
+
+
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="no results"):
         write_page(tmp_path / "page.html", tmp_path)
 
 
-def test_the_page_is_written_where_asked(folder: Path, text: str, tmp_path: Path) -> None:
-    assert write_page(tmp_path / "page.html", folder).read_text("utf-8") == text
+def test_the_page_is_written_where_asked(tmp_path: Path) -> None:
+    few = outcomes(tmp_path / "few", arms=("finetune",), seeds=1, repeats=1)
+    assert write_page(tmp_path / "page.html", few).read_text("utf-8") == make(few, read_all(few))
