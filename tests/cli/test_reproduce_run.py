@@ -206,10 +206,13 @@ def test_a_run_reads_well(capsys: pytest.CaptureFixture[str], world: World, ran:
     assert "page.html" in out
 
 
-def test_a_budget_that_fits_nothing_runs_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
-    told = tickets(
-        capsys, "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2",
-        "--budget", "0s", *world.flags, *kept(tmp_path),
-    )  # fmt: skip
+def test_what_would_not_fit_is_not_begun(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    only = ["ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2", *world.flags]
+    told = tickets(capsys, "reproduce", *only, "--budget", "1s", *kept(tmp_path))
     assert len(told["work"]["left"]) == 2
+    assert told["fit"] == 0
     assert not list((tmp_path / "results").rglob("*.json"))
+    assert not (tmp_path / "store" / "train").exists()
+    one = told["seconds"]["total"] / 2
+    assert dry(capsys, tmp_path, *only, "--budget", f"{1.5 * one:.0f}s")["fit"] == 1
+    assert dry(capsys, tmp_path, *only, "--budget", f"{2.5 * one:.0f}s")["fit"] == 2

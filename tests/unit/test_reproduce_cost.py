@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,9 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.protocol import settings
 from robust_tickets.reproduce.rows import arm, arms, tree
+from robust_tickets.reproduce.sizes import LEAST, rows_of, share_of
 from robust_tickets.reproduce.unit import Unit
+from small_world import small_world
 
 GPU = device("h200")
 SST2 = SimpleNamespace(train=range(67349), validation=range(872))
@@ -92,6 +95,25 @@ def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
     assert not more.done
     assert more.train == rest.train
     assert more.attack > rest.attack
+
+
+def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
+    small = small_world(tmp_path, train=640, rows=20)
+    here = Places.find(data=small.data, models=small.models)
+    assert rows_of(here, "sst2") == {"train": 640, "validation": 20, "test": 20}
+    assert rows_of(here, "imdb") == rows_of(Places(), "sst2") == {}
+    assert share_of(here, "bert-base-uncased") == LEAST
+    assert share_of(here, "roberta-base") == share_of(Places(), "bert-base-uncased") == 1
+    unit = Unit(task="sst2", arm="finetune")
+    (whole,), (part,) = pieces(unit, (), GPU), pieces(unit, (), GPU, here)
+    assert part.seconds == pytest.approx(whole.seconds * LEAST * 640 / 67349)
+    bert = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072}
+    (tmp_path / "models" / "again").mkdir()
+    (tmp_path / "models" / "again" / "config.json").write_text(json.dumps(bert))
+    assert share_of(here, "again") == 1
+    (tmp_path / "data" / "rte").mkdir()
+    (tmp_path / "data" / "rte" / "train.csv").write_text("a,b,label\n1,2,0\n1,2,1\n")
+    assert rows_of(here, "rte") == {"train": 2}
 
 
 def test_units_come_seed_by_seed(places: Places) -> None:

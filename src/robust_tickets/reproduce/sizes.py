@@ -40,7 +40,8 @@ def _count(path: Path) -> int:
 
         return int(pq.read_metadata(path).num_rows)
     with path.open("rb") as stream:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+        lines = sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+    return lines - (path.suffix != ".jsonl")  # the header
 
 
 @cache
