@@ -151,6 +151,25 @@ def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Places, mon
     assert whole.attacks[0] == left.attacks[0]
 
 
+def test_an_attack_that_fails_loses_no_other(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = runner.Walk.attacked
+
+    def fails(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
+        if type(plan.attack).__name__ == "DeepWordBug":
+            raise TicketsError("its letters are gone")
+        return before(self, made, plan, workers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Walk, "attacked", fails)
+        with pytest.raises(TicketsError, match="letters"):
+            one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
+    left = found(PLAIN, world / "results")
+    assert left is not None
+    assert [one.name for one in left.attacks] == ["pwws"]
+    whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    assert {one.name for one in whole.attacks} == {"pwws", "deepwordbug"}
+
+
 def test_a_search_alone_is_an_outcome_that_training_completes(places: Places, tmp_path: Path, counted: list[str]) -> None:
     ticket = one(TICKET, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
     assert counted == ["search"]

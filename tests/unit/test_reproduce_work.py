@@ -250,13 +250,29 @@ class Pipe:
 def test_a_process_whose_starter_is_gone_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(hand.os, "_exit", ended.append)
-    for idle, expected in ((False, [1]), (True, [])):
+    for text, answered, expected in (("job\norder\n", 1, [1]), ("", 0, [])):
         ended.clear()
-        event, lines = threading.Event(), hand.queue.Queue[str]()
-        if idle:
-            event.set()
-        hand._read(io.StringIO("" if idle else "order\n"), lines, event)
+        lines = hand.queue.Queue[str]()
+        reading = threading.Thread(target=hand._read, args=(Late(text, lines, answered), lines))
+        reading.start()
+        reading.join()
         assert ended == expected
+
+
+class Late(io.StringIO):
+    """Both lines come at once; the first is dealt with after the second came."""
+
+    def __init__(self, text: str, lines: Any, answered: int) -> None:
+        super().__init__(text)
+        self.lines, self.answered = lines, answered
+
+    def __next__(self) -> str:
+        try:
+            return super().__next__()
+        except StopIteration:
+            for _ in range(self.answered):
+                self.lines.task_done()
+            raise
 
 
 def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:

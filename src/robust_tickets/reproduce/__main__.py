@@ -60,13 +60,12 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     from robust_tickets.reproduce.cost import cost
     from robust_tickets.reproduce.only import read_only
     from robust_tickets.reproduce.outcome import read_all
-    from robust_tickets.reproduce.protocol import attacks
     from robust_tickets.reproduce.unit import Unit
 
     groups = tuple(name for name in given.attacks.split(",") if name) if given.attacks is not None else None
     if given.units:
         units = [Unit.of_id(id) for id in dict.fromkeys(given.units)]
-        found = {unit: attacks(unit.task, ("main",) if groups is None else groups, unit.flavour) for unit in units}
+        found = {unit: _attacks(unit, ("main",) if groups is None else groups, places) for unit in units}
         return units, found, frozenset(units) if given.search_only else frozenset(), {}
     done = read_all(given.results) if given.results.is_dir() else ()
     plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups, outcomes=done)
@@ -77,6 +76,23 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places).units)
 
 
+def _attacks(unit: Any, names: Sequence[str], places: Any) -> list[Any]:
+    """The attacks of groups, or named one by one, that can be had here."""
+    from robust_tickets.reproduce.attacks import GROUPS, attack, attacks
+    from robust_tickets.reproduce.places import missing
+
+    found = []
+    for name in names:
+        of_name = attacks(unit.task, (name,), unit.flavour) if name in GROUPS else (attack(unit.task, name, unit.flavour),)
+        for one in of_name:
+            lacks = [words for words in missing(places, unit, (one,)) if words not in missing(places, unit)]
+            if lacks:
+                progress.warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
+            elif one not in found:
+                found.append(one)
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m robust_tickets.reproduce", description="Run units or a campaign; resume by running again."
@@ -84,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
     asked.add_argument("--campaign", metavar="A", help="A to E")
-    parser.add_argument("--attacks", metavar="GROUPS", help="main,more,encoder,…; by default main, or the campaign's own")
+    groups = "main,more,encoder,…; of --units also single attacks; by default main, or a campaign's own"
+    parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
     parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
     parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone")

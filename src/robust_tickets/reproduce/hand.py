@@ -23,24 +23,22 @@ from robust_tickets.run import BusyError
 def main(told: TextIO, answers: TextIO) -> None:
     """Make units until the other end closes."""
     lines: queue.Queue[str] = queue.Queue()
-    idle = threading.Event()
-    threading.Thread(target=_read, args=(told, lines, idle), daemon=True).start()
+    threading.Thread(target=_read, args=(told, lines), daemon=True).start()
     job = _job(json.loads(lines.get()))
-    idle.set()
+    lines.task_done()
     while line := lines.get():
         answer = _made(_order(json.loads(line)), job)
         clear()
-        idle.set()
+        lines.task_done()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 
-def _read(told: TextIO, lines: queue.Queue[str], idle: threading.Event) -> None:
+def _read(told: TextIO, lines: queue.Queue[str]) -> None:
     """Pass lines on. Their end in the middle of a unit: whoever asked for it is gone, and perhaps starts anew; so end at once."""
     for line in told:
-        idle.clear()
         lines.put(line)
-    if not idle.is_set():
+    if lines.unfinished_tasks:
         os._exit(1)
     lines.put("")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.config import to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.progress import say
+from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.outcome import Outcome
@@ -119,10 +119,16 @@ def _make(
         attacks = [*attacks, *_others(unit, known, attacks)]
         recipe = recipe_of(unit, attacks, places)
     kept.write(told)
-    workers = _workers(processes)
+    workers, problems = _workers(processes), []
     for attack, plan in zip(attacks, recipe.attacks, strict=True):
         if told.attacked(attack.name) is None:
-            told = kept.write(kept.attacked(told, attack, made, plan, workers))
+            try:
+                told = kept.write(kept.attacked(told, attack, made, plan, workers))
+            except Exception as problem:  # the other attacks do not depend on it
+                warn(f"{unit.id}: {attack.name} failed: {problem}")
+                problems.append(problem)
+    if problems:
+        raise problems[0]
     if drop_models:
         with walk.run.alone(made.trained):
             shutil.rmtree(made.trained.folder / "model", ignore_errors=True)
