@@ -117,6 +117,16 @@ def test_attacks_score_by_log_odds_or_beside_a_calibrated_one() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("chosen", ["real", "substitute"])
+def test_the_encoders_thresholds_are_fixed_and_fall_as_more_is_accepted(chosen: str) -> None:
+    found = [attack("sst2", f"textfooler-{chosen}-encoder{accepts}") for accepts in (50, 75, 90)]
+    least = [one.table["sentence_similarity"] for one in found]
+    assert least == sorted(least, reverse=True)
+    assert len(set(least)) == 3
+    assert [one.roles for one in found] == [(f"@{chosen}", "@tagger", "@encoder")] * 3
+    assert {one.candidates for one in found} == {chosen}
+
+
 def test_an_unknown_group_name_or_flavour_is_refused_with_the_nearest() -> None:
     for call in (lambda: attacks("sst2", ("mian",)), lambda: attack("sst2", "textfooler-reel"), lambda: rules("sst")):
         with pytest.raises(TicketsError) as told:
