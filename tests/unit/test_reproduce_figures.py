@@ -203,7 +203,7 @@ def test_distances_are_those_of_the_first_seed() -> None:
     assert trace is not None
     assert trace.drawn_at == 12
     assert f"drawn there. Over 2 seeds it was drawn at epoch {trace.points[12]:.2f} each time" in drawn.caption
-    assert distances(run("earlyrobust", traces={"distances": {"points": [0.1, 0.2], "heads": [[0.0]]}})) is None
+    assert distances(run("earlyrobust", traces={})) is None
 
 
 def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
@@ -256,3 +256,27 @@ def test_names_are_escaped_and_the_same_outcomes_give_the_same_bytes() -> None:
     drawn = draw("ER-F3", odd, swept())
     assert "<b>&" not in show(drawn)
     assert show(drawn) == show(draw("ER-F3", odd, list(reversed(swept()))))
+
+
+@pytest.mark.parametrize(
+    ("id", "changed"),
+    [
+        ("ER-F2", {"traces": {"distances": {"points": [0.1, 0.2], "heads": [[0.0]]}}}),
+        ("ER-F2", {"traces": {"distances": {"points": [0.1], "heads": [[float("nan")]]}}}),
+        ("ER-F2", {"traces": {"distances": [1]}}),
+        ("RT-F1", {"traces": {"gates": [{"R": 0.5}]}}),
+        ("RT-F1", {"traces": {"gates": [{"epoch": 1, "R": "<b>"}]}}),
+        ("ER-F5", {"ticket": {"heads": [[1, 0], [1]], "neurons": [[1, 2], [1, 2]]}}),
+        ("ER-F5", {"ticket": {"heads": [[1, 0]], "neurons": []}}),
+        ("RT-F3", {"ticket": {"weights": {"encoder.layer.0.output.dense.weight": 3}}}),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_named(id: str, changed: dict[str, object]) -> None:
+    with pytest.raises(TicketsError, match=r"bert-base-uncased/sst2/one/corrected/seed-0: its .* cannot be read"):
+        draw(id, [row("One", "one")], [run("one", **changed)])
+
+
+def test_tickets_of_two_models_are_not_averaged() -> None:
+    small = run("one", seed=1, ticket={"heads": [[1, 0]], "neurons": [[1, 2]]})
+    with pytest.raises(TicketsError, match="not of one model"):
+        draw("ER-F5", [row("One", "one")], [run("one"), small])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale, colour, group, label, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table
@@ -20,7 +21,13 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str, index: int = 0) 
     if not found:
         return Panel(title=title, why=f"{title}: the runs there are have no ticket.")
     shapes, sources = [told for _, told in found], tuple(one.unit.id for one, _ in found)
-    parts, depth = shapes[0].parts, len(next(iter(shapes[0].parts.values())))
+    parts, depth = shapes[0].parts, shapes[0].depth
+    for one, told in found:
+        if (told.depth, list(told.parts), list(map(len, told.heads))) != (depth, list(parts), list(map(len, shapes[0].heads))):
+            raise TicketsError(
+                f"the tickets of {sources[0]} and {one.unit.id} are not of one model",
+                hint="restore the result files; results are not edited",
+            )
     searches = "1 search" if len(shapes) == 1 else f"{len(shapes)} searches"
     height = TOP + depth * ROW + 6
     drawn = [label(0, 14, title, kind="name"), label(0, 33, f"share that survives, {searches}", kind="quiet")]
@@ -83,7 +90,7 @@ def _said(shapes: Sequence[Survivors], layer: int) -> str:
 def _table(shapes: Sequence[Survivors]) -> Table:
     parts = shapes[0].parts
     rows = []
-    for layer in range(len(next(iter(parts.values())))):
+    for layer in range(shapes[0].depth):
         cells = []
         for name in parts:
             shares = [100 * shape.parts[name][layer] for shape in shapes]

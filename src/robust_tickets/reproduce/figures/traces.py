@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.report.figures.weights import PARTS
 from robust_tickets.report.model import Distances
@@ -20,22 +23,50 @@ class Survivors:
     parts: Mapping[str, tuple[float, ...]]
     heads: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        if len({len(shares) for shares in self.parts.values()}) != 1 or len({len(row) for row in self.heads}) > 1:
+            raise ValueError("layers differ in number or in heads")
+
+    @property
+    def depth(self) -> int:
+        return len(next(iter(self.parts.values())))
+
+
+@contextmanager
+def _from(outcome: Outcome, what: str) -> Iterator[None]:
+    """What is no such thing was written by somebody else: said, not shown."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
+        raise TicketsError(
+            f"{outcome.unit.id}: its {what} cannot be read ({problem})", hint="restore the result file; results are not edited"
+        ) from None
+
 
 def distances(outcome: Outcome) -> Distances | None:
-    """As the search wrote them."""
-    told = outcome.traces.get("distances") or {}
-    points = tuple(map(float, told.get("points", ())))
-    groups = {name: tuple(tuple(map(float, row)) for row in told[name]) for name in ("heads", "neurons") if name in told}
-    if not points or not groups or any(len(rows) != len(points) for rows in groups.values()):
+    """As the search wrote them; ``None`` where it wrote none."""
+    told = outcome.traces.get("distances")
+    if not told:
         return None
-    return Distances(
-        points=points,
-        groups=groups,
-        stopped_at=_nearest(told.get("stopped_at"), points),
-        drawn_at=_nearest(told.get("drawn_at"), points),
-        converged=told.get("converged") is not False,
-        rule=str(told.get("rule", "")),
-    )
+    with _from(outcome, "mask distances"):
+        points = tuple(map(_finite, told["points"]))
+        groups = {name: tuple(tuple(map(_finite, row)) for row in told[name]) for name in ("heads", "neurons") if name in told}
+        if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
+            raise ValueError(f"they are not {len(points)} by {len(points)}")
+        return Distances(
+            points=points,
+            groups=groups,
+            stopped_at=_nearest(told.get("stopped_at"), points),
+            drawn_at=_nearest(told.get("drawn_at"), points),
+            converged=told.get("converged") is not False,
+            rule=str(told.get("rule", "")),
+        )
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no finite number")
+    return float(value)
 
 
 def _nearest(epoch: Any, points: Sequence[float]) -> int | None:
@@ -47,17 +78,20 @@ def _nearest(epoch: Any, points: Sequence[float]) -> int | None:
 
 def along(outcome: Outcome, trace: str, key: str) -> tuple[tuple[float, float], ...]:
     """Epoch and value of each line of a trace that has the value."""
-    lines = outcome.traces.get(trace) or ()
-    return tuple((float(line["epoch"]), float(line[key])) for line in lines if line.get(key) is not None)
+    with _from(outcome, trace):
+        lines = outcome.traces.get(trace) or ()
+        return tuple((_finite(line["epoch"]), _finite(line[key])) for line in lines if line.get(key) is not None)
 
 
 def survivors(outcome: Outcome) -> Survivors | None:
+    """Of its ticket; ``None`` where it has none."""
     told = outcome.ticket or {}
-    if "heads" in told:
-        heads = tuple(tuple(map(int, row)) for row in told["heads"])
-        kept = tuple(sum(row) / max(1, len(row)) for row in heads)
-        return Survivors(parts={"heads": kept, "neurons": tuple(part / max(1, of) for part, of in told["neurons"])}, heads=heads)
-    return Survivors(parts=_weights(told["weights"], outcome.unit.backbone)) if "weights" in told else None
+    with _from(outcome, "ticket"):
+        if "heads" in told:
+            heads = tuple(tuple(map(int, row)) for row in told["heads"])
+            kept = tuple(sum(row) / max(1, len(row)) for row in heads)
+            return Survivors(parts={"heads": kept, "neurons": tuple(part / max(1, of) for part, of in told["neurons"])}, heads=heads)
+        return Survivors(parts=_weights(told["weights"], outcome.unit.backbone)) if "weights" in told else None
 
 
 def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tuple[float, ...]]:
