@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from robust_tickets.reproduce.outcome import Outcome, place, read
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.run import BusyError, locked
+from robust_tickets.run import BusyError, Stage, locked
 from robust_tickets.walk import runner, stages
 from small_world import small_world
 
@@ -73,6 +74,7 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Plac
     assert all(kept <= of == 24 for kept, of in told.ticket["neurons"])
     points = told.traces["distances"]["points"]
     assert len(told.traces["distances"]["heads"]) == len(points)
+    assert told.traces["loss"][-1][0] == 10, "epochs"
     assert {"search_seconds", "train_seconds", "parameters", "dense_parameters"} <= told.cost.keys()
     assert told.cost["processes"] == 3
     assert told.inputs["rows"] == {"train": 64, "validation": 12, "test": 12}
@@ -221,6 +223,23 @@ def test_a_task_that_is_searched_on_lies_beside_the_others(places: Places) -> No
     origin: Any = recipe_of(other, [], corpus).arms[0].origin
     assert origin.searched_on.data == f"{places.data}/imdb"
     assert (recipe_of(other, [], replace(corpus, data=None)).arms[0].origin or origin).searched_on.data is None  # the Hub's
+
+
+def test_what_is_traced_of_a_training(tmp_path: Path) -> None:
+    """Evaluations all, losses some, whatever their number; the last one always."""
+    lines = [{"step": i, "epoch": i / 100, "loss": 1 / (i + 1)} for i in range(999)]
+    lines += [{"step": 999, "epoch": 9.99, "evaluation": {"accuracy": 91.0}}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = gather.traces(None, Stage(folder=tmp_path, key={}))
+    assert told["accuracy"] == [{"epoch": 9.99, "accuracy": 91.0, "loss": 1 / 999}]
+    assert len(told["loss"]) == gather.LOSSES
+    assert told["loss"][0] == [0.0, 1.0]
+    assert told["loss"][-1] == pytest.approx([9.98, 1 / 999], rel=1e-4)
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps({"epoch": i, "R": 0.5, "exact": 0.1}) + "\n" for i in range(1000)))
+    gates = gather.traces(Stage(folder=tmp_path, key={}), None)["gates"]
+    assert len(gates) == gather.POINTS
+    assert (gates[0]["epoch"], gates[-1]["epoch"]) == (0, 999)
+    assert gather.traces(None, None) == {}
 
 
 def test_paths_become_names() -> None:

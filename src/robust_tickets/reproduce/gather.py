@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from robust_tickets.ticket import Ticket
 
 TEXTS = 12  # attacked texts that are kept of each attack
-POINTS = 400  # lines of a search's trace that are kept, evenly spread
+POINTS = 150  # lines of a search's trace that are kept, evenly spread
+LOSSES = 50  # of a training's
 DIGITS = 5  # of mask distances and gates
 INSTEAD = {
     "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
@@ -47,7 +48,7 @@ def shape(ticket: Ticket) -> dict[str, Any]:
 
 
 def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
-    """``distances`` of a search's masks, ``gates`` (or whatever its lines tell) over its updates, ``accuracy`` along training."""
+    """``distances`` of a search's masks, ``gates`` (or what its lines tell) over updates, ``accuracy`` and ``loss`` along training."""
     found: dict[str, Any] = {}
     if searched is not None:
         if (searched.folder / "distances.json").is_file():
@@ -58,9 +59,7 @@ def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
             found["gates"] = _rounded(_spread(gates))
         elif lines:
             found["search"] = _rounded(_spread(lines))
-    if trained is not None and (along := _along(trained.folder / "metrics.jsonl")):
-        found["accuracy"] = along
-    return found
+    return found if trained is None else found | _along(trained.folder / "metrics.jsonl")
 
 
 def cost(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
@@ -128,16 +127,18 @@ def without_paths(value: Any, places: Mapping[str, Path]) -> Any:
     return value
 
 
-def _along(metrics: Path) -> list[dict[str, Any]]:
-    """Points of the training curve: every evaluation, and where there is none the losses."""
-    loss, found, losses = None, [], []
+def _along(metrics: Path) -> dict[str, Any]:
+    """``accuracy``: every evaluation; ``loss``: epoch and loss, evenly spread. What there is none of is left out."""
+    evaluations: list[dict[str, Any]] = []
+    losses: list[list[float]] = []
     for line in _lines(metrics):
         if "loss" in line:
-            loss = line["loss"]
-            losses.append({"epoch": line.get("epoch"), "accuracy": None, "loss": loss})
+            losses.append([line["epoch"], line["loss"]])
         if isinstance(line.get("evaluation"), Mapping):
-            found.append({"epoch": line.get("epoch"), "accuracy": line["evaluation"].get("accuracy"), "loss": loss})
-    return found or list(_spread(losses, 100))
+            told = {"epoch": line["epoch"], "accuracy": line["evaluation"].get("accuracy"), "loss": losses[-1][1] if losses else None}
+            evaluations.append(told)
+    found = {"accuracy": evaluations, "loss": _rounded(_spread(losses, LOSSES))}
+    return {name: lines for name, lines in found.items() if lines}
 
 
 def _spread(lines: list[Any], most: int = POINTS) -> list[Any]:
