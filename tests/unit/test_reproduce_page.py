@@ -140,6 +140,16 @@ def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...]
     assert "on test" in make(folder, [both])
 
 
+def test_a_unit_that_was_only_searched_is_no_run(found: tuple[Outcome, ...], folder: Path) -> None:
+    searched = [replace(one, clean={}, attacks=(), cost={"search_seconds": 9.0}) for one in found if one.unit.arm == "earlyrobust"]
+    rest = [one for one in found if one.unit.arm == "finetune"]
+    assert [one.units for one in standings([*rest, *searched])] == [5, 0]
+    shown = make(folder, [*rest, *searched])
+    board = shown[shown.index('id="board"') : shown.index('id="runs"')]
+    assert board[: board.index("</table>")].count("<tr>") == 2  # the heading and fine-tuning
+    assert searched[0].config_hash in shown
+
+
 def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], folder: Path) -> None:
     alone = make(folder, [replace(found[0], attacks=(), ticket=None, traces={})])
     assert 'id="answers"' not in alone

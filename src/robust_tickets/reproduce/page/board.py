@@ -64,7 +64,7 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
     body = []
     for one in rows:
         title = tag("span", one.title, class_=f"arm {colour(one.place)}")
-        again = len(one.outcomes) - one.units
+        again = one.repeated
         told = f"{runs(one.units)}, {again} repeated" if again else runs(one.units)
         name = tag("th", title, tag("small", told), scope="row")
         body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))

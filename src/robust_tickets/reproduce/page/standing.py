@@ -76,7 +76,12 @@ class Standing:
 
     @property
     def units(self) -> int:
-        return sum(outcome.unit.repeat == 0 for outcome in self.outcomes)
+        """Training runs, a seed once; of some units the search alone was run, for a figure."""
+        return sum(outcome.unit.repeat == 0 for outcome in self.outcomes if trained(outcome))
+
+    @property
+    def repeated(self) -> int:
+        return sum(outcome.unit.repeat > 0 for outcome in self.outcomes if trained(outcome))
 
     @cached_property
     def attacks(self) -> tuple[Against, ...]:
@@ -115,6 +120,10 @@ def anchor(outcome: Outcome) -> str:
     """Of the list of an arm's runs. A name of a unit needs no escape, but dots would be odd in an address."""
     unit = outcome.unit
     return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
+
+
+def trained(outcome: Outcome) -> bool:
+    return number(outcome.clean.get("accuracy")) is not None or bool(outcome.attacks)
 
 
 def number(value: object) -> float | None:

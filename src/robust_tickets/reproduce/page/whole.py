@@ -26,7 +26,7 @@ from robust_tickets.reproduce.page.missing import missing
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.papers import paper_part
 from robust_tickets.reproduce.page.seeds import seeds
-from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, standings, where
+from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, standings, trained, where
 from robust_tickets.reproduce.page.strip import strip
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
@@ -102,7 +102,7 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
     )
     parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
     parts.append(_tiles(found, outcomes, filled))
-    for key, members in list(by_task(found).items())[:1]:
+    for key, members in list(by_task([one for one in found if one.units]).items())[:1]:
         parts += [tag("h2", f"{where(key)}, under attack"), *_strips(members)]
     return tag("header", *parts, class_="first")
 
@@ -112,7 +112,7 @@ def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[
     reached = {(cell.table, cell.task, cell.row, cell.backbone, cell.metric, cell.attack) for cell in cells}
     examples = sum(attack.n for outcome in outcomes for attack in outcome.attacks)
     told = [
-        (len(outcomes), "training runs", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
+        (sum(map(trained, outcomes)), "training runs", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
         (len({one.arm for one in found}), "ways to train", "and how they fare"),
         (examples, "texts attacked", f"by {len(attacks_of(found))} attacks"),
         (len(reached), "published numbers", "with ours beside them"),
@@ -131,7 +131,7 @@ def _strips(members: Sequence[Standing]) -> list[Html]:
 
 def _boards(found: Sequence[Standing]) -> Html | None:
     """The first task's figures stand above, at the top of the page."""
-    groups = by_task(found)
+    groups = by_task([one for one in found if one.units])
     parts: list[Html] = []
     for i, (key, members) in enumerate(groups.items()):
         parts.append(tag("h3", where(key)) if len(groups) > 1 else Html(""))
