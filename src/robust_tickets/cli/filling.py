@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,9 +141,11 @@ def _lines(planned: Planned, budget: float | None) -> list[str]:
         f"{done} of which {'is' if done == 1 else 'are'} done",
     ]
     places = planned.places
-    for name, folder in (("data", places.data), ("models", places.models)):
-        if folder is None and plan.units:
-            lines.append(f"{name}: from the Hub; or --{name} FOLDER")
+    if places.data is None and plan.units:
+        lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
+        lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
+    if places.models is None and plan.units:
+        lines.append("models: from the Hub; or --models FOLDER with one folder a backbone")
     if cost.units:
         parts = ", ".join(f"{kind} {duration(getattr(cost, kind))}" for kind in ("search", "train", "attack") if getattr(cost, kind) >= 1)
         lines.append(f"cost: about {duration(cost.total)} on {planned.device.about} ({parts})")
