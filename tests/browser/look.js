@@ -139,11 +139,12 @@
     },
     anchors: () =>
       all('a[href^="#"]').filter((node) => !document.getElementById(decodeURIComponent(node.hash.slice(1)))).map((node) => `${node.hash} is nowhere`),
+    // where the middle of the first that fits comes to lie, and whether a click there would meet it
     middle(selector) {
       const node = document.querySelector(selector);
       node.scrollIntoView({ block: "center", inline: "center" });
-      const box = node.getBoundingClientRect();
-      return [box.x + box.width / 2, box.y + box.height / 2];
+      const box = node.getBoundingClientRect(), [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+      return { x, y, met: node.contains(document.elementFromPoint(x, y)) };
     },
     // the keyboard's way through the page is written down as it is walked
     watch() {

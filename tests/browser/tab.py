@@ -88,8 +88,16 @@ class Tab:
             self.browser.answer(number, method)
 
     def click(self, selector: str) -> None:
-        """With the mouse, in the middle of the first that fits."""
-        x, y = self.look("middle", selector)
+        """With the mouse, in the middle of the first that fits, once it lies still: scrolling lays out what was put off."""
+        before, place = None, self.look("middle", selector)
+        for _ in range(50):
+            if place == before and place["met"]:
+                break
+            self.settle()
+            before, place = place, self.look("middle", selector)
+        else:
+            raise BrowserError(f"{selector} cannot be clicked: it lies at {place}")
+        x, y = place["x"], place["y"]
         for kind, count in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 1)):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left" if count else "none", clickCount=count)
         self.settle()

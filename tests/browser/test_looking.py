@@ -102,6 +102,21 @@ def test_the_drivers_words(tab: Tab, tmp_path: Path) -> None:
     assert tab.run("Promise.resolve([1, 'ü\\u0000'])") == [1, "ü\0"]
 
 
+def test_a_click_meets_what_it_is_for(tab: Tab, tmp_path: Path) -> None:
+    """Below boxes that grow while they are scrolled to, and not through what lies above it."""
+    page = tmp_path / "page.html"
+    late = "<p style='content-visibility: auto; contain-intrinsic-size: 9px; border: 1px solid'>" + "word<br>" * 40 + "</p>"
+    cover = "<div style='position: fixed; inset: 0' hidden></div>"
+    page.write_text(
+        GOOD.format(style="", body=late * 30 + cover + "<button class=b onclick='this.dataset.met = 1'>b</button>" + late), "utf-8"
+    )
+    tab.open(page).click(".b")
+    assert tab.run("document.querySelector('.b').dataset.met") == "1"
+    tab.run("document.querySelector('[hidden]').hidden = false")
+    with pytest.raises(BrowserError, match=r"\.b cannot be clicked"):
+        tab.click(".b")
+
+
 def test_a_browser_that_ends_at_once_is_told_of(tmp_path: Path) -> None:
     path = tmp_path / "browser"
     path.write_text("#!/bin/sh\necho no screen >&2\n", "utf-8")
