@@ -15,6 +15,7 @@ from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
 MOST = 12  # rows; more would be no figure to look at
 THUMB, HIGH = 96, 14  # pixels of a thumbnail
+BESIDE = 19  # letters of a name for which there is room beside its value on a phone
 Row = tuple[Standing, Measured]
 
 
@@ -56,19 +57,20 @@ def _inside(measured: Measured) -> tuple[float, ...]:
 
 def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
     broad = kind == "broad"
-    left, end, height, top = (228, width - 200, 46, 8) if broad else (14, width - 14, 70, 2)
+    stacked = not broad and any(len(one.title) > BESIDE for one, _ in rows)
+    left, end, height, top = (228, width - 200, 46, 8) if broad else (14, width - 14, 86 if stacked else 70, 2)
     scale = Scale(low=low, high=high, start=left, end=end)
     bottom = top + height * len(rows)
     parts: list[Html] = []
     for t in scale.ticks(7 if broad else 4):
         parts += [line(scale(t), top, scale(t), bottom, "grid"), label(scale(t), bottom + 18, f"{t:g}", "middle", "tick")]
     for i, (one, measured) in enumerate(rows):
-        middle = top + height * (i + (0.5 if broad else 0.68))
-        parts.append(_row(one, measured, scale, middle, left, broad))
+        middle = top + height * (i + 0.5) if broad else top + height * (i + 1) - 22
+        parts.append(_row(one, measured, scale, middle, left, broad, stacked))
     return svg(width, bottom + 26, parts, alt=alt, kind=kind)
 
 
-def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float, broad: bool) -> Html:
+def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float, broad: bool, stacked: bool) -> Html:
     size, interval, place = 6.5 if broad else 5.5, measured.summary.interval, one.place
     drawn = [line(scale.start, y, scale.end, y, "leader")]
     if interval:
@@ -84,8 +86,9 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
         names = [label(left - 18, y + 5 + 17 * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
     else:
-        names = [label(left, y - 24, squeeze(one.title, 22), kind="name")]
-        names.append(label(scale.end, y - 24, f"{value} · {reach}" if reach else value, "end", "quiet"))
+        names = [label(left, y - (41 if stacked else 24), squeeze(one.title, 33), kind="name")]
+        shown = f"{value} · {reach}" if reach else value
+        names.append(label(left, y - 24, shown, kind="quiet") if stacked else label(scale.end, y - 24, shown, "end", "quiet"))
     return group(*drawn, *names, title=said(one.title, measured))
 
 
