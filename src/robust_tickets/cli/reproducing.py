@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from robust_tickets.cli import contents, filling
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.planned import Ask
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import published as papers
@@ -101,7 +102,7 @@ def reproduce(
         raise TicketsError(f"--seeds is at least 1, got {seeds}", hint="leave it out for 5 runs of each method")
     if processes < 1:
         raise TicketsError(f"--processes is at least 1, got {processes}", hint="1 runs one after the other")
-    ask = filling.Ask(
+    ask = Ask(
         tables=tables, campaign=campaign, seeds=seeds, flavour=flavour, only=only, attacks=_names(attacks), data=data, models=models,
         resources=resources, subset=subset, results=results, out=out,
     )  # fmt: skip
