@@ -1,4 +1,4 @@
-"""The source holds no pickle, eval, exec, torch.load or remote code, and starts no process but its own, by a command that is written there."""
+"""The source holds no pickle, eval, exec, torch.load or remote code, and starts no process but its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def problems(text: str) -> list[str]:
 
 
 def _fixed_commands(tree: ast.Module) -> set[str]:
-    """Constants of a module that are a list of this interpreter and words written there: a process of our own, nothing from outside in it."""
+    """Constants of a module that list this interpreter and words written there: a process of our own, nothing from outside."""
 
     def own(node: ast.expr) -> bool:
         return (isinstance(node, ast.Constant) and isinstance(node.value, str)) or ast.unparse(node) == "sys.executable"
