@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +43,6 @@ def made(places: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 @pytest.fixture
 def world(made: tuple[Path, Outcome], tmp_path: Path) -> Path:
-    import shutil
-
     shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -111,6 +110,7 @@ def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(world: Path
     first = one(PLAIN, [BUGS], places, world / "store", world / "results", drop_models=True)
     assert first.ticket is None
     assert len(list((world / "store" / "train").glob("*/model"))) == 1, "that of the other unit"
+    shutil.rmtree(world / "store" / "attack")
     counted.clear()
     again = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
     assert counted == ["train", "attack"], "on a CPU the same model comes out: its first attack stands"
@@ -134,6 +134,10 @@ def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Places, mon
 
     def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
         reached.append(plan)
+        if len(reached) == 1:
+            trained = found(PLAIN, world / "results")
+            assert trained is not None
+            assert (trained.clean["n"], trained.attacks) == (12, ()), "written before it is attacked"
         if len(reached) == 2:
             raise KeyboardInterrupt
         return before(self, made, plan, workers)
