@@ -326,6 +326,7 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
     assert sorted(outcome.unit.id for outcome in found) == sorted(units)
     assert all(outcome.cost["processes"] == 2 for outcome in found)
     assert len({outcome.inputs["trained"] for outcome in found}) == 2
+    assert len(list((tmp_path / "s" / "search").iterdir())) == 1, "searched once, drawn from twice"
     assert "2 done" in capsys.readouterr().out
     assert main([*asked, *small.flags]) == 0
     assert "2 found done" in capsys.readouterr().out
