@@ -161,6 +161,16 @@
       this.walked = () => ({ unreached: [...waiting].map(name), dull: [...new Set(dull)] });
       return waiting.size;
     },
+    // what has the focus, if all of it lies under something else or off the screen
+    covered() {
+      const node = document.activeElement, boxes = [...node.getClientRects()];
+      const met = (x, y) => {
+        const top = document.elementFromPoint(x, y);
+        return top !== null && (node.contains(top) || top.contains(node)) && (top !== document.body || node === top);
+      };
+      const open = boxes.some((box) => [0.1, 0.5, 0.9].some((i) => [0.2, 0.5, 0.8].some((j) => met(box.x + i * box.width, box.y + j * box.height))));
+      return node === document.body || open ? [] : [name(node)];
+    },
     nodes: (selector) => all(selector).length,
     words: (selector) => all(selector).map((node) => node.textContent.trim()),
     text: () => document.body.innerText,

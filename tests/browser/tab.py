@@ -87,10 +87,18 @@ class Tab:
         for number in [self.browser.post(method, event, self.session) for event in events]:
             self.browser.answer(number, method)
 
+    def covered(self, steps: int) -> list[str]:
+        """Backwards by keyboard: stops that cannot be seen when they have the focus."""
+        found: list[str] = []
+        for _ in range(steps):
+            self.press("Tab", shift=True)
+            found += self.look("covered")
+        return found
+
     def click(self, selector: str) -> None:
         """With the mouse, in the middle of the first that fits, once it lies still: scrolling lays out what was put off."""
         before, place = None, self.look("middle", selector)
-        for _ in range(50):
+        for _ in range(20):
             if place == before and place["met"]:
                 break
             self.settle()

@@ -47,6 +47,10 @@ FAULTS = {  # which question finds it -> the fault
     "nameless": [("", "<button></button>"), ("", "<input>")],
     "unreached": [("", "<button onfocus='x.focus()'>sends back</button><button>never</button>")],
     "dull": [(":focus { outline: none }", ""), (":focus-visible { outline: 2px solid #eee }", "")],
+    "covered": [
+        ("", "<div style='position: fixed; inset: 0; background: #fff'></div>"),
+        (".x { position: absolute; left: -90px }", "<a class=x href=#x>off</a>"),
+    ],
     "complaints": [
         ("", "<script>console.error('no')</script>"),
         ("", "<script>null.x</script>"),
@@ -74,6 +78,8 @@ def ask(tab: Tab, page: Path, what: str) -> list[str]:
         return [found for found in getattr(tab, what) if found != page.as_uri()]
     if what == "nameless":
         return tab.nameless()
+    if what == "covered":
+        return tab.covered(tab.look("watch"))
     if what in ("unreached", "dull"):
         tab.press("Tab", tab.look("watch") + 2)
         return tab.look("walked")[what]
@@ -108,7 +114,7 @@ def test_a_click_meets_what_it_is_for(tab: Tab, tmp_path: Path) -> None:
     late = "<p style='content-visibility: auto; contain-intrinsic-size: 9px; border: 1px solid'>" + "word<br>" * 40 + "</p>"
     cover = "<div style='position: fixed; inset: 0' hidden></div>"
     page.write_text(
-        GOOD.format(style="", body=late * 30 + cover + "<button class=b onclick='this.dataset.met = 1'>b</button>" + late), "utf-8"
+        GOOD.format(style="", body=late * 8 + cover + "<button class=b onclick='this.dataset.met = 1'>b</button>" + late), "utf-8"
     )
     tab.open(page).click(".b")
     assert tab.run("document.querySelector('.b').dataset.met") == "1"

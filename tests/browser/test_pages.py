@@ -67,6 +67,13 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(tab: Tab, page: P
         none(walked["dull"], f"{scheme}: no ring to be seen")
 
 
+@pytest.mark.parametrize("kind", ["report", "results"])
+def test_nothing_covers_what_has_the_focus(tab: Tab, pages: Callable[[str], Path], kind: str) -> None:
+    """On a phone, backwards: what is scrolled to then comes in at the top, where a bar may stand."""
+    tab.open(pages(kind), width=360)
+    none(tab.covered(tab.look("watch") + MORE))
+
+
 def test_it_reads_in_order(tab: Tab, page: Path) -> None:
     tab.open(page)
     tab.look("unfold")
