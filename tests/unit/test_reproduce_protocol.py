@@ -71,12 +71,25 @@ def test_a_recipe_that_breaks_a_rule_is_refused_by_its_name(setting: str, rule: 
         ({"neighbours": 5}, "has neighbours 50"),
         ({"query_budget": 10}, "query_budget"),
         ({"tagger": "none"}, "@tagger"),
+        ({"precision": "float16"}, "has precision None"),  # the main attacks are on the victim itself
     ],
 )
 def test_an_attack_of_other_settings_is_refused(changed: Mapping[str, Any], said: str) -> None:
     with pytest.raises(TicketsError, match="rule 'attacks'") as told:
         check(recipe(SST2, **changed), SST2)
     assert said in told.value.message
+
+
+def test_on_a_gpu_copies_in_float16_stand_in_but_for_the_main_attacks() -> None:
+    found = {one.name: one.placed(PLACES, cuda=True).get("precision") for one in attacks("sst2", GROUPS)}
+    whole = {name for name, precision in found.items() if precision is None}
+    assert whole == {f"textfooler-{words}{part}" for words in ("real", "substitute") for part in ("", "-confirm")}
+    assert set(found.values()) == {None, "float16"}
+    assert not any("precision" in one.placed(PLACES) for one in attacks("sst2", GROUPS))
+    tables = [one.placed(PLACES, cuda=True) for one in attacks("sst2", GROUPS)]
+    check(resolve("finetune", PLACES.placed(tree(SST2, settings(SST2, cuda=True), tables)), ["finetune"]), SST2)
+    with pytest.raises(TicketsError, match="precision"):
+        check(recipe(SST2, groups=("more",), precision="bfloat16"), SST2)
 
 
 def test_the_papers_own_training_counts_in_their_flavours() -> None:

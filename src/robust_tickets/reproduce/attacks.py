@@ -15,6 +15,7 @@ from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.rules import rules
 from robust_tickets.reproduce.unit import Flavour
 
+HALF = "float16"
 GROUPS = ("main", "more", "encoder", "calibrated", "confirm")
 
 
@@ -28,15 +29,16 @@ class NamedAttack:
     table: dict[str, Any] = field(hash=False)
     candidates: str = ""  # real | substitute, where its words come from one of these
     stands_for: str | None = None  # the published attack it is compared with
+    half: bool = False  # on a GPU a copy of the victim in float16 is attacked
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The resources it needs, by role."""
         return tuple(value for value in self.table.values() if isinstance(value, str) and value in ROLES)
 
-    def placed(self, places: Places) -> dict[str, Any]:
-        """The [attack] table with paths; what is looked for elsewhere is left out of it."""
-        return dict(places.placed(self.table))
+    def placed(self, places: Places, *, cuda: bool = False) -> dict[str, Any]:
+        """The [attack] table with paths; what is looked for elsewhere is left out of it. ``cuda``: as it runs on a GPU."""
+        return {**places.placed(self.table), **({"precision": HALF} if cuda and self.half else {})}
 
 
 def attacks(task: str, groups: Sequence[str] = ("main",), flavour: Flavour = "corrected") -> tuple[NamedAttack, ...]:
@@ -88,8 +90,9 @@ def _made(
             table = {**other.table, "split": confirm, "n": 0}
             about = f"{other.about}; on {confirm}, once"
             yield NamedAttack(
-                name=entry["name"].format(name=other.name), about=about, group=entry["group"], table=table, candidates=other.candidates
-            )
+                name=entry["name"].format(name=other.name), about=about, group=entry["group"], table=table, candidates=other.candidates,
+                half=other.half,
+            )  # fmt: skip
         return
     if "{set}" not in entry["name"]:
         yield _one(entry, entry["name"], {**entry["table"], **common}, entry["about"], "")
@@ -103,4 +106,5 @@ def _made(
 
 def _one(entry: Mapping[str, Any], name: str, table: Mapping[str, Any], about: str, candidates: str) -> NamedAttack:
     told = {"group": entry["group"], "stands_for": entry.get("stands_for")}
-    return NamedAttack(name=name, about=about, table=dict(table), candidates=candidates, **told)
+    half = entry["group"] not in _told()["whole"]["groups"]
+    return NamedAttack(name=name, about=about, table=dict(table), candidates=candidates, half=half, **told)

@@ -76,7 +76,9 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
     from robust_tickets.walk.recipe import resolve
 
     arm = rows.arm(unit.arm, unit.flavour)
-    tree = rows.tree(unit, (*protocol.settings(unit), *places.settings(unit)), [attack.placed(places) for attack in attacks])
+    tree = rows.tree(
+        unit, (*protocol.settings(unit), *places.settings(unit)), [attack.placed(places, cuda=protocol.on_cuda()) for attack in attacks]
+    )
     recipe = resolve(unit.arm, places.placed(_other_data(tree, places)), [arm.arm])
     protocol.check(recipe, unit)
     return recipe

@@ -15,7 +15,7 @@ import numpy as np
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.attacks import GROUPS
+from robust_tickets.reproduce.attacks import GROUPS, HALF
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
 from robust_tickets.reproduce.attacks import attacks as attacks
@@ -41,12 +41,12 @@ def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
     """
     train = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
     pairs = {**rules(unit.task).source, **{f"train.{key}": value for key, value in train.items()}}
-    if _cuda() if cuda is None else cuda:
+    if on_cuda() if cuda is None else cuda:
         pairs |= dict.fromkeys(("train.precision", *_searches(unit)), "bf16")
     return tuple(f"{key}={_text(value)}" for key, value in pairs.items())
 
 
-def _cuda() -> bool:
+def on_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
@@ -119,7 +119,9 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
     from robust_tickets.config import to_plain
 
     found, near = _flat(to_plain(plan)), ""
-    for name, expected, roles in _expected(unit.task, unit.flavour):
+    for name, expected, roles, half in _expected(unit.task, unit.flavour):
+        if half and found["precision"] == HALF:
+            expected = {**expected, "precision": HALF}
         differs = [key for key in expected if key not in roles and found.get(key) != expected[key]]
         differs += [key for key in roles if found.get(key) == "none"]
         if not differs:
@@ -131,8 +133,8 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
 
 
 @cache
-def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
-    """Every named attack with all its settings, and which of them are resources."""
+def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str], bool], ...]:
+    """Every named attack with all its settings, which of them are resources, and whether a copy in float16 may be attacked."""
     from robust_tickets.config import build, to_plain
     from robust_tickets.walk.recipe import CALL, AttackPlan
 
@@ -141,7 +143,7 @@ def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], d
         roles = {key: value for key, value in named.table.items() if value in ROLES}
         table = {key: value for key, value in named.table.items() if key not in roles}
         inner = {key: table.pop(key) for key in list(table) if key not in CALL}
-        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles))
+        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles, named.half))
     return tuple(made)
 
 

@@ -27,6 +27,7 @@ CALL = (
     "split",
     "subset",
     "temperature",
+    "precision",
     "query_budget",
     "token_budget",
 )  # keys of [attack] that belong to the call, not to the attack
@@ -45,6 +46,7 @@ class AttackPlan:
     split: str | None = None  # another split than the one the task attacks
     subset: Literal["balanced", "random", "first"] = "balanced"
     temperature: float | Literal["calibrated"] = 1.0
+    precision: Literal["bfloat16", "float16"] | None = None  # of a copy of the victim that is attacked in its place, on a GPU for speed
     query_budget: int | None = None
     token_budget: int | None = None
 

@@ -166,6 +166,7 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         seen=task.train,
         query_budget=plan.query_budget,
         token_budget=plan.token_budget,
+        precision=plan.precision,
         workers=workers,
     )
     stage.finish()
