@@ -54,11 +54,15 @@
     );
 
   return {
-    // everything there is: folds opened, every page of the texts, also what is not laid out before it is scrolled to
-    unfold() {
+    // also what is not laid out before it is scrolled to, so that nothing moves later
+    lay() {
       const sheet = new CSSStyleSheet();
       sheet.replaceSync("* { content-visibility: visible !important; }");
       document.adoptedStyleSheets.push(sheet);
+    },
+    // everything there is: folds opened, every page of the texts
+    unfold() {
+      this.lay();
       for (const node of all("details")) node.open = true;
       for (const node of all(".case[hidden]")) node.hidden = false;
     },

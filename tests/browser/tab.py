@@ -90,9 +90,12 @@ class Tab:
     def covered(self, steps: int) -> list[str]:
         """Backwards by keyboard: stops that cannot be seen when they have the focus."""
         found: list[str] = []
+        self.look("lay")
         for _ in range(steps):
             self.press("Tab", shift=True)
-            found += self.look("covered")
+            if self.look("covered"):
+                self.settle()  # it may be on its way
+                found += self.look("covered")
         return found
 
     def click(self, selector: str) -> None:
