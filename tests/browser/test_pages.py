@@ -31,6 +31,8 @@ def test_it_opens_in_silence_and_alone(tab: Tab, page: Path) -> None:
     none(tab.complaints)
     assert {address for address in tab.requests if not address.startswith("data:")} == {page.as_uri()}
     assert tab.run("document.title && document.documentElement.lang && document.compatMode") == "CSS1Compat"
+    paths = tab.run("[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href')).filter((to) => !to.startsWith('#'))")
+    none([path for path in paths if not (page.parent / path).is_file()], "links to files that are not there")
 
 
 @pytest.mark.parametrize("width", [360, 1600])
@@ -86,19 +88,14 @@ def test_it_reads_in_order(tab: Tab, page: Path) -> None:
     none(tab.nameless())
 
 
-def test_without_its_script_it_shows_everything(tab: Tab, page: Path) -> None:
-    tab.open(page, width=360, script=False)
+@pytest.mark.parametrize("kind", ["report", "results"])
+def test_without_its_script_it_shows_everything(tab: Tab, pages: Callable[[str], Path], kind: str) -> None:
+    tab.open(pages(kind), width=360, script=False)
     assert tab.look("nodes", "form:not([hidden])") == 0  # a control that does nothing is not offered
     assert tab.look("nodes", ".case[hidden], thead button") == 0
     tab.look("unfold")
     tab.settle()
     none(tab.look("wide", 360))
-
-
-def test_its_links_lead_to_files_that_are_there(tab: Tab, page: Path) -> None:
-    tab.open(page)
-    paths = tab.run("[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href')).filter((to) => !to.startsWith('#'))")
-    assert [path for path in paths if not (page.parent / path).is_file()] == []
 
 
 @pytest.mark.parametrize("kind", ["report", "results"])
