@@ -117,12 +117,6 @@ class Tab:
         """Into whatever has the focus."""
         self.send("Input.insertText", text=words)
 
-    def picture(self) -> bytes:
-        """What is to be seen, as PNG: for whoever writes a page."""
-        import base64
-
-        return base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=True)["data"])
-
     def close(self) -> None:
         self.browser.send("Target.closeTarget", {"targetId": self.target})
         self.browser.listeners.pop(self.session, None)
