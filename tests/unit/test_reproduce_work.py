@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -226,6 +227,30 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
     assert told[0]["numbers"] == "91.2 % clean"
     assert told[2]["broken"] is False
     assert "right it" in json.loads((tmp_path / "s" / "failures" / f"{UNITS[4].id}.json").read_text())["message"]
+
+
+FORKS = """
+import multiprocessing, threading, time
+from robust_tickets.reproduce import hand
+told, answers = hand.streams()
+threading.Thread(target=list, args=(told,), daemon=True).start()
+time.sleep(0.2)
+process = multiprocessing.get_context("fork").Process(target=print, args=("into the log",), daemon=True)
+process.start()
+process.join(20)
+answers.write(f"{process.exitcode} {process.is_alive()}")
+answers.flush()
+process.kill()
+"""
+
+
+def test_an_attack_may_fork_while_orders_are_waited_for() -> None:
+    """A forked process closes its standard input, which may not be what another thread reads from."""
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "0 False"
 
 
 class Stub:

@@ -64,9 +64,22 @@ def _order(told: dict[str, Any]) -> Order:
     return Order(unit=Unit.of_id(told.pop("unit")), attacks=attacks, **told)
 
 
+def streams() -> tuple[TextIO, TextIO]:
+    """Standard input and output as streams of their own: whatever prints, prints into the log.
+
+    Attacks fork, and a forked process closes ``sys.stdin``: it would wait for ever for the lock of the thread that reads from it.
+    """
+    told = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process lives
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return told, answers
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-    to_parent = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever prints, prints into the log
-    sys.stdout = sys.stderr
-    main(sys.stdin, to_parent)
+    main(*streams())
