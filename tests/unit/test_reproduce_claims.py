@@ -16,6 +16,7 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.answers import findings, verdicts
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.attacks import attack
+from robust_tickets.reproduce.campaign import campaigns
 from robust_tickets.reproduce.claims import NOT_CHOSEN, PLAIN, families_of, family, form_of, judge, names, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
@@ -134,6 +135,35 @@ def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
     assert winner(cheap) == "sturdy_a"
 
 
+def test_runs_after_the_choice_do_not_choose_again() -> None:
+    runs = screening("f")
+    unlucky = [made("sturdy_f", seed, {REAL: 60}, config={"adversary": {"source": "real"}}) for seed in (2, 3, 4)]
+    assert winner([*runs, *unlucky]) == "sturdy_f"
+    assert [one.n for one in screened([*runs, *unlucky])] == [2] * 6
+    half = [o for o in runs if not (o.unit.arm == "sturdy_b" and o.unit.seed == 1)]
+    assert winner(half) is None
+    assert {part.seeds for part in campaigns()["B"].parts} == {told()["screen"]["seeds"]}
+
+
+def test_a_longer_rival_buys_no_time() -> None:
+    longer = arm("finetune_epochs_25", {REAL: FAR, **dict.fromkeys(CONFIRM, BASE)}, train_seconds=250.0, parameters=110e6)
+    runs = [o for o in screening() if o.unit.arm != "finetune_epochs_25"] + longer
+    slow = [replace(o, cost={**o.cost, "train_seconds": 210.0}) if o.unit.arm == "sturdy_c_ticket" else o for o in runs]
+    assert winner(slow, among="plain") == "finetune_epochs_25"
+    assert by_name(slow)["cost"].reached is False
+    assert by_name(slow)["gain"].reached is True
+
+
+def test_one_attack_that_is_lost_is_enough() -> None:
+    runs = []
+    for one in screening():
+        if one.unit.arm == "sturdy_c_ticket":
+            lost = [replace(a, statuses=a.statuses.replace("f", "s", 50)) if a.name == CONFIRM[2] else a for a in one.attacks]
+            one = replace(one, attacks=tuple(a for a in lost if a.name != CONFIRM[4]))
+        runs.append(one)
+    assert by_name(runs)["unseen"].reached is False
+
+
 def test_plain_fine_tuning_has_as_many_trials_and_its_best_is_to_be_beaten() -> None:
     asked = told()["screen"]
     assert len(asked["plain"]) == len(asked["arms"])
@@ -158,7 +188,7 @@ def test_goals_that_are_reached() -> None:
     found = by_name(screening())
     assert {name: goal.reached for name, goal in found.items()} == dict.fromkeys(("gain", "unseen", "clean", "cost", "size"), True)
     assert "+15.0 points" in found["gain"].told
-    assert found["cost"].told.startswith("1.50 times: 150.0s against 100.0s")
+    assert found["cost"].told.startswith("1.50 times: 150.0 s against 100.0 s")
     assert "PWWS" in found["unseen"].asked
 
 

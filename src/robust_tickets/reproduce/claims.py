@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.measure.runs import RunSet, RunSummary, summarise_runs
+from robust_tickets.measure.runs import FEWEST_RUNS, RunSet, RunSummary, summarise_runs
 from robust_tickets.measure.spread import SeedSpread, seed_spread
 from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
 from robust_tickets.reproduce import published
@@ -107,9 +108,10 @@ def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, f
 
 
 def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> str | None:
-    """The configuration that the rule of ``claims.toml`` chooses once all of them were run; before, none."""
-    ranked = screened(outcomes, folder, among)
-    return ranked[0].arm if len(ranked) == len(told()["screen"][among]) else None
+    """The configuration that the rule of ``claims.toml`` chooses once all runs of all of them are there; before, none."""
+    ranked, asked = screened(outcomes, folder, among), told()["screen"]
+    whole = len(ranked) == len(asked[among]) and all(one.n == asked["seeds"] for one in ranked)
+    return ranked[0].arm if whole else None
 
 
 def form_of(role: str, chosen: str) -> str:
@@ -142,20 +144,22 @@ class Screened:
 def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> tuple[Screened, ...]:
     """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made.
 
-    ``among`` the recipe's, or the plain fine-tunings', which have as many trials.
+    ``among`` the recipe's, or the plain fine-tunings', which have as many trials. The first seeds alone count, as many as were planned:
+    the chosen one is run more often afterwards, which must not change the choice.
     """
     asked = told()["screen"]
 
-    def means(arm: str) -> tuple[int, float, float] | None:
+    def means(arm: str, seeds: int) -> tuple[int, float, float] | None:
+        own = [o for o in outcomes if o.unit.arm == arm and o.unit.repeat == 0 and o.unit.seed < seeds]
         under, clean = (
-            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=asked["attack"], split=asked["split"]), outcomes, folder)
+            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=asked["attack"], split=asked["split"]), own, folder)
             for metric in ("aua", "clean")
         )
         return (len(under.runs.units), _mean(under.runs), _mean(clean.runs)) if under.runs.units and clean.runs.units else None
 
-    base, found = means(asked["against"]), []
+    base, found = means(asked["against"], FEWEST_RUNS), []
     for arm in asked[among]:
-        own = means(arm)
+        own = means(arm, asked["seeds"])
         if own is None or base is None:
             continue
         gain, clean_gain = own[1] - base[1], own[2] - base[2]
@@ -242,4 +246,4 @@ def _with(one: Judged, adjusted: RunComparison) -> Judged:
 
 
 def _mean(runs: RunSet) -> float:
-    return sum(runs.values) / len(runs.values)
+    return math.fsum(runs.values) / len(runs.values)  # the same bits in every Python: sum() is another one since 3.12

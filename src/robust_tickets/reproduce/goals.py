@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,15 +75,21 @@ def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, o
             parts.append(f"{attack_title(name)}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}")
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
     aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
-    return Goal(name="unseen", asked=asked, reached=None if None in reached else all(reached), told="; ".join((*parts, *aside)))
+    return Goal(
+        name="unseen",
+        asked=asked,
+        reached=False if False in reached else None if None in reached else True,
+        told="; ".join((*parts, *aside)),
+    )
 
 
 def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
     limit = given["clean_below" if name == "clean" else name]
+    against = given["cost_against"] if name == "cost" else given["against"]
     asked = {
-        "clean": f"mean clean accuracy at most {limit:g} points below {arm_title(given['against'])}'s",
-        "cost": f"at most {limit:g} times the seconds of {arm_title(given['against'])}, search included",
-        "size": f"fewer parameters than {arm_title(given['against'])}",
+        "clean": f"mean clean accuracy at most {limit:g} points below that of {arm_title(against)}",
+        "cost": f"at most {limit:g} times the seconds of {arm_title(against)}, search included",
+        "size": f"fewer parameters than {arm_title(against)}",
     }[name]
     if arm is None:
         return Goal(name=name, asked=asked, reached=None, told=NOT_CHOSEN)
@@ -90,20 +97,19 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
     metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
     attack, split = (given["seen"], about.split) if name == "clean" else (None, None)
     first, second = (
-        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), outcomes, None)
-        for one in (arm, given["against"])
+        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), outcomes, None) for one in (arm, against)
     )
     missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
     if missing:
         return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
-    a, b = (sum(one.runs.values) / len(one.runs.values) for one in (first, second))
+    a, b = (math.fsum(one.runs.values) / len(one.runs.values) for one in (first, second))
     n = (len(first.runs.values), len(second.runs.values))
     if name == "clean":
         found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)
         return Goal(
             name=name, asked=asked, reached=a - b >= -limit if min(n) >= FEWEST_RUNS else None, told=_difference(a - b, found.interval, n)
         )  # fmt: skip
-    unit = "s" if name == "cost" else " M"
+    unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
     return Goal(name=name, asked=asked, reached=a / b <= limit if name == "cost" else a / b < limit, told=words)
 
