@@ -92,11 +92,11 @@ def welch(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> W
     if min(first.size, second.size) < 2:
         return None
     parts = [_deviation(x) ** 2 / x.size for x in (first, second)]
-    total, difference = sum(parts), float(first.mean() - second.mean())
+    total, difference = math.fsum(parts), float(first.mean() - second.mean())
     if total == 0:
         return Welch(difference=difference, error=0.0, degrees=float(first.size + second.size - 2))
     shares = [part / total for part in parts]  # before they are squared: tiny variances must not vanish
-    degrees = 1 / sum(share**2 / (x.size - 1) for share, x in zip(shares, (first, second), strict=True))
+    degrees = 1 / math.fsum(share**2 / (x.size - 1) for share, x in zip(shares, (first, second), strict=True))
     return Welch(difference=difference, error=math.sqrt(total), degrees=degrees)
 
 

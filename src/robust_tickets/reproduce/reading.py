@@ -5,6 +5,7 @@ Every number shown anywhere is made here, so that a table, a claim and the page 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -140,7 +141,7 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
     times = [found for o in based if (found := seconds(o)) is not None]
     if not times:
         return _none(wanted, f"{same.arm} was not timed alone on the same device")
-    base = sum(times) / len(times)
+    base = math.fsum(times) / len(times)
     runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own if o.env.get("device") == device])
     return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
 

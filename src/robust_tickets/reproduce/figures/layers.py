@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from robust_tickets.errors import TicketsError
@@ -66,12 +67,12 @@ def _heads(shapes: Sequence[Survivors], layer: int, y: float, kind: str) -> list
 def _bar(shapes: Sequence[Survivors], name: str, layer: int, y: float, scale: Scale, kind: str) -> list[Html]:
     """The mean as a bar; a thin line from the lowest to the highest search."""
     shares = [shape.parts[name][layer] for shape in shapes]
-    mean, low, high = sum(shares) / len(shares), min(shares), max(shares)
+    mean, low, high = math.fsum(shares) / len(shares), min(shares), max(shares)
     whole = {"y": y + 1, "height": CELL - 2}
     parts = [
         tag("rect", x=scale(0), width=scale(1) - scale(0), **whole, class_="gone"),
         tag("rect", x=scale(0), width=max(1.0, scale(mean) - scale(0)), **whole, class_=f"{kind} solid"),
-        label(scale(1) + 6, y + 10, f"{100 * mean:.0f} %", kind="tick"),
+        label(scale(1) + 6, y + 10, _percent(shares, 0) + " %", kind="tick"),
     ]
     if high > low:
         parts.append(tag("rect", x=scale(low), y=y + CELL / 2 - 1, width=scale(high) - scale(low), height=2, class_="reach"))
@@ -81,9 +82,9 @@ def _bar(shapes: Sequence[Survivors], name: str, layer: int, y: float, scale: Sc
 def _said(shapes: Sequence[Survivors], layer: int) -> str:
     told = []
     for name in shapes[0].parts:
-        shares = [100 * shape.parts[name][layer] for shape in shapes]
-        spread = f" ({min(shares):.0f} to {max(shares):.0f})" if len(shares) > 1 else ""
-        told.append(f"{sum(shares) / len(shares):.0f} % of {name}{spread}")
+        shares = [shape.parts[name][layer] for shape in shapes]
+        spread = f" ({100 * min(shares):.0f} to {100 * max(shares):.0f})" if len(shares) > 1 else ""
+        told.append(f"{_percent(shares, 0)} % of {name}{spread}")
     return f"layer {layer + 1}: " + ", ".join(told)
 
 
@@ -93,8 +94,13 @@ def _table(shapes: Sequence[Survivors]) -> Table:
     for layer in range(shapes[0].depth):
         cells = []
         for name in parts:
-            shares = [100 * shape.parts[name][layer] for shape in shapes]
-            cells += [f"{sum(shares) / len(shares):.1f}", f"{min(shares):.1f} to {max(shares):.1f}"]
+            shares = [shape.parts[name][layer] for shape in shapes]
+            cells += [_percent(shares, 1), f"{100 * min(shares):.1f} to {100 * max(shares):.1f}"]
         rows.append((str(layer + 1), *cells))
     head = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
     return Table(head=("Layer", *head), rows=tuple(rows))
+
+
+def _percent(shares: Sequence[float], digits: int) -> str:
+    """The mean of shares. fsum: the same bits in every Python, where sum() is another one since 3.12; halves are common here."""
+    return f"{100 * math.fsum(shares) / len(shares):.{digits}f}"

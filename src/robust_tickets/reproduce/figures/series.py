@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from robust_tickets.measure.runs import FEWEST_RUNS
@@ -25,7 +26,7 @@ class Point:
 
     @property
     def mean(self) -> float:
-        return sum(self.values) / len(self.values)
+        return math.fsum(self.values) / len(self.values)  # the same bits in every Python: sum() is another one since 3.12
 
     @property
     def interval(self) -> Interval | None:

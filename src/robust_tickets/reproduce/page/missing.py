@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.names import arm_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.standing import exact
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 
@@ -35,7 +35,7 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
         head = tag("tr", *[tag("th", words, scope="col", class_="number" if words == "numbers" else None) for words in HEADS])
         caption = tag("caption", tag("span", "Printed numbers that no run of ours stands beside, or not under every attack of ours."))
         parts.append(scroll("Not run", tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="missing")))
-    left = {one.id: found for one in published.tables() if sum((found := left_of(one.id, outcomes)).values()) >= 60}
+    left = {one.id: found for one in published.tables() if math.fsum((found := left_of(one.id, outcomes)).values()) >= 60}
     if left:
         said = (
             "What each would still take on one H200, estimated: five runs a row, all tasks, every attack with every set of candidates, all "
@@ -51,9 +51,9 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
 
 
 def _item(id: str, left: dict[str, float]) -> Html:
-    total, most = sum(left.values()), max(left, key=lambda task: left[task])
+    total, most = math.fsum(left.values()), max(left, key=lambda task: left[task])
     mostly = tag("small", f"mostly {task_title(most)}") if len(left) > 1 and left[most] > MOSTLY * total else None
-    return tag("li", tag("a", id, href=f"#{id}"), mostly, tag("data", hours(total), value=exact(total)))
+    return tag("li", tag("a", id, href=f"#{id}"), mostly, tag("data", hours(total), value=round(total)))
 
 
 def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
