@@ -20,6 +20,7 @@ from robust_tickets.reproduce.outcome import Outcome, place, read
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.work import work
 from robust_tickets.run import BusyError, Stage, locked
 from robust_tickets.walk import runner, stages
 from small_world import small_world
@@ -126,6 +127,49 @@ def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places
     assert {one.name for one in told.attacks} == {"deepwordbug", "pwws"}
     assert all(one.seconds is not None and one.seconds >= 0 for one in told.attacks), "both on the model that is there"
     assert told.inputs["trained"] == known.inputs["trained"]
+
+
+def test_an_outcome_stays_until_another_model_is_attacked_as_much(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off before, it has the attacks that it had, on the model that it had."""
+    known = found(TICKET, world / "results")
+    assert known is not None
+    path = outcome.write(world / "results", replace(known, inputs={**known.inputs, "trained": "0" * 64}), {})
+    before, attacked = path.read_bytes(), runner.Walk.attacked
+
+    def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
+        if type(plan.attack).__name__ == "DeepWordBug":
+            raise KeyboardInterrupt
+        return attacked(self, made, plan, workers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Walk, "attacked", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            one(TICKET, [SWAPS], places, world / "store", world / "results")
+    assert path.read_bytes() == before
+    told = one(TICKET, [SWAPS], places, world / "store", world / "results")
+    assert read(path) == told
+    assert ({one.name for one in told.attacks}, told.inputs) == ({"pwws", "deepwordbug"}, known.inputs)
+
+
+def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Places) -> None:
+    known = found(TICKET, world / "results")
+    assert known is not None
+    table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
+    path = outcome.write(world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {})
+    before = path.read_bytes()
+    with pytest.raises(TicketsError, match=r"deepwordbug\.subset 'first' there, 'balanced' now"):
+        one(TICKET, [BUGS], places, world / "store", world / "results")
+    summary = work([TICKET], [BUGS], places, world / "store", world / "results")
+    assert (summary.failed, summary.found) == ((TICKET,), ())
+    assert path.read_bytes() == before
+
+
+def test_statuses_are_in_the_order_of_the_ids(world: Path) -> None:
+    (folder,) = (world / "store" / "attack").iterdir()
+    lines = (folder / "examples.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "examples.jsonl").write_bytes(b"".join([lines[1], lines[0], *lines[2:]]))
+    with pytest.raises(TicketsError, match="other examples"):
+        gather.attacked("deepwordbug", Stage(folder=folder, key={}))
 
 
 def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:

@@ -100,6 +100,14 @@ def test_a_failed_unit_is_written_down_and_passed_over(made: list[Unit], tmp_pat
     assert (again.found, again.failed) == (plain, wrong), "what failed is tried again"
 
 
+def test_a_failure_that_cannot_be_written_is_a_failure_all_the_same(made: list[Unit], tmp_path: Path) -> None:
+    """As on a full disk: the units after it are made."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "failures").touch()
+    summary = work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results")
+    assert (summary.done, summary.failed) == (tuple(UNITS[::2]), tuple(UNITS[1::2]))
+
+
 def test_what_was_mended_is_no_failure_any_more(made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, results = tmp_path / "store", tmp_path / "results"
     work(UNITS[:2], [], Places(), store, results)

@@ -76,10 +76,12 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
     from robust_tickets.attack.result import AttackResult
 
     result = AttackResult.load(stage.folder)
+    ids: list[str] = []
     letters: list[str] = []
     queries: list[int] = []
     texts: list[dict[str, Any]] = []
     for example in result.examples():
+        ids.append(example.id)
         letters.append(LETTERS[example.status])
         queries.append(example.queries)
         if example.status == SUCCESS and len(texts) < TEXTS:
@@ -90,8 +92,9 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
                     "perturbed": list(example.perturbed or ()), "before": before, "after": after,
                 }
             )  # fmt: skip
-    if len(letters) != len(result.ids):
-        raise TicketsError(f"{stage.folder}: {len(letters)} examples of {len(result.ids)}", hint="remove the folder: it is then run again")
+    if ids != list(result.ids):
+        said = f"{len(ids)} examples of {len(result.ids)}" if len(ids) != len(result.ids) else "other examples than its result names"
+        raise TicketsError(f"{stage.folder}: {said}", hint="remove the folder: it is then run again")
     resources = {kind: dict(about) for kind, about in result.resources.items()}
     told = Attacked(
         name=name,

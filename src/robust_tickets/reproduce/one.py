@@ -1,7 +1,8 @@
 """One: a unit from its name to its outcome. Search, training and attacks are stages of one store, which units share.
 
 The outcome is written when the model is trained and again after every attack, so that whatever ends the process, what is there is whole.
-All attacks of an outcome are on one model: where that model is gone and training again gave another (on a GPU it does), they are run anew.
+All attacks of an outcome are on one model: where that model is gone and training again gave another (on a GPU it does), they are run anew,
+and the outcome that was there stays until they are through.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def one(
         known = found(unit, results)
         recipe = recipe_of(unit, attacks, places)
         if known is not None:
-            check_same(known, recipe, unit)
+            check_same(known, recipe, unit, attacks)
             if complete(known, attacks, search_only):
                 return known
         return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait)
@@ -84,9 +85,12 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
     return recipe
 
 
-def check_same(known: Outcome, recipe: Recipe, unit: Unit) -> None:
-    """Refuse to add to an outcome of other settings, or to take it for this one."""
+def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> None:
+    """Refuse to add to an outcome of other settings, or to take it or an attack of it for this one."""
     differs = _differs(known.config.get("recipe", {}), _plain(recipe))
+    tables = known.config.get("attacks", {})
+    for attack in attacks:
+        differs = differs or _differs(tables.get(attack.name, {}), to_plain(attack.table), attack.name)
     if differs:
         name, before, now = differs
         raise TicketsError(
@@ -120,6 +124,7 @@ def _make(
         say(f"{unit.id} is another model than the one that was attacked: its attacks are run anew")
         attacks = [*attacks, *_others(unit, known, attacks)]
         recipe = recipe_of(unit, attacks, places)
+        kept.owed = {attack.name for attack in attacks if known.attacked(attack.name)}
     kept.write(told)
     workers, problems = _workers(processes), []
     for attack, plan in zip(attacks, recipe.attacks, strict=True):
@@ -145,6 +150,7 @@ class _Kept:
         names = {place: role[1:] for role, place in ROLES.items()}
         self.paths = {names.get(name, name): path for name, path in vars(places).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
+        self.owed: set[str] = set()  # attacks of an outcome that lies there, of another model: with less it is not written over
 
     def begun(self, ticket: Any, traces: dict[str, Any], cost: dict[str, Any], **more: Any) -> Outcome:
         task, recipe = self.walk.task, self.walk.recipe
@@ -191,7 +197,8 @@ class _Kept:
         return replace(told, attacks=(*others, result), config={**told.config, "attacks": tables})
 
     def write(self, told: Outcome) -> Outcome:
-        outcome.write(self.results, told, self.ids)
+        if self.owed <= {attacked.name for attacked in told.attacks}:
+            outcome.write(self.results, told, self.ids)
         return told
 
     def _clear(self, value: Any) -> Any:

@@ -120,7 +120,10 @@ def failure(job: Job, unit: Unit, problem: BaseException) -> str:
     known = isinstance(problem, TicketsError)
     message = str(problem) if known else f"{type(problem).__name__}: {problem}"  # never empty
     lines = [] if known else traceback.format_exception(problem)
-    write_json(failures(job, unit), {"unit": unit.id, "message": message, "traceback": "".join(lines)})
+    try:
+        write_json(failures(job, unit), {"unit": unit.id, "message": message, "traceback": "".join(lines)})
+    except TicketsError as unwritten:  # a full disk may be why it failed
+        warn(unwritten.message)
     return message
 
 
@@ -146,7 +149,7 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
             queue.waiting.append(order.unit)
             return
         if known is not None:
-            check_same(known, recipe_of(order.unit, (), job.places), order.unit)
+            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks)
         queue.found.append(order.unit)
     except TicketsError as problem:
         queue.failed[order.unit] = failure(job, order.unit, problem)
