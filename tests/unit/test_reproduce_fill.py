@@ -89,6 +89,10 @@ def test_reasons_differ() -> None:
     assert {"trained, not attacked by textbugger", "pgd was not timed alone on the same device"} <= told
     apart = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks))]
     assert one(fill("ER-T1", apart), "Fine-tune", "aua", REAL).why == "its runs were attacked on different examples"
+    for other in ({"resources": {"vectors": {"digest": "f" * 64}}}, {"scoring": "other"}, {"recipe": "other"}):
+        mixed = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, **other) for a in finetuned()[4].attacks))]
+        told_why = one(fill("ER-T1", mixed), "Fine-tune", "aua", REAL).why
+        assert told_why == "its runs were attacked by different rules, or with different words"
     searched = [replace(finetuned()[0], clean={}, attacks=())]
     assert one(fill("ER-T1", searched), "Fine-tune", "clean").why == "searched only, not trained"
 

@@ -102,8 +102,9 @@ def test_a_failed_unit_is_written_down_and_passed_over(made: list[Unit], tmp_pat
 
 def test_a_failure_that_cannot_be_written_is_a_failure_all_the_same(made: list[Unit], tmp_path: Path) -> None:
     """As on a full disk: the units after it are made."""
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "failures").touch()
+    at = tmp_path / "store" / "failures" / UNITS[1].backbone / UNITS[1].task
+    at.mkdir(parents=True)
+    (at / UNITS[1].arm).touch()  # no folder can be made there
     summary = work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results")
     assert (summary.done, summary.failed) == (tuple(UNITS[::2]), tuple(UNITS[1::2]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -19,7 +21,7 @@ from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk.recipe import AttackPlan, read_recipe
-from robust_tickets.walk.stages import attack, search
+from robust_tickets.walk.stages import attack, attack_key, search
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -57,6 +59,16 @@ def test_an_attack_of_a_walk_knows_what_its_victim_was_trained_on(tmp_path: Path
     assert result.subset == "first"
     assert result.calibration is not None
     assert (result.calibration["split"], result.calibration["n"]) == ("train", 38)  # of 40 rows, two are attacked
+
+
+def test_another_file_under_the_same_name_is_another_attack(tmp_path: Path) -> None:
+    words, clf, split = tmp_path / "words.json", tiny_classifier(), toy_task(8).test
+    plan = AttackPlan(attack=TextBugger(vectors=str(words), encoder="none"))
+    keys = []
+    for near in ("great", "great", "fine"):
+        words.write_text(json.dumps({"good": [near]}))
+        keys.append(attack_key(plan, clf, split))
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_plan_of_an_attack_is_checked_when_it_is_read() -> None:

@@ -223,6 +223,8 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
     missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
+    if not missing and first.way != second.way:
+        missing = ["the two were attacked by different rules, or with different words"]
     return Judged(
         claim=claim,
         comparison=None if missing else compare_runs(first.runs, second.runs, margin=margin, resamples=RESAMPLES),

@@ -30,6 +30,7 @@ class Reading:
     units: tuple[str, ...] = ()  # ids of the units behind the mean, in the order of their values
     split: str = ""
     examples: str = ""  # hash of the attacked examples' ids
+    way: str = ""  # of attacking, where all runs were attacked in one: rules, scoring, and what its resources hold
     substituted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     why: str = ""
@@ -96,6 +97,8 @@ def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Re
         return _none(wanted, f"trained, not attacked by {wanted.attack}{where}" if wanted.attack else "trained, not attacked")
     if len({a.examples for _, a in found}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
+    if len({_way(a) for _, a in found}) > 1:
+        return _none(wanted, "its runs were attacked by different rules, or with different words")
     attacks = [a for _, a in found]
     runs = [(o, run) for o, a in found if (run := _run(wanted.metric, o, a, folder)) is not None]
     return _reading(
@@ -103,10 +106,17 @@ def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Re
         runs,
         split=attacks[0].split,
         examples=attacks[0].examples,
+        way=_way(attacks[0]),
         substituted=_each(words for a in attacks for words in a.substitutes),
         flags=_each(flag for a in attacks for flag in a.flags),
         why="nothing of the attack could be counted",
     )
+
+
+def _way(attacked: Attacked) -> str:
+    """How it attacked, whatever the model and the machine."""
+    held = {kind: about.get("digest") for kind, about in attacked.resources.items()}
+    return canonical({"recipe": attacked.recipe, "scoring": attacked.scoring, "resources": held})
 
 
 def _run(metric: str, outcome: Outcome, attacked: Attacked, folder: Path | None) -> TrainedRun | None:

@@ -67,8 +67,11 @@ def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, wit
 
 
 def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
+    """A resource stands in it by what it holds: another file under the same name is another attack."""
     settings = {k: v for k, v in to_plain(plan).items() if k != "token_budget"}
-    return {"version": __version__, "stage": "attack", "plan": settings, "victim": victim.digest, "split": split.digest}
+    held = {kind: about.get("digest") for kind, about in plan.attack.resources().items()}
+    given = {"victim": victim.digest, "split": split.digest, "resources": held}
+    return {"version": __version__, "stage": "attack", "plan": settings, **given}
 
 
 def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None) -> Ticket:
