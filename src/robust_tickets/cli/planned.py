@@ -45,12 +45,13 @@ class Planned:
     outcomes: tuple[Outcome, ...]
     cost: Cost
     device: Device
+    elsewhere: tuple[float, Device] | None = None  # what it would take on the GPU that the numbers were measured on, where this is none
 
 
 def make(ask: Ask) -> Planned:
     """Plan what was asked for."""
     from robust_tickets.reproduce.campaign import campaign
-    from robust_tickets.reproduce.cost import cost, device
+    from robust_tickets.reproduce.cost import OURS, cost, device
     from robust_tickets.reproduce.only import read_only
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.places import Places
@@ -63,7 +64,9 @@ def make(ask: Ask) -> Planned:
         made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
-    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on, places), device=on)
+    gpu = device(OURS)
+    elsewhere = (cost(made, outcomes, gpu, places).total, gpu) if on.name != OURS else None
+    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on, places), device=on, elsewhere=elsewhere)
 
 
 def in_lines(planned: Planned, budget: float | None) -> list[str]:
@@ -83,7 +86,8 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
         lines.append("models: from the Hub; or --models FOLDER with one folder a backbone")
     if cost.units:
         parts = ", ".join(f"{kind} {duration(getattr(cost, kind))}" for kind in ("search", "train", "attack") if getattr(cost, kind) >= 1)
-        lines.append(f"cost: about {duration(cost.total)} on {planned.device.about} ({parts})")
+        other = f"; about {duration(planned.elsewhere[0])} on {planned.elsewhere[1].about}" if planned.elsewhere else ""
+        lines.append(f"cost: about {duration(cost.total)} on {planned.device.about} ({parts}){other}")
     elif plan.units:
         lines.append("cost: nothing is left to run")
     if budget is not None and cost.units:
@@ -166,6 +170,7 @@ def as_data(planned: Planned, budget: float | None) -> dict[str, Any]:
         "arms": _arms(plan, cost),
         "done": [unit.id for unit in cost.done],
         "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
+        "elsewhere": {"device": planned.elsewhere[1].about, "seconds": planned.elsewhere[0]} if planned.elsewhere else None,
         "missing": list(plan.missing),
     }
     return told if budget is None else {**told, "budget": budget, "fit": _fit(cost, budget)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +32,7 @@ UNKNOWN = {"rows": 10_000, "tokens": 40, "attacked": 500, "words": 30, "long": 4
 BATCH = 32
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
 NOWHERE = Places()
+OURS = "h200"  # what the protocol's runs are planned on
 QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
 
 
@@ -41,10 +42,16 @@ class Device:
 
     name: str
     about: str
-    update: float  # an update whatever its size
-    token: float  # more for each token trained on, a pass
-    query: float  # a token of a text that an attack asks about
+    update: float  # an update whatever its size and its passes: the optimiser, recording
+    each: float  # more for each of its passes, whatever their size
+    token: float  # more for each token of a pass
+    text: float  # a text that an attack asks about, whatever its length
+    query: float  # more for each of its tokens
     margin: float
+    start: float = 0.0  # of a search or training beside its updates: loading, capturing graphs, saving
+    asking: float = 0.0  # of an attack beside its questions, likewise
+    half: float = 1.0  # times as fast an attack is on a copy in float16
+    searches: Mapping[str, float] = field(default_factory=dict)  # times as long a method's update takes: coefficients, gates, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +83,7 @@ def device(name: str | None = None) -> Device:
     known = _numbers()["devices"]
     if name is None:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
-        name = "h200" if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
+        name = OURS if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
     if name not in known:
         raise TicketsError(f"no seconds are known of the device {name!r}", hint=did_you_mean(name, known))
     return Device(name=name, **known[name])
@@ -110,13 +117,15 @@ def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Place
     who = [unit.backbone, unit.seed, unit.repeat]
     share = share_of(places, unit.backbone)
     for search, task in _searches(recipe, name, unit.task):
-        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=share * _search(search, _task(places, task), on))
+        seconds = share * _search(search, _task(places, task), on)
+        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0))
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
         epochs = float(training.get("run_epochs") or training.get("epochs", 3))
-        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=share * epochs * _epoch(training, _task(places, unit.task), on))
+        seconds = on.start + share * epochs * _epoch(training, _task(places, unit.task), on)
+        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
     for one in attacks:
-        seconds = share * _attack(one, _task(places, unit.task), on)
+        seconds = on.asking + share * _attack(one, _task(places, unit.task), on)
         yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
 
 
@@ -150,34 +159,38 @@ def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> f
     row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
     told = {**{k: v for k, v in row.items() if k == "adversary"}, **search}
     if "rows" in row:  # text of its own
-        epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), on) * passes(told.get("adversary"))
+        epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on)
     else:
-        epoch = _epoch(told, task, on)
+        epoch = _epoch({"batch_size": row.get("batch"), **told}, task, on)
     epochs = told.get("run_epochs") or told.get("epochs", row["epochs"]) if search.get("name") != "imp" else row["epochs"]
-    before = row.get("before", 0) * _epoch({}, task, on)
-    return float(epochs) * row.get("share", 1.0) * epoch + before
+    before = row.get("before", 0) * _epoch({"batch_size": row.get("batch")}, task, on)
+    return float(epochs) * row.get("share", 1.0) * epoch * on.searches.get(str(search.get("name")), 1.0) + before
 
 
 def _epoch(training: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
     batch = training.get("batch_size") or task["batch"]
-    return _rows(task["rows"], task["tokens"], int(batch), on) * passes(training.get("adversary"))
+    return _rows(task["rows"], task["tokens"], int(batch), passes(training.get("adversary")), on)
 
 
-def _rows(rows: float, tokens: float, batch: int, on: Device) -> float:
-    return on.margin * (rows / batch * on.update + rows * tokens * on.token)
+def _rows(rows: float, tokens: float, batch: int, each: float, on: Device) -> float:
+    return on.margin * (rows / batch * (on.update + each * on.each) + rows * tokens * each * on.token)
 
 
 def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
     split = attack.table.get("split")
     count = int(attack.table.get("n", 0)) or task["splits"].get(split, task["attacked"])
-    questions = _numbers()["questions"].get(str(attack.table.get("name")), QUESTIONS) * task["words"]
-    return float(on.margin * count * questions * task["long"] * on.query)
+    known, name = _numbers()["questions"], str(attack.table.get("name"))
+    questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
+    seconds = count * questions * (on.text + task["long"] * on.query)
+    return float(on.margin * seconds / (on.half if attack.half else 1.0))
 
 
 def _task(places: Places, name: str) -> dict[str, Any]:
     """The task's numbers, with the rows that its folder holds."""
     told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(places, name)
-    told |= {"splits": held, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
+    official = rules(name) if name in _numbers()["tasks"] else None
+    confirm = {official.confirm: official.confirm_rows} if official is not None and official.confirm else {}
+    told |= {"splits": {**confirm, **held}, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
     if "train" in held:
         told["rows"] = min(told["rows"], held["train"])  # never more: some are carved or dropped
         told["attacked"] = min(told["attacked"], held.get(rules(name).attacked, told["attacked"]))
