@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fake_run import SENTENCES
 from robust_tickets.config import digest
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
 from robust_tickets.reproduce.unit import Unit
@@ -26,15 +27,6 @@ ARMS = {  # share that holds under the real lists and under the substitute's, cl
     "freelb3": (0.52, 0.18, 0.934, 0.0, 520.0),
 }
 ATTACKS = ("textfooler-real", "textfooler-substitute")
-SENTENCES = (
-    ("the film is a warm , funny and quietly moving portrait of two sisters", 1, "funny", "comical"),
-    ("a dull script and wooden acting sink what could have been a decent thriller", 0, "dull", "slow"),
-    ("it never quite finds its rhythm , but the performances are lovely", 1, "lovely", "adorable"),
-    ("there is nothing here you have not seen done better , and shorter", 0, "nothing", "nix"),
-    ("an inventive , generous comedy with real affection for its characters", 1, "generous", "liberal"),
-    ("the ending feels rushed and the jokes are stale long before it comes", 0, "stale", "cold"),
-    ("beautifully shot and played with great restraint by its young lead", 1, "great", "groovy"),
-)
 
 
 def outcomes(folder: Path, *, arms: Any = tuple(ARMS), seeds: int = SEEDS, repeats: int = REPEATS, texts: Any = SENTENCES) -> Path:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fake_run import make_run
+from hostile import HOSTILE
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.diff import folded, opening
 from robust_tickets.report.markup import Html, clean, escape, tag
@@ -20,17 +21,6 @@ from robust_tickets.report.page import write_report
 from robust_tickets.report.read import read_run
 from robust_tickets.report.terminal import summary
 from robust_tickets.report.texts import mark
-
-HOSTILE = (
-    "</script><img src=x onerror=alert(1)>",
-    "</style><script>alert(1)</script>",
-    '"><svg onload=alert(1)> \' onmouseover=alert(1) x="',
-    "<!-- --><![CDATA[ ]]> &lt;b&gt; &#60;i&#62;",
-    "lone \ud800 surrogate \udfff",
-    "nul \x00 bell \x07 escape \x1b[31m delete \x7f next \x85",
-    "override \u202egnirts\u202c isolate \u2066x\u2069 mark \u200f \u061c",
-    "javascript:alert(1) [bold red]markup[/] {braces} %s",
-)
 
 
 class Elements(HTMLParser):

@@ -11,21 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostile import HOSTILE
 from outcomes import outcomes
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.standing import standings
 from robust_tickets.reproduce.page.texts import texts
 
-HOSTILE = (
-    "</script><img src=x onerror=alert(1)>",
-    "</style><script>alert(1)</script>",
-    '"><svg onload=alert(1)> \' onmouseover=alert(1) x="',
-    "<!-- --><![CDATA[ ]]> &lt;b&gt; &#60;i&#62;",
-    "lone \ud800 surrogate \udfff",
-    "nul \x00 bell \x07 escape \x1b[31m delete \x7f next \x85",
-    "override \u202egnirts\u202c isolate \u2066x\u2069 mark \u200f \u061c",
-)
 ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
