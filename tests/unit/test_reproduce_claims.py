@@ -224,7 +224,7 @@ def test_an_attack_with_the_words_that_were_trained_on_is_not_unseen() -> None:
     assert "| wordnet | 12.7 % |" in findings(screening(table="wordnet"))
     goal = by_name(screening(table="wordnet"))["unseen"]
     assert "PWWS" not in goal.asked
-    assert "PWWS, confirming is left out" in goal.told
+    assert "PWWS, held out is left out" in goal.told
 
 
 def test_nothing_is_judged_before_it_is_chosen() -> None:
@@ -248,7 +248,7 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
     assert "- than Random ticket: **undecided**" in text or "- than Random ticket: **no: equivalent**" in text
     assert "Chosen: **" in text
     assert text.count("| **reached** |") == 5
-    assert "PWWS, confirming | +15.0 (+10.1\u00a0to\u00a0+19.9) |" in text
+    assert "PWWS, held out | +15.0 (+10.1\u00a0to\u00a0+19.9) |" in text
     assert "| **sturdier** |" in text
     assert "| Fine-tuning | 92.0, 5 runs | 44.0 (39.8–48.2), 5 runs |" in text
     assert findings(read_all(tmp_path), tmp_path) == text

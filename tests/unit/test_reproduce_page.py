@@ -18,6 +18,7 @@ from robust_tickets.reproduce.page import make, write_page
 from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.sturdy import reached, screening
+from robust_tickets.reproduce.wording import merged
 
 
 class Page(HTMLParser):
@@ -159,9 +160,47 @@ def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], f
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
-    assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler, real lists." in answers
+    assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler (real lists)." in answers
     assert "3 of 4 claims are undecided." in answers
-    assert "Runs of one seed lie up to 11.2 points apart." in answers
+    assert "Runs of one seed lie up to 11.2 points apart: it does not." in answers
+    assert "adjusted by Holm for the 4 claims here" in answers
+    assert "no sentence encoder" in answers
+
+
+def test_a_verdict_stands_with_its_own_p_and_leads_to_its_runs(found: tuple[Outcome, ...], folder: Path) -> None:
+    twin = [replace(one, unit=replace(one.unit, arm="earlyrobust")) for one in found if one.unit.arm == "finetune"]
+    same = [one for one in found if one.unit.arm in ("finetune", "random")] + twin
+    text = make(folder, same)
+    row = re.search(r'<li><p class="name"><b><a href="#(runs-[^"]+-earlyrobust-corrected)".*?</li>', text)
+    assert row is not None
+    assert f'id="{row[1]}"' in text
+    assert "equivalent" in row[0]
+    p = re.search(r"p of ±5 or more (&lt;\u00a0)?(0\.\d+)", row[0])
+    assert p is not None
+    assert float(p[2]) < 0.05
+    assert "other texts: " in row[0]
+    assert '<dl class="short"><dt>At equal length' in text
+
+
+def test_what_one_arm_says_against_itself_stands_under_its_name(found: tuple[Outcome, ...], folder: Path) -> None:
+    own = [replace(one, notes=("a search of 3 epochs",)) if one.unit.arm == "earlyrobust" else one for one in found]
+    text = make(folder, own)
+    answers = text[text.index('id="answers"') : text.index('id="board"')]
+    assert "<li>EarlyRobust: a search of 3 epochs</li>" in answers
+    assert "<li>no sentence encoder</li>" in answers
+
+
+def test_a_figure_leads_to_its_runs(text: str) -> None:
+    shown = text[text.index('id="ER-F5"') :]
+    link = re.search(r'Drawn from (\d+) runs: <a href="#([^"]+)"', shown)
+    assert link is not None
+    assert f'id="{link[2]}"' in text
+
+
+def test_notes_that_differ_in_numbers_alone_are_one() -> None:
+    told = ["precision: 3 of 872 differ", "no encoder", "precision: 11 of 872 differ", "no encoder", "lambda 0.5", "lambda 0.25"]
+    assert merged(told) == ("precision: 3 to 11 of 872 differ", "no encoder", "lambda 0.25 to 0.5")
+    assert merged([]) == ()
 
 
 def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...], folder: Path) -> None:

@@ -19,12 +19,14 @@ def similarity(value: float | None) -> str:
 
 
 def span(interval: Sequence[float] | None) -> str:
-    return NONE if interval is None else f"{interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
+    return NONE if interval is None else f"{interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}".replace("-", "−")
 
 
 def brief(interval: Sequence[float] | None) -> str:
-    """The same for a narrow column."""
-    return "" if interval is None else f"{interval[0]:.1f}–{interval[1]:.1f}"
+    """The same for a narrow column; not with a dash where that could be a minus."""
+    if interval is None:
+        return ""
+    return f"{interval[0]:.1f}–{interval[1]:.1f}" if interval[0] >= 0 else f"−{-interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
 
 
 def points(value: float) -> str:

@@ -20,7 +20,10 @@ METRICS = {
     "total_millions": "M, all",
 }  # fmt: skip
 BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
-VARIANTS = {"real": "real lists", "substitute": "substitute lists", "confirm": "confirming"}
+VARIANTS = {
+    "real": "real lists", "substitute": "substitute lists", "confirm": "held out", "encoder50": "encoder that passes 50 %",
+    "encoder75": "encoder that passes 75 %", "encoder90": "encoder that passes 90 %",
+}  # fmt: skip
 PERCENT = ("clean", "aua", "suc")
 
 
@@ -40,15 +43,21 @@ def backbone_title(name: str) -> str:
 
 
 def attack_title(name: str) -> str:
-    """``textfooler-real-encoder50`` as “TextFooler, real lists, encoder50”."""
+    """``textfooler-real-encoder50`` as “TextFooler, real lists, encoder that passes 50 %”."""
     first, *rest = name.split("-")
     return ", ".join([ATTACKS.get(first, first), *(VARIANTS.get(part, part) for part in rest)])
 
 
-def variant(name: str) -> str:
-    """What tells an attack from others of its kind: its candidates and constraints, or all of its name."""
+def attack_phrase(name: str) -> str:
+    """The same inside a sentence: “TextFooler (real lists)”."""
+    first, _, rest = attack_title(name).partition(", ")
+    return f"{first} ({rest})" if rest else first
+
+
+def variant(name: str, asked: str | None = None) -> str:
+    """What tells an attack from others that stand for ``asked``: its candidates and constraints; all of its name if its kind differs."""
     _, _, rest = attack_title(name).partition(", ")
-    return rest or attack_title(name)
+    return rest if rest and name.partition("-")[0] == (asked or name.partition("-")[0]) else attack_title(name)
 
 
 def metric_title(metric: str, attack: str | None) -> str:

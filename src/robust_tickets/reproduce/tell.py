@@ -21,7 +21,7 @@ from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.names import attack_title, task_title
-from robust_tickets.reproduce.wording import INSIDE, count, markdown_table, measure, sentence
+from robust_tickets.reproduce.wording import INSIDE, count, markdown_table, measure, merged, sentence
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
 LEGEND = (
@@ -157,7 +157,7 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     substituted = dict.fromkeys(
         f"{attack_title(cell.by)}: {words}" if cell.by else words for cell in filled.ran for words in cell.substituted
     )
-    notes = dict.fromkeys(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell in filled.ran for words in cell.notes)
+    notes = merged(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell in filled.ran for words in cell.notes)
     missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from robust_tickets.measure.runs import RunSummary
 from robust_tickets.report.numbers import NONE, brief, p_value, points, signed_span
@@ -15,6 +16,7 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
 
 
@@ -26,12 +28,39 @@ def mean(summary: RunSummary | None) -> str:
     """``45.3 (43.2–47.4), 5 runs``."""
     if summary is None:
         return NONE
-    span = f" ({brief(summary.interval)})" if summary.interval else ""
+    span = f" ({brief(summary.interval)})" if summary.interval and summary.n > 2 else ""  # of two runs it reaches past any scale
     return f"{summary.mean:.1f}{span}, {count(summary.n, 'run')}"
 
 
 def count(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
+
+
+def merged(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each text once; those that differ in numbers alone become one, with the numbers' ranges: every run tells its own."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for text in texts:
+        groups.setdefault(tuple(_NUMBER.split(text)), []).append(_NUMBER.findall(text))
+    found = []
+    for parts, told in groups.items():
+        ranges = [_range(values) for values in zip(*told, strict=True)]
+        found.append("".join(part + number for part, number in zip(parts, [*ranges, ""], strict=True)))
+    return tuple(found)
+
+
+def numberless(text: str) -> str:
+    """What two texts share that ``merged`` makes one."""
+    return _NUMBER.sub("0", text)
+
+
+def _range(values: Sequence[str]) -> str:
+    low, high = min(values, key=float), max(values, key=float)
+    return low if float(low) == float(high) else f"{low} to {high}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """“a, b and c”."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def sentence(one: Judged) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import around, colour
 from robust_tickets.report.markup import Html, join, scroll, tag
-from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, where
+from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, flattered, where
 from robust_tickets.reproduce.page.strip import runs, thumbnail
 
 
@@ -70,7 +70,8 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))
     caption = (
         f"{where(key)}: {len(rows)} ways to train. Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
-        "Grey: fewer than five runs, from which nothing is claimed. A heading sorts; a number leads to its runs."
+        "Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a number leads "
+        f"to its runs. {flattered(found)}"
     )
     table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="board")
     return scroll(f"Leaderboard, {where(key)}", table)

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.reproduce.claims import Family, Judged, family, judge, told
-from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, told
+from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.standing import exact
+from robust_tickets.reproduce.page.standing import anchor_of, exact
+from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.wording import count, listed, merged, numberless
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
+HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
+MOST = 4  # sentences of an answer
 VERDICTS = {"different": "sure", "equivalent": "same", "undecided": "open", "too few runs": "few"}
 
 
-def claims(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
-    """Every family of the campaigns of which something was run. Families of the papers' tables stand with their tables."""
-    found = [(family(id), judge(id, outcomes, folder)) for id in told()["families"]]
-    parts = [answer(of, judged) for of, judged in found if any(one.comparison for one in judged)]
+def judged_all(outcomes: Sequence[Outcome], folder: Path) -> dict[str, tuple[Judged, ...]]:
+    """Every family of the campaigns. Families of the papers' tables stand with their tables."""
+    return {id: judge(id, outcomes, folder) for id in told()["families"]}
+
+
+def claims(found: Mapping[str, Sequence[Judged]]) -> Html | None:
+    """Those of which something was run."""
+    parts = [answer(family(id), judged) for id, judged in found.items() if any(one.comparison for one in judged)]
     return join(parts) if parts else None
+
+
+def short(found: Mapping[str, Sequence[Judged]]) -> Html | None:
+    """The campaigns' two questions and their answers, for the top of the page."""
+    parts = []
+    for id in HEADLINES:
+        made = [one for one in found[id] if one.comparison]
+        if made:
+            parts += [tag("dt", family(id).question), tag("dd", _said(made))]
+    return tag("dl", *parts, class_="short") if parts else None
 
 
 def answer(of: Family, judged: Sequence[Judged]) -> Html:
@@ -33,14 +51,47 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     rows = [_row(one, of.margin, reach) for one in made]
     rest = [one for one in judged if not one.comparison]
     told = (
-        f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs, with Welch's 95{numbers.GLUE}% "
-        f"interval; the grey band is the margin of ±{of.margin:g}. Verdicts are adjusted for the {len(made)} claims together (Holm)."
+        f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{numbers.GLUE}% "
+        "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them. The "
+        f"grey band is the margin of ±{of.margin:g}. {_adjusted(made)} A name leads to its runs."
     )
     missing = [tag("li", f"{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for one in rest]
     more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
     said = tag("p", _said(made), class_="verdict lesser")
     listed = tag("ul", *rows, class_="claims")
-    return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), more, class_="answer")
+    return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), _against(made), more, class_="answer")
+
+
+def _adjusted(made: Sequence[Judged]) -> str:
+    """How many claims Holm counts: those with runs enough. The same pair may stand in another family too."""
+    of = max(one.comparison.of for one in made if one.comparison)
+    if not of:
+        return "No claim has the five runs that it takes."
+    return (
+        f"Verdicts are by Welch's test, adjusted by Holm for the {count(of, 'claim')} here with five runs a side; elsewhere on this page "
+        "the same pair may be one of more."
+    )
+
+
+def _against(made: Sequence[Judged]) -> Html | None:
+    """What was substituted, and what the runs say against themselves."""
+    substituted = dict.fromkeys(words for one in made for words in one.substituted)
+    notes = _notes(made)
+    parts = [tag("p", f"Substituted: {'; '.join(substituted)}.", class_="quiet") if substituted else None]
+    if notes:
+        items = tag("ul", *[tag("li", words) for words in notes])
+        parts.append(tag("details", tag("summary", f"What these runs and attacks did otherwise ({len(notes)})"), items, class_="against"))
+    return join(parts) if any(parts) else None
+
+
+def _notes(made: Sequence[Judged]) -> tuple[str, ...]:
+    """What all arms say alike, once; what one says, under its name."""
+    every = {name for one in made for name in (one.claim.arm, one.claim.other)}
+    arms: dict[str, set[str]] = {}
+    said = [(arm, words) for one in made for arm, _, words in (note.partition(": ") for note in one.notes)]
+    for arm, words in said:
+        arms.setdefault(numberless(words), set()).add(arm)
+    return merged(words if arms[numberless(words)] == every else f"{arm_title(arm)}: {words}" for arm, words in said)
 
 
 def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
@@ -55,7 +106,9 @@ def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
 def _said(made: Sequence[Judged]) -> str:
     """The answer in short, from the verdicts alone: what is sure, then how many claims are not."""
     counts = {verdict: [one for one in made if one.verdict == verdict] for verdict in VERDICTS}
-    told = [_sure(one) for one in (*counts["different"], *counts["equivalent"])]
+    told = [*_apart(counts["different"]), *_alike(counts["equivalent"])]
+    if len(told) > MOST:
+        told = [*told[:MOST], f"{len(told) - MOST} more of the kind are below."]
     rest = {"undecided": counts["undecided"], "left open by too few runs": counts["too few runs"]}
     for words, found in rest.items():
         if len(found) == len(made):
@@ -65,13 +118,30 @@ def _said(made: Sequence[Judged]) -> str:
     return " ".join(told)
 
 
-def _sure(one: Judged) -> str:
-    c = one.comparison
-    assert c is not None
-    first, second, how = arm_title(c.arm), arm_title(c.other), f"under {attack_title(one.claim.attack)}"
-    if one.verdict == "equivalent":
-        return f"{first} and {second} are alike within {c.margin:g} points {how}."
-    return f"{first} is {'sturdier' if c.difference > 0 else 'weaker'} than {second} by {abs(c.difference):.1f} points {how}."
+def _apart(found: Sequence[Judged]) -> list[str]:
+    """A sentence for one arm under one attack: all that it is sturdier than, or weaker."""
+    groups: dict[tuple[str, str, bool], list[str]] = {}
+    for one in found:
+        c = one.comparison
+        assert c is not None
+        key = (one.claim.arm, one.claim.attack, c.difference > 0)
+        groups.setdefault(key, []).append(f"{arm_title(c.other)} by {abs(c.difference):.1f}")
+    return [
+        f"{arm_title(arm)} is {'sturdier' if up else 'weaker'} than {listed(others)} points under {attack_phrase(attack)}."
+        for (arm, attack, up), others in groups.items()
+    ]
+
+
+def _alike(found: Sequence[Judged]) -> list[str]:
+    """A sentence for each pair, with all attacks under which it is so."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        groups.setdefault((one.claim.arm, one.claim.other), []).append(attack_phrase(one.claim.attack))
+    margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
+    return [
+        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(attacks)}."
+        for (arm, other), attacks in groups.items()
+    ]
 
 
 def _named(one: Judged) -> str:
@@ -81,17 +151,27 @@ def _named(one: Judged) -> str:
 def _row(one: Judged, margin: float, reach: float) -> Html:
     c = one.comparison
     assert c is not None
-    name = tag("p", tag("b", _named(one)), tag("small", attack_title(one.claim.attack)), class_="name")
+    pair = tag("b", _origin(one.claim, c.arm), " − ", _origin(one.claim, c.other))
+    name = tag("p", pair, tag("small", attack_title(one.claim.attack)), class_="name")
     verdict = tag("p", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c), class_="verdict-of")
     value = tag("data", numbers.points(c.difference), value=exact(c.difference))
     span = tag("small", numbers.signed_span(c.interval)) if c.interval else None
-    return tag("li", name, tag("p", value, span, class_="value"), _drawing(c, margin, reach), verdict)
+    over = tag("small", "other texts: ", numbers.signed_span(c.over_examples)) if c.over_examples else None
+    return tag("li", name, tag("p", value, span, over, class_="value"), _drawing(c, margin, reach), verdict)
+
+
+def _origin(claim: Claim, arm: str) -> Html:
+    unit = Unit(backbone=claim.backbone, task=claim.task, arm=arm)
+    return tag("a", arm_title(arm), href=f"#{anchor_of(unit)}", class_="origin")
 
 
 def _p(c: RunComparison) -> Html:
+    """The p value that the verdict rests on: for an equivalence, that of lying further apart than the margin."""
     told = f"{c.n[0]} and {c.n[1]} runs"
-    if c.adjusted_p is not None:
-        told += f", p adjusted {numbers.p_value(c.adjusted_p)}"
+    if c.verdict == "equivalent":
+        told += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}"
+    elif c.adjusted_p is not None:
+        told += f", p of no difference {numbers.p_value(c.adjusted_p)}"
     return tag("small", told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.claims import spreads
 from robust_tickets.reproduce.names import arm_title
@@ -11,7 +12,7 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
 
 FIRST = 2  # attacks in sight, on the first task
-HEADS = ("method, attack", "seeds", "range over seeds", "runs of a seed", "range over them")
+HEADS = ("method, attack", "seeds", "range", "deviation", "runs of a seed", "range", "deviation", "its 95 % interval")
 
 
 def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None:
@@ -27,23 +28,29 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
                     continue
                 widest = max(widest, one.within_range)
                 name = tag("th", arm_title(one.name), tag("small", f"{where((task, backbone))}, {attack.title}"), scope="row")
-                values = (one.seeds, one.between_range, one.repeated, one.within_range)
-                row = tag("tr", name, *[tag("td", _value(value), class_="number") for value in values])
+                values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
+                cells = [tag("td", _value(value), class_="number") for value in values]
+                row = tag("tr", name, *cells, tag("td", numbers.span(one.within_interval), class_="number"))
                 (first if k == 0 and i < FIRST else rest).append(row)
     if not first and not rest:
         return None
     more = tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest)) if rest else None
-    said = f"Runs of one seed lie up to {widest:.1f} points apart."
+    said = f"Runs of one seed lie up to {widest:.1f} points apart" + (": it does not." if widest >= 1 else ".")
     question = tag("h3", "Does the seed fix the result?")
     return tag("article", question, tag("p", said, class_="verdict lesser"), _table(first) if first else None, more, class_="answer")
 
 
 def _table(rows: Sequence[Html]) -> Html:
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(HEADS)])
-    told = "Accuracy under attack, points between the best and the worst run: over seeds, and over runs of one seed."
+    told = (
+        "Accuracy under attack, points: range, best minus worst, and standard deviation, over seeds and over runs of one seed. Ranges grow "
+        "with the number of runs; deviations can be compared, but from so few runs they are known within wide intervals."
+    )
     caption = tag("caption", tag("span", told))
     return scroll("Runs of one seed", tag("table", caption, tag("thead", head), tag("tbody", *rows)))
 
 
-def _value(value: float) -> Html:
+def _value(value: float | None) -> Html | str:
+    if value is None:
+        return numbers.NONE
     return tag("data", value if isinstance(value, int) else f"{value:.1f}", value=exact(value))

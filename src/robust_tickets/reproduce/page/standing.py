@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Reading, Wanted, read_runs
-from robust_tickets.reproduce.unit import Flavour
+from robust_tickets.reproduce.unit import Flavour, Unit
 
 BASELINE = "finetune"
 Key = tuple[str, str]  # task and backbone
@@ -117,8 +118,12 @@ class Standing:
 
 
 def anchor(outcome: Outcome) -> str:
-    """Of the list of an arm's runs. A name of a unit needs no escape, but dots would be odd in an address."""
-    unit = outcome.unit
+    """Of the list of an arm's runs."""
+    return anchor_of(outcome.unit)
+
+
+def anchor_of(unit: Unit) -> str:
+    """A name of a unit needs no escape, but dots would be odd in an address."""
     return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
 
 
@@ -176,6 +181,17 @@ def attacks_of(found: Sequence[Standing]) -> tuple[Against, ...]:
         return bool(attack.split), len(rest) > 1, -met, kinds.index(kind) if kind in kinds else len(kinds), attack
 
     return tuple(sorted(every, key=rank))
+
+
+def flattered(found: Sequence[Standing]) -> str:
+    """A warning where recipes stand among these that were chosen on the same texts."""
+    asked = told()["screen"]
+    if not any(one.task == asked["task"] and one.arm.startswith(tuple(asked["arms"])) for one in found):
+        return ""
+    return (
+        f"Recipes that train on word swaps were chosen on {asked['split']}, where they look better than they are; "
+        "what is claimed of them is under Answers, on texts that were held out."
+    )
 
 
 def where(key: Key) -> str:

@@ -11,7 +11,8 @@ from robust_tickets.reproduce.claims import screened, told, winner
 from robust_tickets.reproduce.goals import goals
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.standing import exact
+from robust_tickets.reproduce.page.standing import anchor_of, exact
+from robust_tickets.reproduce.unit import Unit
 
 REACHED = {True: ("reached", "sure"), False: ("not reached", "success"), None: ("cannot be told", "few")}
 
@@ -23,7 +24,8 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
         return None
     rows = []
     for one in found:
-        name = tag("th", arm_title(one.arm), tag("small", f"{one.n} run{'s' if one.n != 1 else ''}"), scope="row")
+        link = tag("a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin")
+        name = tag("th", link, tag("small", f"{one.n} run{'s' if one.n != 1 else ''}"), scope="row")
         values = ((one.aua, numbers.percent), (one.gain, numbers.points), (one.clean, numbers.percent), (one.clean_gain, numbers.points))
         rows.append(
             tag("tr", name, *[tag("td", tag("data", write(value), value=exact(value)), class_="number") for value, write in values])
@@ -31,7 +33,7 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
     heads = ("configuration", "under attack", "gain", "clean", "gain")
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
     said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {arm_title(asked['against'])}. "
-    said += "No claim is made here. "
+    said += f"Of each the first {asked['seeds']} runs count, whatever is run later; no claim is made here. "
     caption = tag("caption", tag("span", said + f"The rule: {asked['rule']}"))
     chosen = winner(outcomes, folder)
     title = f"Chosen: {arm_title(chosen)}" if chosen else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"

@@ -18,6 +18,7 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
 from robust_tickets.reproduce.published import Column
+from robust_tickets.reproduce.wording import merged
 
 WIDTH, HEIGHT = 104, 20  # pixels of a cell's drawing
 Place = tuple[str, str, str]  # task, row, backbone
@@ -48,8 +49,11 @@ def _counted(filled: Filled) -> Html:
     printed = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.cells if c.published is not None}
     reached = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.ran if c.published is not None}
     said = f"{filled.table.source}. {len(reached)} of {len(printed)} printed numbers have runs of ours beside them"
-    if counts["inside"] + counts["outside"]:
-        said += f"; where five runs can tell, {counts['inside']} lie inside what one further run might give, {counts['outside']} outside"
+    if counts["inside"] + counts["outside"]:  # a printed number is held against every set of candidates
+        said += (
+            f"; of {counts['inside'] + counts['outside']} comparisons with five runs or more, the printed number lies inside what one "
+            f"further run of ours might give in {counts['inside']}"
+        )
     return tag("p", said, ".", class_="quiet")
 
 
@@ -108,7 +112,7 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str], 
     link = tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin") if ours.units and ours.units[0] in anchors else value
     gap = "" if cell.difference is None else numbers.points(cell.difference)
     verdict = {True: "in", False: "out", None: "plain" if ours.n >= FEWEST_RUNS else "few"}[cell.inside]
-    below = [variant(cell.by)] if several and cell.by else []
+    below = [variant(cell.by, cell.attack)] if several and cell.by else []
     below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
     chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
     return tag("span", link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
@@ -150,5 +154,13 @@ def key() -> Html:
 
 
 def _substituted(filled: Filled) -> Html | None:
+    """What stood in for something of the paper's, and what runs and attacks say against themselves."""
     found = tuple(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
-    return tag("p", f"Substituted: {'; '.join(found)}.", class_="quiet") if found else None
+    notes = merged(words for cell in filled.ran for words in cell.notes)
+    parts = [tag("p", f"Substituted: {'; '.join(found)}.", class_="quiet") if found else None]
+    if notes:
+        items = [tag("li", words) for words in notes]
+        parts.append(
+            tag("details", tag("summary", f"What our runs and attacks did otherwise ({len(notes)})"), tag("ul", *items), class_="against")
+        )
+    return join(parts) if any(parts) else None

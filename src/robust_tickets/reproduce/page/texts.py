@@ -59,9 +59,7 @@ class Case:
 def texts(found: Sequence[Standing], folder: Path) -> Html | None:
     """Cards: of every task and attack, those first on which the arms fared differently and most texts were kept."""
     groups = [_cases(members, attack, folder) for members in by_task(found).values() for attack in attacks_of(members)]
-    groups = [
-        sorted(cases, key=lambda case: (not case.differ, -sum(fate.text is not None for fate in case.fates))) for cases in groups if cases
-    ]
+    groups = [sorted(cases, key=_worth) for cases in groups if cases]
     if not groups:
         return None
     most, size = max(1, MOST // len(groups)), SIZE // len(groups)

@@ -20,13 +20,13 @@ from robust_tickets.reproduce.fill import Filled, fill
 from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.board import board, legend
-from robust_tickets.reproduce.page.claims import claims
+from robust_tickets.reproduce.page.claims import claims, judged_all, short
 from robust_tickets.reproduce.page.figures import trade_off
 from robust_tickets.reproduce.page.missing import missing
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.papers import paper_part
 from robust_tickets.reproduce.page.seeds import seeds
-from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, standings, trained, where
+from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, flattered, standings, trained, where
 from robust_tickets.reproduce.page.strip import strip
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
@@ -53,8 +53,9 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     found = standings(outcomes)
     filled = {one.id: fill(one.id, outcomes, folder) for one in tables() if one.kind == "table"}
     figures = {one.id: figure(one.id, outcomes, folder) for one in tables() if one.kind == "figure"}
+    judged = judged_all(outcomes, folder)
     sections: list[tuple[str, str, list[Html | None]]] = [
-        ("answers", "Answers", [claims(outcomes, folder), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
+        ("answers", "Answers", [claims(judged), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
     ]
@@ -71,7 +72,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     body = tag(
         "body",
         tag("nav", tag("ul", *links), class_="contents", aria_label="Contents"),
-        _top(found, outcomes, filled),
+        _top(found, outcomes, filled, short(judged)),
         tag("main", *[tag("section", tag("h2", title), *parts, id=key) for key, title, parts in shown]),
         tag("footer", tag("p", foot)),
         tag("script", _joined(SCRIPTS)),
@@ -94,16 +95,17 @@ def _head() -> Html:
     )
 
 
-def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
-    """What it is, how much of it, and the first figures."""
+def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled], answered: Html | None) -> Html:
+    """What it is, the answers in short, how much of it, and the first figures."""
     lead = (
         "Tables and figures of three papers on robust tickets, run again with one protocol: the last epoch, every run counted, "
         "the training run as the unit. Published numbers stand beside ours."
     )
     parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
-    parts.append(_tiles(found, outcomes, filled))
+    parts += [part for part in (answered, _tiles(found, outcomes, filled)) if part]
     for key, members in list(by_task([one for one in found if one.units]).items())[:1]:
         parts += [tag("h2", f"{where(key)}, under attack"), *_strips(members)]
+        parts += [tag("p", flattered(members), class_="quiet")] if flattered(members) else []
     return tag("header", *parts, class_="first")
 
 
@@ -114,7 +116,7 @@ def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[
     told = [
         (sum(map(trained, outcomes)), "training runs", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
         (len({one.arm for one in found}), "ways to train", "and how they fare"),
-        (examples, "texts attacked", f"by {len(attacks_of(found))} attacks"),
+        (examples, "attacks on texts", f"{len(attacks_of(found))} kinds"),
         (len(reached), "published numbers", "with ours beside them"),
     ]
     tiles = [tag("li", tag("b", f"{value:,}".replace(",", "\u202f")), tag("span", what), tag("small", more)) for value, what, more in told]
