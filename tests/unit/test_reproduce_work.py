@@ -157,6 +157,14 @@ def test_expected_seconds_are_corrected_by_what_units_took() -> None:
     assert queue.left == UNITS[1:]
 
 
+def test_what_an_outcome_lacks_tells_nothing_of_how_long_others_take(made: list[Unit], tmp_path: Path) -> None:
+    """A second was expected for an attack; if the model is gone it is minutes, and no reason to begin nothing more."""
+    store, results, plain = tmp_path / "store", tmp_path / "results", UNITS[::2]
+    write_outcome(results, Outcome(unit=plain[0], config={}, inputs={}, env={}, clean={}, cost={}), {})
+    expected = {plain[0]: 1e-9, plain[1]: 60.0, plain[2]: 60.0}
+    assert work(plain, [], Places(), store, results, budget=3600, expected=expected).done == tuple(plain)
+
+
 @given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))
 def test_every_unit_is_in_one_place(ways: list[str]) -> None:
     queue = Queue(budget=None, expected={}, total=len(UNITS))
@@ -202,7 +210,7 @@ def test_a_budget_ends_processes_too(stand_in: Any) -> None:
 def test_the_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert crew.threads(8)["OMP_NUM_THREADS"] == "2"
+    assert crew.threads(8)["OMP_NUM_THREADS"] == crew.threads(8)["TORCHINDUCTOR_COMPILE_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert crew.threads(8)["OMP_NUM_THREADS"] == "5", "what the user set stays"
 

@@ -143,5 +143,5 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
 def threads(processes: int) -> dict[str, str]:
     """The processors divided among the processes: libraries that take all of them would have each wait for the others."""
     share = str(max(1, len(os.sched_getaffinity(0)) // processes)) if hasattr(os, "sched_getaffinity") else "1"
-    given = {"OMP_NUM_THREADS": share, "RAYON_NUM_THREADS": share, "OMP_WAIT_POLICY": "passive"}
+    given = {"OMP_NUM_THREADS": share, "RAYON_NUM_THREADS": share, "OMP_WAIT_POLICY": "passive", "TORCHINDUCTOR_COMPILE_THREADS": share}
     return {name: os.environ.get(name, value) for name, value in given.items()}

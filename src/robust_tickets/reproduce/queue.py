@@ -15,7 +15,7 @@ class Queue:
 
     def __init__(self, *, budget: float | None, expected: Mapping[Unit, float], total: int) -> None:
         self.deadline = time.monotonic() + budget if budget is not None else None
-        self.expected, self.total = expected, total
+        self.expected, self.total = dict(expected), total
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []

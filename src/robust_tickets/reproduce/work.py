@@ -147,6 +147,8 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
         known = found(order.unit, job.results)
         if not complete(known, order.attacks, order.search_only):
             queue.waiting.append(order.unit)
+            if known is not None:  # where its model is gone it is trained again, which nobody expected
+                queue.expected.pop(order.unit, None)
             return
         if known is not None:
             check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks)
