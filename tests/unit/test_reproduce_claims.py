@@ -120,7 +120,7 @@ def test_repeats_are_reported_and_do_not_weigh() -> None:
     (spread,) = spreads([*runs, *again], task="sst2", attack=REAL)
     assert (spread.name, spread.repeated, spread.within_range) == ("finetune", 3, 15.0)
     assert spreads(runs, task="sst2", attack=REAL) == ()
-    assert "| Fine-tuning | TextFooler, real lists | 3 | 15.0 |" in findings([*runs, *again])
+    assert "up to 15.0 points apart (Fine-tuning, 3 runs, TextFooler, real lists)" in findings([*runs, *again])
 
 
 def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
@@ -220,8 +220,8 @@ def test_goals_that_are_not(changed: dict[str, object], goal: str, reached: bool
 
 def test_an_attack_with_the_words_that_were_trained_on_is_not_unseen() -> None:
     assert list(told()["overlap"]) == ["@real", "wordnet"]
-    assert "| real lists | 72.2 % | 12.9 % | 2.8 % |" in findings(screening(table="@real"))
-    assert "| wordnet | 12.7 % |" in findings(screening(table="wordnet"))
+    assert "Trained on real lists, which hold of the candidates of TextFooler (real lists) 72.2 %," in findings(screening(table="@real"))
+    assert "Trained on wordnet, which hold of the candidates of TextFooler (real lists) 12.7 %," in findings(screening(table="wordnet"))
     goal = by_name(screening(table="wordnet"))["unseen"]
     assert "PWWS" not in goal.asked
     assert "PWWS, held out is left out" in goal.told
@@ -245,10 +245,11 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
     runs = [*screening(), *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE}), *arm("random", {REAL: BASE, SUBSTITUTE: BASE})]
     text = findings(read_all(keep(tmp_path, runs)), tmp_path)
     assert "- than Fine-tuning: **not all run**" in text
-    assert "- than Random ticket: **undecided**" in text or "- than Random ticket: **no: equivalent**" in text
+    assert "- than Random ticket: **not shown: undecided**" in text or "- than Random ticket: **no: equivalent**" in text
     assert "Chosen: **" in text
     assert text.count("| **reached** |") == 5
-    assert "PWWS, held out | +15.0 (+10.1\u00a0to\u00a0+19.9) |" in text
+    assert "PWWS, held out: +15.0 points (+10.1\u00a0to\u00a0+19.9), 5 and 5 runs, different |" in text
+    assert len(text.splitlines()) < 80  # two screens
     assert "| **sturdier** |" in text
     assert "| Fine-tuning | 92.0, 5 runs | 44.0 (39.8–48.2), 5 runs |" in text
     assert findings(read_all(tmp_path), tmp_path) == text
@@ -262,9 +263,9 @@ def test_a_word_for_several_claims() -> None:
         return verdicts([one for one in judged if one.claim.other == "finetune"])
 
     assert word(FAR, FAR) == "yes"
-    assert word(FAR, NEAR) == "under 1 attack of 2"
+    assert word(FAR, NEAR) == "under 1 attack of 2, not shown under the rest"
     assert word((40, 44, 41, 45, 42), FAR) == "no: under some attacks less sturdy"
-    assert word((88, 88, 89, 87, 88), (88, 87, 88, 89, 88)) in ("no: equivalent", "undecided")
+    assert word((88, 88, 89, 87, 88), (88, 87, 88, 89, 88)) in ("no: equivalent", "not shown: undecided", "not shown: undecided in part")
     assert word(FAR[:3], FAR[:3]) == "no claim: too few runs"
 
 

@@ -1,4 +1,7 @@
-"""The answers to the campaigns' questions as Markdown, from outcomes alone: numbers, intervals, verdicts; "not run" where nothing ran."""
+"""The answers to the campaigns' questions as Markdown, from outcomes alone, in about two screens: numbers, intervals, verdicts.
+
+What has no runs is called so. The page of the results has every claim; here stand those that the two questions ask for.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,25 @@ from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import goals, trained_on
-from robust_tickets.reproduce.names import arm_title, attack_title, task_title
+from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import count, markdown_table, mean
+from robust_tickets.reproduce.wording import answered, count, listed, markdown_table, mean
 
 READ = (
-    "Numbers are percent of the attacked sentences that a model still gets right, means over training runs with 95 % intervals over runs. "
-    f"A claim needs {FEWEST_RUNS} runs of both sides; claims and their margin (±{{margin:g}} points) were fixed before the runs, and "
-    "each family is adjusted by Holm. *Undecided* is neither a difference nor its absence."
+    "Numbers are percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; "
+    "*other texts* is a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for "
+    "*equivalent* two one-sided tests within ±{margin:g} points, adjusted by Holm within a family that was fixed before the runs. "
+    "*Undecided* is neither a difference nor its absence. p is what the verdict rests on: of no difference, or for *equivalent* of "
+    "±{margin:g} or more."
 )
+REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
 
 
 def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
-    """What the runs say to A and B, in about two screens. ``folder`` is where the outcomes lie."""
-    parts = [
-        *_robust_ticket(outcomes, folder),
-        *_sturdy(outcomes, folder),
-        "## How to read this\n\n" + READ.format(margin=told()["margin"]),
-    ]
-    return "\n\n".join(parts) + "\n"
+    """What the runs say to A and B. ``folder`` is where the outcomes lie."""
+    read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
+    return "\n\n".join([*_robust_ticket(outcomes, folder), *_sturdy(outcomes, folder), read]) + "\n"
 
 
 def verdicts(judged: Sequence[Judged]) -> str:
@@ -46,84 +48,106 @@ def verdicts(judged: Sequence[Judged]) -> str:
     if any(worse):
         return "no: less sturdy" if all(worse) else "no: under some attacks less sturdy"
     if any(better):
-        return f"under {count(sum(better), 'attack')} of {len(found)}"
-    return "no: equivalent" if set(found) == {"equivalent"} else "undecided"
+        return f"under {count(sum(better), 'attack')} of {len(found)}, not shown under the rest"
+    return "no: equivalent" if set(found) == {"equivalent"} else "not shown: undecided" + (" in part" if "equivalent" in found else "")
 
 
 def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     asked, judged = family("A"), judge("A", outcomes, folder)
-    arms = list(dict.fromkeys(name for claim in asked.claims for name in (claim.other, claim.arm)))
-    attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
-    task, split = asked.claims[0].task, asked.claims[0].split
     heads = f"## A. {asked.question}"
     if all(one.comparison is None for one in judged):
         return [heads, _not_run(judged)]
-    others = dict.fromkeys(claim.other for claim in asked.claims)
-    short = [f"- than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others]
-    told = [f"{asked.title}, {_examples(outcomes, task, attacks[0], split)}.", _table(arms, attacks, task, split, outcomes)]
-    return [heads, "\n".join(short), *told, *_claims(judged), *_repeats(outcomes, task, attacks, split), *_more("C", outcomes, folder)]
+    arms = list(dict.fromkeys(name for claim in asked.claims for name in (claim.other, claim.arm)))
+    attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
+    task, split = asked.claims[0].task, asked.claims[0].split
+    return [
+        heads,
+        _short(judged),
+        f"{asked.title}; {_examples(outcomes, task, attacks[0], split)}.",
+        _table(arms, attacks, task, split, outcomes),
+        _claims(judged),
+        *_substituted(judged),
+        *_repeats(outcomes, task, attacks, split),
+        *_others(outcomes, folder),
+    ]
+
+
+def _short(judged: Sequence[Judged]) -> str:
+    """Against each other arm a word."""
+    others = dict.fromkeys(one.claim.other for one in judged)
+    return "\n".join(f"- than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others)
+
+
+def _others(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """Whether A's answer holds under other attacks, left out until some of it was run."""
+    judged = [one for one in judge("C", outcomes, folder) if one.comparison]
+    if not judged:
+        return []
+    attacks = list(dict.fromkeys(attack_phrase(one.claim.attack) for one in judged))
+    return [f"Under {listed(attacks)}, a family of its own: {answered(judged)}"]
 
 
 def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     asked, chosen = told()["screen"], winner(outcomes, folder)
-    parts = ["## B. Is there a recipe that is sturdier, smaller and not worse?"]
+    heads = "## B. Is there a recipe that is sturdier, smaller and not worse?"
     ranked = screened(outcomes, folder)
     if not ranked:
-        return [*parts, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
+        return [heads, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
     rows = [
         (arm_title(one.arm), str(one.n), f"{one.aua:.1f}", points(one.gain), f"{one.clean:.1f}", points(one.clean_gain)) for one in ranked
     ]
-    attack = attack_title(asked["attack"])
-    parts.append(
-        f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack}; differences to {arm_title(asked['against'])}. "
-        f"Some runs each: this chooses, it claims nothing. The rule, fixed before: {asked['rule']}."
-    )
-    parts.append(markdown_table(("configuration", "runs", "under attack", "gain", "clean", "gain"), rows))
-    left = [arm_title(arm) for arm in asked["arms"] if arm not in {one.arm for one in ranked}]
+    screen = [
+        f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}; gains over "
+        f"{arm_title(asked['against'])}, in points. {count(asked['seeds'], 'run')} of each choose, and claim nothing. The rule, fixed "
+        f"before: {asked['rule']}.",
+        markdown_table(("configuration", "runs", "under attack", "gain", "clean", "gain"), rows),
+    ]
     if chosen is None:
-        return [*parts, f"Not run: {', '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
-    parts.append(f"Chosen: **{arm_title(chosen)}**. The runs that chose it may be among those below, which are judged on other sentences.")
-    plain, trials = (
-        winner(outcomes, folder, "plain"),
-        ", ".join(f"{arm_title(o.arm)} {o.aua:.1f}" for o in screened(outcomes, folder, "plain")),
-    )
+        left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]
+        return [heads, *screen, f"Not run: {', '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
+    found = goals(outcomes, folder)
+    short = f"{sum(goal.reached is True for goal in found)} of {len(found)} goals are reached"
+    listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)
+    return [
+        heads,
+        f"**{short}** by {arm_title(chosen)}, on texts that took no part in choosing it.",
+        listed_goals,
+        *_overlap(form_of(told()["goals"]["arm"], chosen), outcomes),
+        *_family("B-forms", outcomes, folder),
+        *screen,
+        _chosen(chosen, outcomes, folder),
+    ]
+
+
+def _chosen(chosen: str, outcomes: Sequence[Outcome], folder: Path | None) -> str:
+    """The recipe, and the fine-tuning it is to beat; what it does on the split where it was chosen, which flatters it."""
+    plain = winner(outcomes, folder, "plain")
+    trials = ", ".join(f"{arm_title(one.arm)} {one.aua:.1f}" for one in screened(outcomes, folder, "plain"))
     best = f"the best by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
-    parts.append(f"Plain fine-tuning has as many trials, under attack: {trials}; {best}.")
-    reached = {True: "reached", False: "not reached", None: "cannot be told"}
-    parts.append(
-        markdown_table(("goal", "", "found"), [(g.asked, f"**{reached[g.reached]}**", g.told) for g in goals(outcomes, folder)], 3)
-    )
-    parts += _overlap(form_of(told()["goals"]["arm"], chosen), outcomes)
-    for id in ("B", "B-forms", "B-validation"):
-        parts += _family(id, outcomes, folder)
-    return parts
+    said = [f"Chosen: **{arm_title(chosen)}**. Plain fine-tuning has as many trials, under attack: {trials}; {best}."]
+    where = [one for one in judge("B-validation", outcomes, folder) if one.comparison]
+    if where:
+        said.append(f"Where it was chosen, which flatters it: {answered(where)}")
+    return " ".join(said)
 
 
 def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
     """How much of each attack's candidates was trained on."""
-    rows = [
-        [names.VARIANTS.get(table.removeprefix("@"), table), *(f"{100 * share:.1f} %" for share in shares.values())]
+    said = [
+        f"Trained on {names.VARIANTS.get(table.removeprefix('@'), table)}, which hold of the candidates of "
+        + ", ".join(f"{attack_phrase(attack)} {100 * share:.1f} %" for attack, share in shares.items())
         for table, shares in told()["overlap"].items()
         if trained_on(arm, table, outcomes)
     ]
-    attacks = next(iter(told()["overlap"].values()))
-    return [markdown_table(("candidates that were trained on", *map(attack_title, attacks)), rows)] if rows else []
+    return [f"{'; '.join(said)}."] if said else []
 
 
 def _family(id: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     asked, judged = family(id), judge(id, outcomes, folder)
-    heads = f"### {asked.title}\n\n{asked.question}"
     if all(one.comparison is None for one in judged):
-        return [heads, _not_run(judged)]
-    arms = list(dict.fromkeys(name for one in judged for name in (one.claim.other, one.claim.arm)))
-    attacks = list(dict.fromkeys(one.claim.attack for one in judged))
-    task, split = judged[0].claim.task, judged[0].claim.split
-    return [heads, f"{_examples(outcomes, task, attacks[0], split)}.", _table(arms, attacks, task, split, outcomes), *_claims(judged)]
-
-
-def _more(id: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """A family that adds to an answer, left out until some of it was run."""
-    return _family(id, outcomes, folder) if any(one.comparison for one in judge(id, outcomes, folder)) else []
+        return [f"{asked.question} {_not_run(judged)}"]
+    split = judged[0].claim.split
+    return [f"{asked.question} {_examples(outcomes, judged[0].claim.task, judged[0].claim.attack, split)}:", _claims(judged)]
 
 
 def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
@@ -140,22 +164,15 @@ def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | 
 
 def _repeats(outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None) -> list[str]:
     """How far runs of one seed lie apart, beside runs of several."""
-    rows = [
-        (
-            arm_title(one.name),
-            attack_title(attack),
-            *_apart(one.repeated, one.within_range, one.within),
-            *_apart(one.seeds, one.between_range, one.between),
-        )
-        for attack in attacks
-        for one in spreads(outcomes, task=task, attack=attack, split=split)
-    ]
-    heads = ("the same seed again", "", "runs", "range", "deviation", "seeds", "range", "deviation")
-    return [markdown_table(heads, rows, 2)] if rows else []
-
-
-def _apart(n: int, range: float | None, deviation: float | None) -> tuple[str, str, str]:
-    return str(n), _shown(range), _shown(deviation)
+    found = [(attack, one) for attack in attacks for one in spreads(outcomes, task=task, attack=attack, split=split)]
+    known = [(attack, one) for attack, one in found if one.within_range is not None]
+    if not known:
+        return []
+    attack, most = max(known, key=lambda pair: pair[1].within_range or 0.0)
+    said = f"**One seed, run again:** up to {most.within_range:.1f} points apart ({arm_title(most.name)}, {count(most.repeated, 'run')}, "
+    said += f"{attack_title(attack)}). Standard deviations over runs of one seed beside those over seeds, in points: "
+    told = [f"{arm_title(one.name)} {_shown(one.within)} beside {_shown(one.between)}" for name, one in known if name == attacks[0]]
+    return [said + "; ".join(told) + f" ({attack_title(attacks[0])})."]
 
 
 def _shown(value: float | None) -> str:
@@ -170,18 +187,26 @@ def _examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | 
         for found in outcome.attacks
         if found.name == attack and found.split == split
     }
-    return f"{' or '.join(map(str, sorted(sizes))) or 'no'} examples of {split}"
+    return f"{' or '.join(map(str, sorted(sizes))) or 'no'} texts of {split}"
 
 
-def _claims(judged: Sequence[Judged]) -> list[str]:
-    """A claim a line, and what was substituted."""
-    heads = ("claim", "", "difference, points", "on further examples too", "p, Holm", "verdict")
-    rows = [
-        (f"{arm_title(one.claim.arm)} against {arm_title(one.claim.other)}", attack_title(one.claim.attack), *_judged(one))
-        for one in judged
-    ]
-    substituted = dict.fromkeys(words for one in judged for words in one.substituted)
-    return [markdown_table(heads, rows, 2), *([f"Substituted: {'; '.join(substituted)}."] if substituted else [])]
+def _claims(judged: Sequence[Judged]) -> str:
+    """A claim a line; an attack or an arm that all of them share stands in the heading."""
+    attacks, arms = {one.claim.attack for one in judged}, {one.claim.arm for one in judged}
+    who = f"{arm_title(judged[0].claim.arm)} against" if len(arms) == 1 else "claim"
+    heads = (f"{who}, {attack_title(judged[0].claim.attack)}" if len(attacks) == 1 else who, "difference", "other texts", "p", "verdict")
+    rows = []
+    for one in judged:
+        first, second = arm_title(one.claim.arm), arm_title(one.claim.other)
+        recipe = first.partition(": ")[0] + ": "  # the text around says which
+        name = second if len(arms) == 1 else f"{first.removeprefix(recipe)} against {second.removeprefix(recipe)}"
+        rows.append((f"{name}, {attack_title(one.claim.attack)}" if len(attacks) > 1 else name, *_judged(one)))
+    return markdown_table(heads, rows)
+
+
+def _substituted(judged: Sequence[Judged]) -> list[str]:
+    found = dict.fromkeys(words for one in judged for words in one.substituted)
+    return [f"Substituted: {'; '.join(found)}."] if found else []
 
 
 def _judged(one: Judged) -> tuple[str, str, str, str]:
@@ -191,7 +216,7 @@ def _judged(one: Judged) -> tuple[str, str, str, str]:
     span = f" ({signed_span(found.interval)})" if found.interval else ""
     over = signed_span(found.over_examples) if found.over_examples else NONE
     p = found.adjusted_equivalence_p if found.verdict == "equivalent" else found.adjusted_p
-    verdict = {"different": "sturdier" if found.difference > 0 else "less sturdy", "equivalent": f"equivalent within {found.margin:g}"}
+    verdict = {"different": "sturdier" if found.difference > 0 else "less sturdy"}
     return points(found.difference) + span, over, p_value(p), f"**{verdict.get(found.verdict, found.verdict)}**"
 
 

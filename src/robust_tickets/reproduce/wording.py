@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from robust_tickets.measure.runs import RunSummary
+from robust_tickets.measure.verdict import Verdict
 from robust_tickets.report.numbers import NONE, brief, p_value, points, signed_span
 from robust_tickets.reproduce.claims import Judged
-from robust_tickets.reproduce.names import arm_title, attack_title, task_title
+from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 
 MEASURES = {
     "clean": "clean accuracy, %", "aua": "accuracy under attack, %", "suc": "attacks that succeed, %", "queries": "queries an example",
@@ -16,6 +18,7 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
+MOST = 4  # sentences of an answer
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
 
@@ -83,6 +86,47 @@ def sentence(one: Judged) -> str:
         "undecided": f"{who}: undecided, {difference}, {adjusted}.",
         "too few runs": f"{who}: {difference}, {runs}: no claim, that takes five.",
     }[found.verdict]
+
+
+def answered(made: Sequence[Judged]) -> str:
+    """The answer in short, from the verdicts alone: what is sure, then how many claims are not."""
+    counts = {verdict: [one for one in made if one.verdict == verdict] for verdict in get_args(Verdict)}
+    told = [*_apart(counts["different"]), *_alike(counts["equivalent"])]
+    if len(told) > MOST:
+        told = [*told[:MOST], f"{len(told) - MOST} more of the kind are below."]
+    rest = {"undecided": counts["undecided"], "left open by too few runs": counts["too few runs"]}
+    for words, found in rest.items():
+        if len(found) == len(made):
+            told.append(f"All {len(found)} claims are {words}." if len(found) > 1 else f"It is {words}.")
+        elif found:
+            told.append(f"{len(found)} of {len(made)} claims {'are' if len(found) > 1 else 'is'} {words}.")
+    return " ".join(told)
+
+
+def _apart(found: Sequence[Judged]) -> list[str]:
+    """A sentence for one arm under one attack: all that it is sturdier than, or weaker."""
+    groups: dict[tuple[str, str, bool], list[str]] = {}
+    for one in found:
+        c = one.comparison
+        assert c is not None
+        key = (one.claim.arm, one.claim.attack, c.difference > 0)
+        groups.setdefault(key, []).append(f"{arm_title(c.other)} by {abs(c.difference):.1f}")
+    return [
+        f"{arm_title(arm)} is {'sturdier' if up else 'weaker'} than {listed(others)} points under {attack_phrase(attack)}."
+        for (arm, attack, up), others in groups.items()
+    ]
+
+
+def _alike(found: Sequence[Judged]) -> list[str]:
+    """A sentence for each pair, with all attacks under which it is so."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        groups.setdefault((one.claim.arm, one.claim.other), []).append(attack_phrase(one.claim.attack))
+    margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
+    return [
+        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(attacks)}."
+        for (arm, other), attacks in groups.items()
+    ]
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 1) -> str:

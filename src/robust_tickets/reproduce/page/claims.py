@@ -10,15 +10,14 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, told
-from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title
+from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.wording import count, listed, merged, numberless
+from robust_tickets.reproduce.wording import answered, count, merged, numberless
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
-MOST = 4  # sentences of an answer
 VERDICTS = {"different": "sure", "equivalent": "same", "undecided": "open", "too few runs": "few"}
 
 
@@ -39,7 +38,7 @@ def short(found: Mapping[str, Sequence[Judged]]) -> Html | None:
     for id in HEADLINES:
         made = [one for one in found[id] if one.comparison]
         if made:
-            parts += [tag("dt", family(id).question), tag("dd", _said(made))]
+            parts += [tag("dt", family(id).question), tag("dd", answered(made))]
     return tag("dl", *parts, class_="short") if parts else None
 
 
@@ -57,7 +56,7 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     )
     missing = [tag("li", f"{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for one in rest]
     more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
-    said = tag("p", _said(made), class_="verdict lesser")
+    said = tag("p", answered(made), class_="verdict lesser")
     listed = tag("ul", *rows, class_="claims")
     return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), _against(made), more, class_="answer")
 
@@ -101,47 +100,6 @@ def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
     counts = {verdict: sum(one.verdict == verdict for one in judged if one.comparison) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return tag("details", tag("summary", f"{family(id).question}, by our runs: {told}"), answer(family(id), judged))
-
-
-def _said(made: Sequence[Judged]) -> str:
-    """The answer in short, from the verdicts alone: what is sure, then how many claims are not."""
-    counts = {verdict: [one for one in made if one.verdict == verdict] for verdict in VERDICTS}
-    told = [*_apart(counts["different"]), *_alike(counts["equivalent"])]
-    if len(told) > MOST:
-        told = [*told[:MOST], f"{len(told) - MOST} more of the kind are below."]
-    rest = {"undecided": counts["undecided"], "left open by too few runs": counts["too few runs"]}
-    for words, found in rest.items():
-        if len(found) == len(made):
-            told.append(f"All {len(found)} claims are {words}." if len(found) > 1 else f"It is {words}.")
-        elif found:
-            told.append(f"{len(found)} of {len(made)} claims {'are' if len(found) > 1 else 'is'} {words}.")
-    return " ".join(told)
-
-
-def _apart(found: Sequence[Judged]) -> list[str]:
-    """A sentence for one arm under one attack: all that it is sturdier than, or weaker."""
-    groups: dict[tuple[str, str, bool], list[str]] = {}
-    for one in found:
-        c = one.comparison
-        assert c is not None
-        key = (one.claim.arm, one.claim.attack, c.difference > 0)
-        groups.setdefault(key, []).append(f"{arm_title(c.other)} by {abs(c.difference):.1f}")
-    return [
-        f"{arm_title(arm)} is {'sturdier' if up else 'weaker'} than {listed(others)} points under {attack_phrase(attack)}."
-        for (arm, attack, up), others in groups.items()
-    ]
-
-
-def _alike(found: Sequence[Judged]) -> list[str]:
-    """A sentence for each pair, with all attacks under which it is so."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        groups.setdefault((one.claim.arm, one.claim.other), []).append(attack_phrase(one.claim.attack))
-    margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
-    return [
-        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(attacks)}."
-        for (arm, other), attacks in groups.items()
-    ]
 
 
 def _named(one: Judged) -> str:
