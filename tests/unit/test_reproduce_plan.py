@@ -54,7 +54,8 @@ def test_every_number_has_its_cell(id: str, flavour: str, equipped: Places) -> N
 def sound(made: Plan) -> None:
     """Each unit once, seed by seed; every cell's attacks are run on all of its units; what cannot be made runs nothing."""
     assert len(set(made.units)) == len(made.units)
-    assert [(u.seed, u.repeat) for u in made.units] == sorted((u.seed, u.repeat) for u in made.units)
+    if not made.title.startswith("campaign"):
+        assert [(u.seed, u.repeat) for u in made.units] == sorted((u.seed, u.repeat) for u in made.units)
     assert set(made.attacks) == set(made.units) >= made.searches
     asked = {unit for cell in made.cells if not cell.why for unit in cell.units}
     assert asked == set(made.units)
@@ -71,6 +72,41 @@ def test_campaigns_are_sound(name: str, equipped: Places) -> None:
     assert not made.missing
     assert not [cell for cell in made.cells if cell.why]
     assert {unit.arm for unit in made.units} <= set(arms())
+
+
+def test_a_campaigns_parts_come_one_after_the_other(equipped: Places) -> None:
+    """What is dropped where time runs out is dropped from the end: IMDB is not begun before SST-2's other methods are through."""
+    units = campaign("E", equipped).units
+    others = [i for i, unit in enumerate(units) if unit.arm in ("pgd", "infobert", "imp")]
+    before, after = ([i for i, unit in enumerate(units) if unit.task == task] for task in ("rte", "imdb"))
+    assert max(before) < min(others) <= max(others) < min(after)
+    assert [units[i].seed for i in after] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_rivals_train_as_long_as_the_winner(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    for won, rivals in (
+        ("sturdy_a", {"finetune_epochs_7", "freelb3_epochs_7"}),
+        ("sturdy_b", {"finetune", "freelb3"}),
+        ("sturdy_d", {"finetune_epochs_20", "freelb3_epochs_20"}),
+    ):
+        monkeypatch.setattr(
+            "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune"
+        )
+        made = campaign("B2", equipped)
+        assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
+        assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {unit.arm for unit in made.units}  # the latter at equal seconds
+        (asked,) = {tuple(one.name for one in made.attacks[unit]) for unit in made.units}
+        assert {"bertattack", "bertattack_papers-real", "textbugger-real", "pwws", "deepwordbug", "pwws-confirm"} <= set(asked)
+        assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
+
+
+def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
+    with pytest.raises(TicketsError, match="attacked once"):
+        plan(["ER-T1"], places=equipped, groups=["main", "confirm"])
+    for name in ("A", "B", "C", "D", "E"):
+        with pytest.raises(TicketsError, match="attacked once"):
+            campaign(name, equipped, groups=["confirm"])
+        assert not any(one.group == "confirm" for all in campaign(name, equipped).attacks.values() for one in all)
 
 
 def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,11 @@ def recipe(unit: Unit = SST2, *more: str, groups: tuple[str, ...] = ("main",), *
 @pytest.mark.parametrize("name", ["finetune", "earlyrobust", "finetune_epochs_25"])
 def test_a_unit_as_the_protocol_writes_it_is_let_through(flavour: Any, task: str, name: str) -> None:
     unit = Unit(task=task, arm=name, flavour=flavour, seed=3)
-    check(recipe(unit, groups=GROUPS), unit)
+    confirms = name.startswith("finetune") or task != "sst2"
+    check(recipe(unit, groups=GROUPS if confirms else GROUPS[:-1]), unit)
+    if not confirms:
+        with pytest.raises(TicketsError, match="test is attacked for the recipe that wins alone"):
+            check(recipe(unit, groups=GROUPS), unit)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,10 @@ def test_a_unit_as_the_protocol_writes_it_is_let_through(flavour: Any, task: str
         ("train.weight_decay=0.01", "the same training for every arm", "weight_decay"),
         ("train.batch_size=16", "the same training for every arm", "batch_size is 32"),
         ("train.epochs=11", "the same training for every arm", "train.epochs is 10, got 11"),
+        ("train.run_epochs=3", "the same training for every arm", "train.run_epochs is 0, got 3"),
+        ("train.max_steps=3", "the same training for every arm", "train.max_steps is None, got 3"),
+        ("train.horizon=90000", "the same training for every arm", "train.horizon is None, got 90000"),
+        ("max_length=64", "the same training for every arm", "texts of 128 tokens, got 64"),
         ("train.evaluate=epoch", "last epoch only", "never"),
         ("validation=", "splits", "validation is 'none'"),
         ("max_rows=100", "splits", "max_rows is None, got 100"),

@@ -16,7 +16,8 @@ from robust_tickets.reproduce.rules import rules
 from robust_tickets.reproduce.unit import Flavour
 
 HALF = "float16"
-GROUPS = ("main", "more", "encoder", "calibrated", "confirm")
+CONFIRM = "confirm"
+GROUPS = ("main", "more", "encoder", "calibrated", CONFIRM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ def _all(task: str, flavour: Flavour) -> tuple[NamedAttack, ...]:
     for entry in _told()["attacks"]:
         if entry["group"] == "calibrated" and binary:
             continue
-        if entry["group"] == "confirm" and held.confirm is None:
+        if entry["group"] == CONFIRM and held.confirm is None:
             continue
         for one in _made(entry, common, made, held.confirm):
             made[one.name] = one

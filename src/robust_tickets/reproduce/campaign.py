@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,11 +12,11 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.claims import form_of, winner
+from robust_tickets.reproduce.claims import EQUAL, form_of, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
-from robust_tickets.reproduce.protocol import attacks
+from robust_tickets.reproduce.protocol import CONFIRM, attacks
 from robust_tickets.reproduce.rows import arm
 from robust_tickets.reproduce.unit import BERT, Flavour
 
@@ -36,7 +36,9 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """In an arm's name ``{winner}`` is the configuration that the screening chose, ``{own}`` its ticket, ``{plain}`` the fine-tuning."""
+    """In an arm's name ``{winner}`` is the configuration that the screening chose, ``{own}`` its ticket, ``{plain}`` the fine-tuning
+    that it is to beat; ``{finetune}`` and ``{freelb3}`` are those two for as many epochs as the winner has.
+    """
 
     title: str
     parts: tuple[Part, ...]
@@ -69,9 +71,19 @@ def campaign(
             f"campaign {name} is about the configuration that a screening chooses, and not all of that is run",
             hint="`tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
         )
-    roles = {"winner": won, "own": form_of("@own", won), "plain": plain} if won and plain else {}
-    asked = [line for part in one.parts for line in _lines(name, part, roles, seeds, groups, flavour)]
+    if CONFIRM in (groups or ()) and not any(CONFIRM in part.attacks for part in one.parts):
+        raise TicketsError(
+            f"campaign {name} does not confirm: the split for that is attacked once, for the claims about the recipe that wins",
+            hint="`tickets reproduce --campaign B2` does it",
+        )
+    roles = roles_of(won, plain) if won and plain else {}
+    asked = [replace(line, part=i) for i, part in enumerate(one.parts) for line in _lines(name, part, roles, seeds, groups, flavour)]
     return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
+
+
+def roles_of(won: str, plain: str) -> dict[str, str]:
+    """The arms behind the names in braces, once the screening has chosen."""
+    return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
 
 
 def _lines(

@@ -24,6 +24,7 @@ RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by s
 Among = Literal["arms", "plain"]
 ROLE = "@"
 PLAIN = "@plain"  # the fine-tuning that is to be beaten
+EQUAL = ("finetune", "freelb3")  # as roles: these for as many epochs as the chosen configuration has
 NOT_CHOSEN = "no configuration is chosen before all of the screening is run"
 
 
@@ -102,7 +103,8 @@ def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, f
     """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part."""
     found = family(id)
     chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
-    apart = [_apart(_resolved(claim, **chosen), found.margin, outcomes, folder, flavour) for claim in found.claims]
+    resolved = dict.fromkeys(_resolved(claim, **chosen) for claim in found.claims)  # two roles may be one arm
+    apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
     adjusted = iter(judge_family([one.comparison for one in apart if one.comparison]))
     return tuple(_with(one, next(adjusted)) if one.comparison else one for one in apart)
 
@@ -117,15 +119,26 @@ def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among
 def form_of(role: str, chosen: str) -> str:
     """The arm behind a role: ``@full`` of ``sturdy_a`` is ``sturdy_a_full``.
 
-    ``@own`` is its ticket as screened: EarlyRobust's own, or the one it searches for under its own adversary.
+    ``@own`` is its ticket as screened: EarlyRobust's own, or the one it searches for under its own adversary. ``@finetune`` and
+    ``@freelb3`` are these for as many epochs.
     """
     form = role.removeprefix(ROLE)
+    if form in EQUAL:
+        return _as_long(form, chosen)
     if form != "own":
         return f"{chosen}_{form}"
     from robust_tickets.reproduce.arms import arms
 
     screened, ticket = arms()[chosen], arms()[f"{chosen}_ticket"]
     return ticket.name if screened.settings == ticket.settings else chosen
+
+
+def _as_long(base: str, chosen: str) -> str:
+    """``base``, or the arm of its sweep over lengths that trains as many epochs as ``chosen``."""
+    from robust_tickets.reproduce.arms import arms
+
+    own = [value for key, _, value in (one.partition("=") for one in arms()[f"{chosen}_full"].settings) if key.endswith("train.epochs")]
+    return f"{base}_epochs_{own[-1]}" if own else base
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Plan: what a table, a figure or a campaign asks for: its cells, the units behind them, each once, and what cannot be had.
 
 A cell is a measure of an arm on a task; its units are the arm's training runs. Units are in the order that makes whole tables early: all of
-one seed, then all of the next. Nothing is loaded to plan: no torch, no data.
+one seed, then all of the next; a campaign's parts one after the other. Nothing is loaded to plan: no torch, no data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.places import Places, missing
-from robust_tickets.reproduce.protocol import NamedAttack, attacks
+from robust_tickets.reproduce.protocol import CONFIRM, NamedAttack, attacks
 from robust_tickets.reproduce.rows import rows
 from robust_tickets.reproduce.unit import Flavour, Unit
 
@@ -72,6 +72,7 @@ class Asked:
     seeds: tuple[tuple[int, int], ...]  # seed and repeat
     groups: tuple[str, ...]
     whole: bool = False  # every attack of the groups, not those of the columns alone
+    part: int = 0  # of a campaign: what comes first is run first
     x: float | None = None
     why: str = ""
 
@@ -89,6 +90,11 @@ def plan(
 
     ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
     """
+    if CONFIRM in (groups or ()):
+        raise TicketsError(
+            "the split that confirms is attacked once, for the claims about the recipe that wins; no table of the papers has it",
+            hint="`tickets reproduce --campaign B2` does it",
+        )
     tables = [published.table(id) for id in dict.fromkeys(ids)]
     asked = [line for table in tables for line in of_table(table, seeds, groups, flavour)]
     return settle(", ".join(table.id for table in tables), asked, only=only, flavour=flavour, places=places)
@@ -126,6 +132,7 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     cells: list[Cell] = []
     wanted: dict[Unit, dict[str, NamedAttack]] = {}
     trained: set[Unit] = set()
+    part: dict[Unit, int] = {}  # the first that asks for it
     for line in asked:
         runs = [(seed, repeat) for seed, repeat in line.seeds if chosen.takes("seed", str(seed))]
         names = {"task": (line.task,), "method": (line.arm, line.row), "backbone": (line.backbone,)}
@@ -156,13 +163,14 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
                 found += [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
             for unit in units:
                 wanted.setdefault(unit, {}).update({one.name: one for one in found})
+                part.setdefault(unit, line.part)
             if metric != TICKET:
                 trained.update(units)
     chosen.check()
     if not cells:
         raise TicketsError(f"{title}: nothing is left of it", hint=f"{chosen} leaves no cell: leave one of them out")
     order = {unit: i for i, unit in enumerate(wanted)}
-    units_in_order = tuple(sorted(wanted, key=lambda unit: (unit.seed, unit.repeat, order[unit])))
+    units_in_order = tuple(sorted(wanted, key=lambda unit: (part[unit], unit.seed, unit.repeat, order[unit])))
     return Plan(
         title=title,
         cells=tuple(cells),

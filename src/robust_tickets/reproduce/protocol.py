@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
+from robust_tickets.reproduce.attacks import CONFIRM as CONFIRM
 from robust_tickets.reproduce.attacks import GROUPS, HALF
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 WHOLE = ("test", "validation", "max_rows", "max_test_rows", "selects", "attacked", "drop_seen", "split_seed")  # of a recipe's source
 LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
+LENGTH = 128  # tokens of a text, where the task does not say its own
 LEAST, MOST = 0.09, 0.11  # of train, where a tenth is carved: rows with equal texts go together
 
 
@@ -78,6 +81,9 @@ def check(recipe: Recipe, unit: Unit) -> None:
     for name, value in expected.items():
         if getattr(recipe.source, name) != value:
             raise _broken(unit, "splits", f"{name} is {value!r}", getattr(recipe.source, name))
+    length = TASKS[unit.task].max_length or LENGTH
+    if recipe.max_length != length:
+        raise _broken(unit, "the same training for every arm", f"texts of {length} tokens", recipe.max_length)
     if recipe.seed != unit.seed:
         raise _broken(unit, "seed", f"the unit's seed {unit.seed}", recipe.seed)
     for arm in recipe.arms:
@@ -95,7 +101,10 @@ def _check_training(arm: Arm, unit: Unit) -> None:
     rule = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
     if any(key == length or key.endswith(f".{length}") for key in own for length in LENGTHS):
         rule.pop("epochs", None)
+    else:
+        rule |= {"run_epochs": 0, "max_steps": None}
     if unit.flavour == "corrected":
+        rule["horizon"] = None  # the learning rate falls to 0 at the end, for all
         rule["batch_size"] = TASKS[unit.task].batch_size or FineTune.batch_size
     for name, value in rule.items():
         if getattr(arm.train, name) != value:
@@ -118,6 +127,11 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
     """It has to be one of the protocol's in all but where its resources lie."""
     from robust_tickets.config import to_plain
 
+    held = rules(unit.task)
+    if plan.split is not None and plan.split == held.confirm and not any(fnmatchcase(unit.arm, one) for one in told()[CONFIRM]["arms"]):
+        raise _broken(
+            unit, "splits", f"{held.confirm} is attacked for the recipe that wins alone", unit.arm, "leave the confirming attacks out"
+        )
     found, near = _flat(to_plain(plan)), ""
     for name, expected, roles, half in _expected(unit.task, unit.flavour):
         if half and found["precision"] == HALF:
