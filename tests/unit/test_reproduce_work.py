@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -34,14 +35,16 @@ from small_world import World, small_world
 
 UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]
 STAND_IN = """
-import json, os, sys
+import json, os, signal, sys
 job = json.loads(sys.stdin.readline())
 for line in sys.stdin:
     order = json.loads(line)
     way = json.loads(os.environ["WAYS"]).get(order["unit"], "done")
     if way == "die":
         os._exit(7)
-    if way == "hang":
+    if way == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if way in ("hang", "stubborn"):
         sys.stdin.read()
     if way == "busy" and order["wait"]:
         way = "done"
@@ -200,9 +203,11 @@ def test_processes_share_the_units_and_a_dead_one_is_replaced(stand_in: Any, tmp
     assert len({line for lines in asked.values() for line in lines}) >= 5
 
 
-def test_a_budget_ends_processes_too(stand_in: Any) -> None:
+@pytest.mark.parametrize("way", ["hang", "stubborn"])
+def test_a_budget_ends_processes_too(stand_in: Any, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "GRACE", 10.0 if way == "hang" else 0.5)
     ids = [unit.id for unit in UNITS]
-    summary = stand_in(dict.fromkeys(ids, "hang"), budget=0.5)
+    summary = stand_in(dict.fromkeys(ids, way), budget=0.5)
     assert set(summary.left) == set(UNITS)
     assert not summary.failed
 
@@ -268,6 +273,19 @@ def test_an_attack_may_fork_while_orders_are_waited_for() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.read() == "0 False"
+
+
+def test_a_process_of_the_crew_unwinds_before_it_ends() -> None:
+    """Locks are left and workers ended, as after Ctrl-C; a second signal does not cut that short."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, hand.leave)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    hand.settle()
 
 
 class Stub:

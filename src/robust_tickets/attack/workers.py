@@ -125,7 +125,8 @@ def _work(
     """What a worker does, from the fork to its end."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it …
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # … in this way, whatever the parent itself does then
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a pool of threads does not survive a fork
     torch.set_num_threads(1)
     for other in others:

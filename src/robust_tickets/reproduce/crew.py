@@ -62,10 +62,10 @@ class Hand:
         process.stdout.close()
         return code
 
-    def stop(self) -> None:
-        """End it in the middle of its work; everything resumes."""
-        if self.process is not None:
-            self.process.kill()
+    def stop(self, *, hard: bool = False) -> None:
+        """End it in the middle of its work, by itself or ``hard``; everything resumes."""
+        if (process := self.process) is not None:
+            process.kill() if hard else process.terminate()
 
     def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -97,17 +97,17 @@ def crew(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.2)
-            if queue.deadline is not None and time.monotonic() >= queue.deadline and not stopped.is_set():
+            if queue.deadline is not None and time.monotonic() >= queue.deadline:
                 say("the budget is spent; the same command goes on with what is not ended")
-                stopped.set()
-                for hand in hands:
-                    hand.stop()
+                break
     finally:
         stopped.set()
-        for hand in hands:
-            hand.stop()
-        for thread in threads:
-            thread.join(GRACE)
+        for hard in (False, True):
+            for hand in hands:
+                hand.stop(hard=hard)
+            until = time.monotonic() + GRACE
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
 
 
 def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, stopped: threading.Event) -> None:
@@ -118,7 +118,7 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
         try:
             answer = hand.ask(replace(orders[unit], wait=wait))
         except Exception as problem:  # it could not be started or understood: no reason to lose the other units
-            hand.stop()
+            hand.stop(hard=True)
             hand.end()
             queue.fail(unit, failure(job, unit, problem))
             continue

@@ -8,6 +8,7 @@ import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -80,6 +81,25 @@ def streams() -> tuple[TextIO, TextIO]:
     return told, answers
 
 
+def leave(*_: Any) -> None:
+    """What SIGTERM does: end as Ctrl-C would. Under CUDA MPS a process that ends with work on the device may break the others'."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def settle() -> None:
+    """Wait for what the device still does for this process."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        with suppress(RuntimeError):
+            torch.cuda.synchronize()
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-    main(*streams())
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        main(*streams())
+    except KeyboardInterrupt:
+        settle()
