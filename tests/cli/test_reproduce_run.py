@@ -42,6 +42,8 @@ def test_a_clone_without_data_says_the_cost_and_what_is_missing(capsys: pytest.C
     }
     assert any("--resources FOLDER" in words for words in told["missing"])
     assert told["seconds"]["train"] > 60
+    assert told["elsewhere"] is None or 60 < told["elsewhere"]["seconds"] < told["seconds"]["total"]
+    assert "H200" in (told["elsewhere"] or told)["device"]
     assert not told["done"]
     assert len(told["units"]) == 5 * len({row["arm"] for row in told["arms"]})
     under = [c for c in told["cells"] if c["attack"] == "textfooler"]
@@ -75,6 +77,8 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
         (["ER-T1", "--only", "seed=9"], "known: 0, 1, 2, 3, 4"),
         (["ER-T1", "--only", "sst2"], "--only task=sst2"),
         (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
+        (["ER-T1", "--attacks", "main,confirm"], "--campaign B2"),
+        (["ER-T1", "--out", __file__], "give a folder"),
         (["ER-T1", "--seeds", "0"], "5 runs"),
         (["ER-T1", "--processes", "0"], "one after the other"),
         (["ER-T1", "--budget", "20"], "1h30m"),

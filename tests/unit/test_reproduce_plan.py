@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from robust_tickets.reproduce.claims import family, form_of
 from robust_tickets.reproduce.claims import told as families
 from robust_tickets.reproduce.only import KEYS, Only, read_only
 from robust_tickets.reproduce.outcome import read_all
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.places import Places, _splits
 from robust_tickets.reproduce.plan import SEARCHES, TICKET, Plan, plan
 from robust_tickets.reproduce.rows import arms, rows
 
@@ -33,6 +34,16 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Places:
         vectors_substitute=folder / "substitute", vectors_real=folder / "real", tagger=folder / "tagger", masked=folder / "masked",
         corpus=folder / "corpus", encoder=folder / "encoder",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def confirming(equipped: Places, tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """With rows of SST-2 that have a labelled test, which the Hub has not."""
+    folder = tmp_path_factory.mktemp("confirming")
+    (folder / "data" / "sst2").mkdir(parents=True)
+    for split in ("train", "validation", "test"):
+        (folder / "data" / "sst2" / f"{split}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
+    return replace(equipped, data=folder / "data")
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -83,7 +94,7 @@ def test_a_campaigns_parts_come_one_after_the_other(equipped: Places) -> None:
     assert [units[i].seed for i in after] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_rivals_train_as_long_as_the_winner(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     for won, rivals in (
         ("sturdy_a", {"finetune_epochs_7", "freelb3_epochs_7"}),
         ("sturdy_b", {"finetune", "freelb3"}),
@@ -92,7 +103,7 @@ def test_rivals_train_as_long_as_the_winner(equipped: Places, monkeypatch: pytes
         monkeypatch.setattr(
             "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune"
         )
-        made = campaign("B2", equipped)
+        made = campaign("B2", confirming)
         assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
         assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {unit.arm for unit in made.units}  # the latter at equal seconds
         (asked,) = {tuple(one.name for one in made.attacks[unit]) for unit in made.units}
@@ -109,7 +120,7 @@ def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
         assert not any(one.group == "confirm" for all in campaign(name, equipped).attacks.values() for one in all)
 
 
-def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TicketsError, match="not all of that is run"):
         campaign("B2", equipped)
     for won, own in (("sturdy_c", "sturdy_c_ticket"), ("sturdy_f", "sturdy_f")):  # the last is searched under its own adversary
@@ -117,20 +128,31 @@ def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, m
             "robust_tickets.reproduce.campaign.winner",
             lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune_epochs_15",
         )
-        made = campaign("b2", equipped)
+        made = campaign("b2", confirming)
         sound(made)
         assert {own, f"{won}_full", f"{won}_random", "finetune_epochs_15", "finetune", "freelb3"} <= {unit.arm for unit in made.units}
     (confirmed,) = {attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"}
     assert confirmed == "test"
+    (lacks,) = campaign("B2", equipped).missing
+    assert "the Hub's test has no labels" in lacks
+    assert not any(attack.group == "confirm" for all in campaign("B2", equipped).attacks.values() for attack in all)
+    (confirming.data / "sst2" / "test.csv").unlink()  # type: ignore[operator]
+    try:
+        _splits.cache_clear()
+        (lacks,) = campaign("B2", confirming).missing
+        assert "sst2: no test rows in" in lacks
+    finally:
+        (confirming.data / "sst2" / "test.csv").write_text("sentence,label\ngood,1\nbad,0\n")  # type: ignore[operator]
+        _splits.cache_clear()
 
 
-def test_every_claimed_arm_and_attack_is_in_a_campaign(equipped: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_claimed_arm_and_attack_is_in_a_campaign(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """A family whose runs nobody plans would stay undecided for ever."""
     monkeypatch.setattr(
         "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": "sturdy_a" if among == "arms" else "finetune_average"
     )
     planned = {
-        (unit.arm, attack.name) for name in campaigns() for unit, all in campaign(name, equipped).attacks.items() for attack in all
+        (unit.arm, attack.name) for name in campaigns() for unit, all in campaign(name, confirming).attacks.items() for attack in all
     }  # fmt: skip
     claimed = [claim for name in families()["families"] for claim in family(name).claims]
     assert claimed

@@ -6,22 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.cli.answer import Answer
-from robust_tickets.cli.making import is_folder
 from robust_tickets.cli.planned import Ask, as_data, counted, in_lines, make, reasons, show_plan
-from robust_tickets.errors import FAILED
+from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say
 
 
 def dry_run(ask: Ask, budget: float | None) -> Answer:
     """The cost, what is done, what is missing; nothing is run."""
+    _check_folders(ask)
     planned = make(ask)
     return Answer(data=as_data(planned, budget), show=lambda console: show_plan(planned, budget, console))
 
 
 def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Answer:
     """Say the cost, run what is left, fill the tables, write them."""
-    for folder in (ask.results, ask.out):
-        is_folder(folder)
+    _check_folders(ask)
     planned = make(ask)
     for line in in_lines(planned, budget):
         say(line)
@@ -65,6 +64,12 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
             print(f"written: {path}")
 
     return Answer(data=told, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def _check_folders(ask: Ask) -> None:
+    for name, folder in (("results", ask.results), ("out", ask.out)):
+        if folder.exists() and not folder.is_dir():
+            raise TicketsError(f"--{name} {folder} is a file", hint="give a folder")
 
 
 def page_alone(results: Path, page: Path) -> Answer:

@@ -109,6 +109,8 @@ def missing(places: Places, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> 
     from robust_tickets.reproduce.arms import arm
 
     told = [*_no_data(places, unit.task), *_no_model(places, unit.backbone)]
+    for split in dict.fromkeys(attack.table.get("split") for attack in attacks):
+        told += _no_split(places, unit.task, split)
     own = [f"@{role}" for role in arm(unit.arm, unit.flavour, unit.task).roles]
     for role in dict.fromkeys([*own, *(role for attack in attacks for role in attack.roles)]):
         if role.startswith(DATA):
@@ -134,6 +136,15 @@ def _no_data(places: Places, task: str, needs: Sequence[str] = ()) -> list[str]:
         return [f"no folder {task} in {places.data}: put {task}'s train and test files there, or leave --data out for the Hub's"]
     lacking = [split for split in needs or rules(task).needs if split not in _splits(folder)]
     return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add the files"] if lacking else []
+
+
+def _no_split(places: Places, task: str, split: str | None) -> list[str]:
+    """What another split than the one that the task attacks lacks; such a split confirms (GLUE's tests are without labels on the Hub)."""
+    if split is None or _no_data(places, task):
+        return []
+    if places.data is None:
+        return [f"{task}: the Hub's {split} has no labels: give --data FOLDER with {task}/ and a {split} file that has them"]
+    return _no_data(places, task, (split,))
 
 
 @cache
