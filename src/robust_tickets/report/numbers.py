@@ -31,7 +31,8 @@ def brief(interval: Sequence[float] | None) -> str:
 
 def points(value: float) -> str:
     """A signed difference in percentage points."""
-    return f"{value:+.1f}".replace("-", "−")
+    shown = f"{value:+.1f}".replace("-", "−")
+    return "0.0" if shown[1:] == "0.0" else shown  # a difference that is too small to show has no sign either
 
 
 def signed_span(interval: Sequence[float]) -> str:

@@ -104,17 +104,27 @@ def answered(made: Sequence[Judged]) -> str:
 
 
 def _apart(found: Sequence[Judged]) -> list[str]:
-    """A sentence for one arm under one attack: all that it is sturdier than, or weaker."""
-    groups: dict[tuple[str, str, bool], list[str]] = {}
+    """What is sturdier than what, or weaker: a sentence a pair, or an arm and attack, whichever are fewer."""
+    pairs: dict[tuple[str, str, bool], list[str]] = {}
+    under: dict[tuple[str, str, bool], list[str]] = {}
     for one in found:
-        c = one.comparison
+        c, claim = one.comparison, one.claim
         assert c is not None
-        key = (one.claim.arm, one.claim.attack, c.difference > 0)
-        groups.setdefault(key, []).append(f"{arm_title(c.other)} by {abs(c.difference):.1f}")
+        by = f"by {abs(c.difference):.1f}"
+        pairs.setdefault((claim.arm, claim.other, c.difference > 0), []).append(f"{by} under {attack_phrase(claim.attack)}")
+        under.setdefault((claim.arm, claim.attack, c.difference > 0), []).append(f"{arm_title(claim.other)} {by}")
+    if len(pairs) < len(under):
+        return [
+            f"{arm_title(arm)} is {_than(up)} {arm_title(other)} {listed(told).replace(' under', ' points under', 1)}."
+            for (arm, other, up), told in pairs.items()
+        ]
     return [
-        f"{arm_title(arm)} is {'sturdier' if up else 'weaker'} than {listed(others)} points under {attack_phrase(attack)}."
-        for (arm, attack, up), others in groups.items()
+        f"{arm_title(arm)} is {_than(up)} {listed(told)} points under {attack_phrase(attack)}." for (arm, attack, up), told in under.items()
     ]
+
+
+def _than(up: bool) -> str:
+    return "sturdier than" if up else "weaker than"
 
 
 def _alike(found: Sequence[Judged]) -> list[str]:

@@ -98,13 +98,18 @@ def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> H
     if printed is None and not any(cell.ours for cell in found):
         return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
     told = tag("span", tag("data", f"{printed:g}", value=exact(printed)), class_="printed") if printed is not None else None
-    ours = [
-        _ours(cell, ends[cell.task, cell.metric, cell.attack], anchors, several=len(found) > 1) for cell in found if cell.ours is not None
-    ]
-    return tag("td", told, *ours, class_="number")
+    ran = [cell for cell in found if cell.ours is not None]
+    folded = [cell for cell in ran if cell.by and cell.by.count("-") > 1]  # further constrained, by an encoder or a temperature
+    folded = folded if len(folded) < len(ran) else []
+    drawn = {
+        kind: [_ours(cell, ends[cell.task, cell.metric, cell.attack], anchors) for cell in ran if (cell in folded) == kind]
+        for kind in (False, True)
+    }
+    more = tag("details", tag("summary", f"{len(folded)} constrained"), *drawn[True]) if folded else None
+    return tag("td", told, *drawn[False], more, class_="number")
 
 
-def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str], several: bool) -> Html:
+def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) -> Html:
     assert cell.ours is not None
     ours = cell.ours
     shown = f"{ours.mean:.1f}"
@@ -112,7 +117,7 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str], 
     link = tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin") if ours.units and ours.units[0] in anchors else value
     gap = "" if cell.difference is None else numbers.points(cell.difference)
     verdict = {True: "in", False: "out", None: "plain" if ours.n >= FEWEST_RUNS else "few"}[cell.inside]
-    below = [variant(cell.by, cell.attack)] if several and cell.by else []
+    below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
     below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
     chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
     return tag("span", link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
@@ -148,7 +153,8 @@ def key() -> Html:
         "In a cell: the ", tag("span", "printed", class_="printed"), " number; our mean; ours minus printed, which is ",
         tag("span", "inside", class_="gap in"), " the prediction interval of one further run of ours or ",
         tag("span", "outside", class_="gap out"), ", or has ", tag("span", "too few runs", class_="gap few"),
-        " to tell. Drawn: our runs as dots, that interval as a haze, the printed number as a stroke. A number of ours leads to its runs.",
+        " to tell; attacks with further constraints are folded. Drawn: our runs as dots, that interval as a haze, the printed number as a ",
+        "stroke. A number of ours leads to its runs.",
     ]  # fmt: skip
     return tag("p", *words, class_="quiet key")
 
