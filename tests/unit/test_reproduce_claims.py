@@ -142,6 +142,8 @@ def test_runs_after_the_choice_do_not_choose_again() -> None:
     assert [one.n for one in screened([*runs, *unlucky])] == [2] * 6
     half = [o for o in runs if not (o.unit.arm == "sturdy_b" and o.unit.seed == 1)]
     assert winner(half) is None
+    early = [o for o in runs if not (o.unit.arm == "finetune" and o.unit.seed == 4)]
+    assert winner(early) is None  # one more run of it would move every gain
     assert {part.seeds for part in campaigns()["B"].parts} == {told()["screen"]["seeds"]}
 
 

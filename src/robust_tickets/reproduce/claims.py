@@ -110,9 +110,12 @@ def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, f
 
 
 def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> str | None:
-    """The configuration that the rule of ``claims.toml`` chooses once all runs of all of them are there; before, none."""
+    """The configuration that the rule of ``claims.toml`` chooses once all runs of all of them are there; before, none.
+
+    All runs of what they are to beat too: one more of these would move every gain, and perhaps the choice.
+    """
     ranked, asked = screened(outcomes, folder, among), told()["screen"]
-    whole = len(ranked) == len(asked[among]) and all(one.n == asked["seeds"] for one in ranked)
+    whole = len(ranked) == len(asked[among]) and all(one.n == asked["seeds"] and one.beside == FEWEST_RUNS for one in ranked)
     return ranked[0].arm if whole else None
 
 
@@ -152,6 +155,7 @@ class Screened:
     gain: float
     clean_gain: float
     goals: int
+    beside: int = FEWEST_RUNS  # runs of the arm it is to beat
 
 
 def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> tuple[Screened, ...]:
@@ -177,7 +181,8 @@ def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Amo
             continue
         gain, clean_gain = own[1] - base[1], own[2] - base[2]
         goals = (gain >= asked["gain"]) + (clean_gain >= -asked["clean_below"])
-        found.append(Screened(arm=arm, n=own[0], aua=own[1], clean=own[2], gain=gain, clean_gain=clean_gain, goals=goals))
+        counts = {"n": own[0], "beside": base[0], "goals": goals}
+        found.append(Screened(arm=arm, aua=own[1], clean=own[2], gain=gain, clean_gain=clean_gain, **counts))
     return tuple(sorted(found, key=lambda one: (-one.goals, -one.aua, one.arm)))
 
 
