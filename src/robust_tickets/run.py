@@ -197,6 +197,14 @@ def environment() -> Mapping[str, Any]:
     }
 
 
+@cache
+def code() -> str:
+    """Hash of this package's source: results of one version may still be of different code."""
+    root = Path(__file__).parent
+    files = sorted(path for kind in ("*.py", "*.toml") for path in root.rglob(kind))
+    return digest({path.relative_to(root).as_posix(): sha256_file(path) for path in files})
+
+
 def versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Installed versions, without importing anything."""
     found = {}

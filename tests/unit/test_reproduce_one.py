@@ -77,6 +77,7 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Plac
     assert told.traces["loss"][-1][0] == 10, "epochs"
     assert {"search_seconds", "train_seconds", "parameters", "dense_parameters"} <= told.cost.keys()
     assert told.cost["processes"] == 3
+    assert len(told.inputs["code"]) == len(told.inputs["trained"]) == 64
     assert told.inputs["rows"] == {"train": 64, "validation": 12, "test": 12}
     assert any("64 of the 67,349 rows" in note for note in told.notes)
     (attacked,) = told.attacks

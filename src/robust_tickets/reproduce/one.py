@@ -22,7 +22,7 @@ from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.run import environment, locked
+from robust_tickets.run import code, environment, locked
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.protocol import NamedAttack
@@ -159,6 +159,7 @@ class _Kept:
             "rows": {name: len(split) for name, split in task.splits.items() if len(split)},
             "theta0": self.walk.inputs["model"],
             "version": self.walk.inputs["version"],
+            "code": code(),
             "said": [*task.notes, *recipe.notes],
             **more.pop("inputs", {}),
         }
