@@ -215,3 +215,18 @@ def test_ours_is_inside_its_own_intervals(counts: list[int], turn: int) -> None:
         assert cell.ours.prediction is not None
         assert cell.published is not None
         assert cell.inside == (cell.ours.prediction[0] <= cell.published <= cell.ours.prediction[1])
+
+
+def test_seconds_of_two_devices_are_not_mixed() -> None:
+    slow = [
+        replace(one, unit=replace(one.unit, seed=one.unit.seed + 5), env={"device": "a CPU"})
+        for one in arm("finetune", {REAL: (80, 81)}, train_seconds=9e3)
+    ]
+    found = read_runs(Wanted(arm="finetune", task="sst2", metric="seconds"), [*slow, *arm("finetune", {REAL: (80, 81, 82)})], None)
+    assert found.runs.values == (100.0, 100.0, 100.0)
+
+
+@pytest.mark.parametrize(("cost", "metric"), [({"parameters": "many"}, "total_millions"), ({"train_seconds": [1]}, "seconds")])
+def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
+    with pytest.raises(TicketsError, match="for a number"):
+        read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)

@@ -6,6 +6,7 @@ Every number shown anywhere is made here, so that a table, a claim and the page 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import canonical
+from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import RunSet, TrainedRun
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.unit import BERT, Flavour
@@ -86,8 +88,15 @@ def timed_alone(outcome: Outcome) -> bool:
 
 def seconds(outcome: Outcome, search: bool = True) -> float | None:
     """Of training, and of the search before it."""
-    trained, searched = outcome.cost.get("train_seconds"), outcome.cost.get("search_seconds")
-    return None if trained is None else float(trained) + (float(searched or 0.0) if search else 0.0)
+    trained, searched = (number(outcome, outcome.cost.get(f"{name}_seconds")) for name in ("train", "search"))
+    return None if trained is None else trained + ((searched or 0.0) if search else 0.0)
+
+
+def number(outcome: Outcome, value: Any) -> float | None:
+    """What a result file has for a number. Anything else was written by somebody else: said, not shown."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)):
+        return None if value is None else float(value)
+    raise TicketsError(f"{outcome.unit.id} has {value!r} for a number", hint="restore the result file; results are not edited")
 
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
@@ -140,20 +149,28 @@ def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
 def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
     if wanted.metric.endswith("_millions"):
         name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
-        sizes = [(o, o.cost.get(f"nonzero_{name}", o.cost.get(name))) for o in own]  # the papers count what a mask leaves
+        sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in own]  # the papers count what a mask leaves
         return _reading(wanted, _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]), why="its size was not kept")
-    own = [o for o in own if timed_alone(o)]
+    device = _device(wanted, everyone if wanted.metric == "seconds" else own)
+    own = [o for o in own if timed_alone(o) and o.env.get("device") == device]
     if wanted.metric == "seconds" or not own:
         return _reading(wanted, _of_values([(o, seconds(o)) for o in own]), why=NOT_ALONE)
-    device = own[0].env.get("device")
     same = replace(wanted, arm=BASES[wanted.metric])
     based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device and o.unit.repeat == 0]
     times = [found for o in based if (found := seconds(o)) is not None]
     if not times:
         return _none(wanted, f"{same.arm} was not timed alone on the same device")
     base = math.fsum(times) / len(times)
-    runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own if o.env.get("device") == device])
+    runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own])
     return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
+
+
+def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
+    """The one on which most runs of a task were timed alone: seconds of two devices are not to be held against each other."""
+    alike = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (wanted.task, wanted.backbone, wanted.flavour)]
+    counts = Counter(str(o.env.get("device")) for o in alike if timed_alone(o))
+    most = max(sorted(counts), key=counts.__getitem__, default=None)
+    return next((o.env.get("device") for o in alike if timed_alone(o) and str(o.env.get("device")) == most), None)
 
 
 def _speedup(metric: str, base: float, outcome: Outcome) -> float | None:
@@ -181,8 +198,8 @@ def _none(wanted: Wanted, why: str) -> Reading:
 
 
 def _of_value(outcome: Outcome, value: float | None) -> TrainedRun | None:
-    unit = outcome.unit
-    return None if value is None else TrainedRun(value=float(value), seed=unit.seed, repeat=unit.repeat, source=unit.id)
+    unit, value = outcome.unit, number(outcome, value)
+    return None if value is None else TrainedRun(value=value, seed=unit.seed, repeat=unit.repeat, source=unit.id)
 
 
 def _of_values(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:

@@ -154,7 +154,8 @@ def key() -> Html:
         tag("span", "inside", class_="gap in"), " the prediction interval of one further run of ours or ",
         tag("span", "outside", class_="gap out"), ", or has ", tag("span", "too few runs", class_="gap few"),
         " to tell; attacks with further constraints are folded. Drawn: our runs as dots, that interval as a haze, the printed number as a ",
-        "stroke. A number of ours leads to its runs.",
+        "stroke. A number of ours leads to its runs. Outside is no refutation: the papers attacked other samples of texts, with word lists "
+        "and a sentence encoder that others stand in for here.",
     ]  # fmt: skip
     return tag("p", *words, class_="quiet key")
 
