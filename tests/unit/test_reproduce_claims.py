@@ -20,6 +20,7 @@ from robust_tickets.reproduce.campaign import campaigns
 from robust_tickets.reproduce.claims import NOT_CHOSEN, PLAIN, families_of, family, form_of, judge, names, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.wording import answered
 
 REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
 BASE, NEAR, FAR = (80, 84, 88, 90, 98), (82, 85, 88, 91, 97), (110, 114, 118, 120, 128)
@@ -280,3 +281,12 @@ def test_a_claim_turned_round_has_the_same_verdict(a: list[int], b: list[int]) -
     assert first.comparison is not None
     assert second.comparison is not None
     assert first.comparison.difference == pytest.approx(-second.comparison.difference)
+
+
+def test_what_may_not_hold_of_other_texts_is_said_so() -> None:
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0]
+    assert judged.comparison is not None
+    for over, sure in (((-0.3, 6.5), False), ((0.3, 6.5), True), (None, True)):
+        one = replace(judged, comparison=replace(judged.comparison, over_examples=over))
+        assert ("others may differ" not in answered([one])) is sure
+        assert "EarlyRobust is sturdier than Fine-tuning by 15.0 points" in answered([one])

@@ -100,7 +100,7 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}; gains over "
         f"{arm_title(asked['against'])}, in points. {count(asked['seeds'], 'run')} of each choose, and claim nothing. The rule, fixed "
         f"before: {asked['rule']}.",
-        markdown_table(("configuration", "runs", "under attack", "gain", "clean", "gain"), rows),
+        markdown_table(("configuration", "runs", "under attack", "gain", "clean", "gain, clean"), rows),
     ]
     if chosen is None:
         left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]

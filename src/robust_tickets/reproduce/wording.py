@@ -18,6 +18,7 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
+HERE = " (on these texts; others may differ)"  # where the interval over runs and texts holds 0
 MOST = 4  # sentences of an answer
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
@@ -110,17 +111,23 @@ def _apart(found: Sequence[Judged]) -> list[str]:
     for one in found:
         c, claim = one.comparison, one.claim
         assert c is not None
-        by = f"by {abs(c.difference):.1f}"
-        pairs.setdefault((claim.arm, claim.other, c.difference > 0), []).append(f"{by} under {attack_phrase(claim.attack)}")
-        under.setdefault((claim.arm, claim.attack, c.difference > 0), []).append(f"{arm_title(claim.other)} {by}")
+        by, tail = f"by {abs(c.difference):.1f}", HERE if c.over_examples and c.over_examples[0] <= 0 <= c.over_examples[1] else ""
+        pairs.setdefault((claim.arm, claim.other, c.difference > 0), []).append(f"{by} under {attack_phrase(claim.attack)}{tail}")
+        under.setdefault((claim.arm, claim.attack, c.difference > 0), []).append(f"{arm_title(claim.other)} {by}{tail}")
     if len(pairs) < len(under):
         return [
             f"{arm_title(arm)} is {_than(up)} {arm_title(other)} {listed(told).replace(' under', ' points under', 1)}."
             for (arm, other, up), told in pairs.items()
         ]
     return [
-        f"{arm_title(arm)} is {_than(up)} {listed(told)} points under {attack_phrase(attack)}." for (arm, attack, up), told in under.items()
+        f"{arm_title(arm)} is {_than(up)} {_points(listed(told))} under {attack_phrase(attack)}."
+        for (arm, attack, up), told in under.items()
     ]
+
+
+def _points(told: str) -> str:
+    """The unit after the last number."""
+    return f"{told.removesuffix(HERE)} points{HERE}" if told.endswith(HERE) else f"{told} points"
 
 
 def _than(up: bool) -> str:

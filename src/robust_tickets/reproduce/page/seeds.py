@@ -12,7 +12,16 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
 
 FIRST = 2  # attacks in sight, on the first task
-HEADS = ("method, attack", "seeds", "range", "deviation", "runs of a seed", "range", "deviation", "its 95 % interval")
+HEADS = (
+    "method, attack",
+    "seeds",
+    "range over seeds",
+    "deviation over seeds",
+    "runs of a seed",
+    "range over them",
+    "deviation over them",
+    "its 95 % interval",
+)
 
 
 def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None:

@@ -30,7 +30,7 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
         rows.append(
             tag("tr", name, *[tag("td", tag("data", write(value), value=exact(value)), class_="number") for value, write in values])
         )
-    heads = ("configuration", "under attack", "gain", "clean", "gain")
+    heads = ("configuration", "under attack", "gain under attack", "clean", "gain, clean")
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
     said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {arm_title(asked['against'])}. "
     said += f"Of each the first {asked['seeds']} runs count, whatever is run later; no claim is made here. "

@@ -97,7 +97,7 @@ def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> H
     printed = next((cell.published for cell in found if cell.published is not None), None)
     if printed is None and not any(cell.ours for cell in found):
         return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
-    told = tag("span", tag("data", f"{printed:g}", value=exact(printed)), class_="printed") if printed is not None else None
+    told = tag("span", PRINTED, tag("data", f"{printed:g}", value=exact(printed)), class_="printed") if printed is not None else None
     ran = [cell for cell in found if cell.ours is not None]
     folded = [cell for cell in ran if cell.by and cell.by.count("-") > 1]  # further constrained, by an encoder or a temperature
     folded = folded if len(folded) < len(ran) else []
@@ -120,15 +120,16 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) 
     below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
     below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
     chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
-    return tag("span", link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
+    return tag("span", OURS, link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
 
 
 WORDS = {
-    "in": "points: inside what a further run might give",
-    "out": "points: outside of it",
-    "few": "points: too few runs to tell",
-    "plain": "points",
+    "in": "apart: printed lies inside what a further run might give",
+    "out": "apart: printed lies outside what a further run might give",
+    "few": "apart: too few runs to tell",
+    "plain": "apart",
 }
+PRINTED, OURS = (tag("span", words, class_="unseen") for words in ("printed ", "ours "))  # for those who hear a cell
 
 
 def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
