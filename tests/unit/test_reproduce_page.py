@@ -192,7 +192,7 @@ def test_what_one_arm_says_against_itself_stands_under_its_name(found: tuple[Out
 
 def test_a_figure_leads_to_its_runs(text: str) -> None:
     shown = text[text.index('id="ER-F5"') :]
-    link = re.search(r'Drawn from (\d+) runs: <a href="#([^"]+)"', shown)
+    link = re.search(r'Drawn from (\d+) runs of \d+ arms?: <a href="#([^"]+)"', shown)
     assert link is not None
     assert f'id="{link[2]}"' in text
 

@@ -149,4 +149,6 @@ def _alike(found: Sequence[Judged]) -> list[str]:
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 1) -> str:
     """Columns from ``numbers`` on are flush right."""
     rule = [":--" if i < numbers else "--:" for i in range(len(heads))]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, rule, *rows))
+    return "\n".join(
+        "| " + " | ".join(" ".join(cell.replace("|", "\\|").splitlines()) for cell in row) + " |" for row in (heads, rule, *rows)
+    )

@@ -11,10 +11,12 @@ from robust_tickets.reproduce.figures.pareto import pareto
 from robust_tickets.reproduce.figures.sweeps import place
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.standing import Standing, anchor_of, attacks_of, by_task
+from robust_tickets.reproduce.page.standing import Standing, anchor_of, attacks_of, by_task, flattered
 from robust_tickets.reproduce.published import Table
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.wording import count
+
+IN_SIGHT = 8  # arms that a figure names as its sources; of more the list is folded
 
 
 def one_figure(of: Table, found: Drawn) -> Html:
@@ -35,7 +37,12 @@ def _sources(found: Drawn) -> Html | None:
         tag("a", f"{arm_title(own[0].arm)}, {place(own[0].backbone, own[0].task)}", href=f"#{anchor}", class_="origin")
         for anchor, own in arms.items()
     ]
-    return tag("p", f"Drawn from {count(len(found.sources), 'run')}: ", join(links, "; "), ".", class_="quiet") if links else None
+    if not links:
+        return None
+    said = f"Drawn from {count(len(found.sources), 'run')} of {count(len(links), 'arm')}"
+    if len(links) > IN_SIGHT:
+        return tag("details", tag("summary", said), tag("p", join(links, "; "), ".", class_="quiet"))
+    return tag("p", f"{said}: ", join(links, "; "), ".", class_="quiet")
 
 
 def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Html | None:
@@ -46,5 +53,5 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Pa
             looks = {one.arm: one.place for one in members}
             drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone, looks=looks)
             if drawn.svg:
-                parts += [show(drawn), _sources(drawn)]
+                parts += [show(drawn), tag("p", flattered(members), class_="quiet") if flattered(members) else None, _sources(drawn)]
     return join(parts) if parts else None
