@@ -33,7 +33,8 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        return self.start + (value - self.low) / ((self.high - self.low) or 1) * (self.end - self.start)
+        """Rounded far below what is drawn: last bits differ between computers, and what lies on an edge would be drawn otherwise."""
+        return round(self.start + (value - self.low) / ((self.high - self.low) or 1) * (self.end - self.start), 6)
 
     def ticks(self, about: int = 5) -> list[float]:
         """Round numbers inside the scale, about so many."""
