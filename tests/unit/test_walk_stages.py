@@ -69,6 +69,7 @@ def test_another_file_under_the_same_name_is_another_attack(tmp_path: Path) -> N
         words.write_text(json.dumps({"good": [near]}))
         keys.append(attack_key(plan, clf, split))
     assert keys[0] == keys[1] != keys[2]
+    assert attack_key(plan, tiny_classifier("roberta"), split) != keys[2], "another victim"
 
 
 def test_a_plan_of_an_attack_is_checked_when_it_is_read() -> None:
