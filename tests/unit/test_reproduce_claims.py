@@ -112,6 +112,9 @@ def test_different_examples_are_not_compared() -> None:
     other = [replace(o, attacks=tuple(replace(a, examples="e" * 64) for a in o.attacks)) for o in arm("earlyrobust", {REAL: FAR})]
     first = judge("A", [*arm("finetune", {REAL: BASE}), *other])[0]
     assert (first.comparison, first.why) == (None, "the two were attacked on different examples")
+    other = [replace(o, attacks=tuple(replace(a, scoring="other") for a in o.attacks)) for o in arm("earlyrobust", {REAL: FAR})]
+    first = judge("A", [*arm("finetune", {REAL: BASE}), *other])[0]
+    assert (first.comparison, first.why) == (None, "the two were attacked by different rules, or with different words")
 
 
 def test_repeats_are_reported_and_do_not_weigh() -> None:
