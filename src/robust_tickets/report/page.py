@@ -1,13 +1,7 @@
-"""The page: one HTML file with its style and its script inside, which opens from a disk and asks nothing of any network.
-
-The content-security policy names the style and the script by their hashes and forbids everything else, so that no text, however
-hostile, can load or run anything even if an escape were missed.
-"""
+"""The page: one HTML file with its style and its script inside, which opens from a disk and asks nothing of any network."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -17,6 +11,7 @@ from robust_tickets import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report.again import again
+from robust_tickets.report.document import document
 from robust_tickets.report.figures.budget import budget_curves
 from robust_tickets.report.figures.glance import glance
 from robust_tickets.report.figures.heat import heat
@@ -55,19 +50,8 @@ def is_attack(folder: str | Path) -> bool:
 
 def page(runs: Sequence[Run]) -> str:
     """The whole document."""
-    style, script = (Html(files("robust_tickets.report").joinpath(name).read_text("utf-8")) for name in ("style.css", "script.js"))
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    style, script = (files("robust_tickets.report").joinpath(name).read_text("utf-8") for name in ("style.css", "script.js"))
     title = runs[0].title if len(runs) == 1 else f"{len(runs)} runs compared"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content=f"robust-tickets {__version__}"),
-        tag("title", f"{title} · robust tickets"),
-        tag("style", style),
-    )
     many = len(runs) > 1
     sections = [section(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
     joint = None
@@ -75,8 +59,7 @@ def page(runs: Sequence[Run]) -> str:
         links = tag("ul", *[tag("li", tag("a", run.title, href=f"#r{i + 1}")) for i, run in enumerate(runs)])
         joint = tag("header", tag("p", "robust tickets", class_="brand"), tag("h1", title), links, tag("section", joint_table(runs)))
     foot = tag("footer", tag("p", f"Made by robust-tickets {__version__}. This page loads nothing from any network."))
-    body = tag("body", joint, tag("main", *sections), foot, tag("script", script))
-    return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
+    return document(title, style, script, joint, tag("main", *sections), foot)
 
 
 def section(run: Run, key: str, level: str) -> Html:
@@ -191,7 +174,3 @@ def _part(key: str, level: str, title: str, body: Sequence[Html | None]) -> Html
 
 def _named(title: str, run: Run, attack: str) -> str:
     return title if len(run.attack_keys) == 1 else f"{title}: {run.attack_titles[attack]}"
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

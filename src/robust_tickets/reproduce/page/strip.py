@@ -15,6 +15,7 @@ from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
 MOST = 12  # rows; more would be no figure to look at
 THUMB, HIGH = 96, 14  # pixels of a thumbnail
+LETTERS = 24  # of a line of a name; capitals are wide
 BESIDE = 19  # letters of a name for which there is room beside its value on a phone
 Row = tuple[Standing, Measured]
 
@@ -58,7 +59,7 @@ def _inside(measured: Measured) -> tuple[float, ...]:
 def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
     broad = kind == "broad"
     stacked = not broad and any(len(one.title) > BESIDE for one, _ in rows)
-    left, end, height, top = (228, width - 200, 46, 8) if broad else (14, width - 14, 86 if stacked else 70, 2)
+    left, end, height, top = (244, width - 200, 46, 8) if broad else (14, width - 14, 86 if stacked else 70, 2)
     scale = Scale(low=low, high=high, start=left, end=end)
     bottom = top + height * len(rows)
     parts: list[Html] = []
@@ -94,8 +95,8 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
 
 def _two(title: str) -> list[str]:
     """A name on one line or two; of a longer one the middle is left out, since names often differ at their ends."""
-    first, *rest = textwrap.wrap(title, 26, break_on_hyphens=False) or [""]
-    return [first, squeeze(" ".join(rest), 26)] if rest else [first]
+    first, *rest = textwrap.wrap(title, LETTERS, break_on_hyphens=False) or [""]
+    return [first, squeeze(" ".join(rest), LETTERS)] if rest else [first]
 
 
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:

@@ -5,8 +5,6 @@ It is made from outcomes and published numbers alone, without dates or paths, so
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 from robust_tickets import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
+from robust_tickets.report.document import document
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.figure import figure
 from robust_tickets.reproduce.fill import Filled, fill
@@ -69,29 +68,14 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     shown = [(key, title, [part for part in parts if part]) for key, title, parts in sections if any(parts)]
     links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in shown]
     foot = f"Made by robust-tickets {__version__} from {len(outcomes)} result files. This page loads nothing from any network."
-    body = tag(
-        "body",
+    return document(
+        "The papers run again",
+        _joined(STYLES),
+        _joined(SCRIPTS),
         tag("nav", tag("ul", *links), class_="contents", aria_label="Contents"),
         _top(found, outcomes, filled, short(judged)),
         tag("main", *[tag("section", tag("h2", title), *parts, id=key) for key, title, parts in shown]),
         tag("footer", tag("p", foot)),
-        tag("script", _joined(SCRIPTS)),
-    )
-    return "<!doctype html>\n" + tag("html", _head(), body, lang="en") + "\n"
-
-
-def _head() -> Html:
-    style, script = _joined(STYLES), _joined(SCRIPTS)
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content=f"robust-tickets {__version__}"),
-        tag("title", "The papers run again · robust tickets"),
-        tag("style", style),
     )
 
 
@@ -149,9 +133,5 @@ def _runs() -> Html:
     return tag("p", said)
 
 
-def _joined(parts: Sequence[tuple[str, str]]) -> Html:
-    return Html("\n".join(files(f"robust_tickets.{house}").joinpath(name).read_text("utf-8") for house, name in parts))
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def _joined(parts: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(files(f"robust_tickets.{house}").joinpath(name).read_text("utf-8") for house, name in parts)
