@@ -198,6 +198,8 @@ def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], t
     none = tickets(capsys, "reproduce", "--page", str(tmp_path / "x.html"), "--results", str(tmp_path / "none"), code=2)
     assert "holds no results" in none["error"]["message"]
     assert not (tmp_path / "x.html").exists()
+    folder = tickets(capsys, "reproduce", "--page", str(tmp_path), "--results", str(ran / "results"), code=2)
+    assert "is a folder" in folder["error"]["message"]
 
 
 def test_a_run_reads_well(capsys: pytest.CaptureFixture[str], world: World, ran: Path) -> None:

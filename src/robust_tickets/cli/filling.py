@@ -21,6 +21,7 @@ def dry_run(ask: Ask, budget: float | None) -> Answer:
 def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Answer:
     """Say the cost, run what is left, fill the tables, write them."""
     _check_folders(ask)
+    _check_page(page)
     planned = make(ask)
     for line in in_lines(planned, budget):
         say(line)
@@ -72,10 +73,17 @@ def _check_folders(ask: Ask) -> None:
             raise TicketsError(f"--{name} {folder} is a file", hint="give a folder")
 
 
+def _check_page(page: Path | None) -> None:
+    """Before anything is run: it is written last."""
+    if page is not None and page.is_dir():
+        raise TicketsError(f"--page {page} is a folder", hint=f"give a file: --page {page / 'index.html'}")
+
+
 def page_alone(results: Path, page: Path) -> Answer:
     """The page of results that are there."""
     from robust_tickets.reproduce.page import write_page
 
+    _check_page(page)
     path = write_page(page, results)
     return Answer(data={"written": [str(path)]}, show=lambda console: print(f"written: {path}"))
 

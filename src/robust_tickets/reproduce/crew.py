@@ -134,7 +134,7 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
             failures(job, unit).unlink(missing_ok=True)
             queue.finish(unit, time.monotonic() - began, answer["numbers"])
         else:
-            queue.fail(unit, answer["message"])
+            queue.fail(unit, answer["message"], inputs=answer["inputs"])
             if answer["broken"]:
                 hand.end()
     hand.end()

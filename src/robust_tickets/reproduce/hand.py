@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import NamedAttack
+from robust_tickets.reproduce.one import InputError
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, broken, clear, failure, make, numbers
@@ -51,7 +52,8 @@ def _made(order: Order, job: Job) -> dict[str, Any]:
         return {"state": "busy"}
     except Exception as problem:
         message = failure(job, order.unit, problem)
-        return {"state": "failed", "message": message, "broken": not isinstance(problem, TicketsError) or broken()}
+        about = {"inputs": isinstance(problem, InputError), "broken": not isinstance(problem, TicketsError) or broken()}
+        return {"state": "failed", "message": message, **about}
 
 
 def _job(told: dict[str, Any]) -> Job:

@@ -22,7 +22,7 @@ from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.run import code, environment, locked
+from robust_tickets.run import BusyError, code, environment, locked
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.protocol import NamedAttack
@@ -33,6 +33,10 @@ OTHER = "@data/"
 _HUB = object()
 # settings that do not make another unit: how it is called and saved, where files lie, what a device calculates in, who attacks it
 OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
+
+
+class InputError(TicketsError):
+    """Rows, weights or files of a unit cannot be had or are not the protocol's; other units with the same inputs fail alike."""
 
 
 def one(
@@ -107,8 +111,13 @@ def _make(
     from robust_tickets.walk.runner import prepare
 
     folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
-    walk = prepare(recipe, out=folder, processes=processes, wait=wait)
-    notes = protocol.check_task(walk.task, unit, subset=places.subset)
+    try:
+        walk = prepare(recipe, out=folder, processes=processes, wait=wait)
+        notes = protocol.check_task(walk.task, unit, subset=places.subset)
+    except BusyError:
+        raise
+    except TicketsError as problem:
+        raise InputError(problem.message, hint=problem.hint, exit_code=problem.exit_code) from problem
     (arm,) = recipe.arms
     kept = _Kept(unit, walk, places, results, notes)
     if search_only:

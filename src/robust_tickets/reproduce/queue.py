@@ -22,6 +22,7 @@ class Queue:
         self.done: dict[Unit, float] = {}  # seconds that each took
         self.failed: dict[Unit, str] = {}
         self.dropped: list[Unit] = []
+        self.starved: dict[tuple[str, str, str], set[str]] = {}  # backbone, task and message -> arms that failed so
         self._lock = threading.Lock()
 
     @property
@@ -44,10 +45,23 @@ class Queue:
             count = len(self.done) + len(self.found) + len(self.failed)
         say(f"[{count}/{self.total}] {unit.id}: {numbers} ({duration(seconds)})")
 
-    def fail(self, unit: Unit, message: str) -> None:
+    def fail(self, unit: Unit, message: str, *, inputs: bool = False) -> None:
+        """``inputs``: for want of its inputs, so that what needs the same is passed over with it."""
         with self._lock:
-            self.failed[unit] = message
-        warn(f"{unit.id} failed and is passed over: {message.splitlines()[0]}")
+            alike = self._alike(unit, message) if inputs else []
+            for other in alike:
+                (self.waiting if other in self.waiting else self.held_up).remove(other)
+            self.failed |= dict.fromkeys((unit, *alike), message)
+        more = f", and {len(alike)} that need the same" if alike else ""
+        warn(f"{unit.id} failed and is passed over{more}: {message.splitlines()[0]}")
+
+    def _alike(self, unit: Unit, message: str) -> list[Unit]:
+        """Units of the same arm; of all arms of the task once two have said the same: then it is not the arm's own files."""
+        place = (unit.backbone, unit.task)
+        arms = self.starved.setdefault((*place, message), set())
+        arms.add(unit.arm)
+        same = [other for other in (*self.waiting, *self.held_up) if (other.backbone, other.task) == place]
+        return [other for other in same if other.arm in arms or len(arms) > 1]
 
     def hold_up(self, unit: Unit) -> None:
         """Another process is at a stage that it needs."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.progress import say, warn
-from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
+from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.queue import Queue
 from robust_tickets.reproduce.unit import Unit
@@ -168,7 +168,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
                 try:
                     outcome = make(orders[unit], job)
                 except Exception as problem:
-                    queue.fail(unit, failure(job, unit, problem))
+                    queue.fail(unit, failure(job, unit, problem), inputs=isinstance(problem, InputError))
                     if broken():
                         warn("the device answers this process no more; the same command goes on with what is left")
                         return
