@@ -198,6 +198,9 @@ def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], t
     none = tickets(capsys, "reproduce", "--page", str(tmp_path / "x.html"), "--results", str(tmp_path / "none"), code=2)
     assert "holds no results" in none["error"]["message"]
     assert not (tmp_path / "x.html").exists()
+    told = tickets(capsys, "reproduce", "--answers", str(tmp_path / "answers.md"), "--results", str(ran / "results"))
+    assert told["written"] == [str(tmp_path / "answers.md")]
+    assert (tmp_path / "answers.md").read_text("utf-8").startswith("#")
     folder = tickets(capsys, "reproduce", "--page", str(tmp_path), "--results", str(ran / "results"), code=2)
     assert "is a folder" in folder["error"]["message"]
 

@@ -40,6 +40,7 @@ def reproduce(
     results: Path = Path("results"),
     out: Path = Path("runs/reproduce"),
     page: Path | None = None,
+    answers: Path | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Make tables and figures of the three papers: say what it costs and what is missing, run what is not done, fill them.
@@ -86,13 +87,16 @@ def reproduce(
         Where searches, models and attacks lie while they are made, and the filled tables afterwards.
     page
         Write all results as one HTML page to this file; without a table, of what is there, and nothing is run.
+    answers
+        Likewise the answers to the campaigns' questions, as Markdown.
     """
     if list_ or published:
-        return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None)
+        return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None or answers is not None)
     if paper is not None:
         raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
-    if page is not None and not tables and campaign is None and not dry_run:
-        return filling.page_alone(results, page)
+    files = filling.Files(page=page, answers=answers)
+    if files.asked and not tables and campaign is None and not dry_run:
+        return filling.of_results(results, files)
     if bool(tables) == (campaign is not None):
         raise TicketsError(
             "reproduce: what is asked is `--list`, some tables, or a campaign",
@@ -109,7 +113,7 @@ def reproduce(
     limit = seconds(budget) if budget is not None else None
     if dry_run:
         return filling.dry_run(ask, limit)
-    return filling.go(ask, limit, processes, page)
+    return filling.go(ask, limit, processes, files)
 
 
 def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:
