@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+PROCESSES ?= 2
 # threads that spin make everything slower on a busy machine
 export OMP_WAIT_POLICY ?= passive
 
@@ -12,8 +13,9 @@ export OMP_WAIT_POLICY ?= passive
 demo: $(STAMPS)/demo
 	$(BIN)/tickets demo $(DEMO)
 
+# two processes of one thread each, whole files to each: half the time of one process on two cores
 test: $(STAMPS)/test lint check-types
-	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu" -n $(PROCESSES) --dist loadfile $(ARGS)
 
 # the same tests under a tracer, which makes them slower
 coverage: $(STAMPS)/test

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from robust_tickets import progress
 
 # two busy cores make any deadline a coin toss; the example database would only carry failures from one machine to another
 hypothesis.settings.register_profile("tests", deadline=None, database=None)
@@ -20,6 +23,13 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"needs real data and models in {folder} (set ROBUST_TICKETS_SHARED)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """A command with --quiet or --json leaves the process silent; the next test may listen."""
+    yield
+    progress.quiet(False)
 
 
 @pytest.fixture(autouse=True)

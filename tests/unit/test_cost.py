@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,13 +103,21 @@ def test_memory_is_in_bytes():
         assert peak_memory() == pytest.approx(kernel, rel=0.05)
 
 
+ANEW = """
+from robust_tickets.measure.cost import peak_memory, reset_peak_memory
+block = bytearray(b"x") * 2**27
+high = peak_memory()
+del block
+print(reset_peak_memory(), peak_memory() < high - 2**26)
+"""
+
+
 def test_the_peak_begins_anew(monkeypatch):
-    block = bytearray(b"x") * 2**27
-    high = peak_memory()
-    del block
-    if not reset_peak_memory():
+    # in a process of its own: what other tests hold and give back moves the peak of this one
+    told = subprocess.run([sys.executable, "-c", ANEW], check=True, capture_output=True, text=True).stdout.split()
+    if told[0] == "False":
         pytest.skip("this system cannot reset the peak")
-    assert peak_memory() < high - 2**26
+    assert told == ["True", "True"]
     monkeypatch.setattr(cost, "CLEAR", Path("/nowhere/clear_refs"))
     monkeypatch.setattr(cost, "STATUS", Path("/nowhere/status"))
     assert not reset_peak_memory()
