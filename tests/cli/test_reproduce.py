@@ -74,7 +74,7 @@ def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -
     ("arguments", "words"),
     [
         ([], "`tickets reproduce --list` shows the ids"),
-        (["ER-T1", "--campaign", "A"], "`tickets reproduce --list` shows the ids"),
+        (["ER-T1", "--campaign", "A"], "two commands"),
         (["ER-T1", "ER-T2", "--published"], "`tickets reproduce ER-T1 --published` one table"),
         (["ER-T1", "--published", "--dry-run"], "`tickets reproduce ER-T1 --published` one table"),
         (["ER-T1", "--paper", "er"], "leave out --paper er"),

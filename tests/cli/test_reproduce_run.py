@@ -62,7 +62,7 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     out = " ".join(done.stdout.split())
-    for words in ("35 training runs, 0 of which are done", "cost: about", "budget 20 min 00 s", "data: from the Hub", "missing"):
+    for words in ("35 training runs, none done", "cost: about", "budget 20 min 00 s", "data: from the Hub", "missing"):
         assert words in out, words
 
 
@@ -78,6 +78,7 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
         (["ER-T1", "--only", "sst2"], "--only task=sst2"),
         (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
         (["ER-T1", "--attacks", "main,confirm"], "--campaign B2"),
+        (["ER-T1", "--campaign", "A"], "two commands"),
         (["ER-T1", "--out", __file__], "give a folder"),
         (["ER-T1", "--seeds", "0"], "5 runs"),
         (["ER-T1", "--processes", "0"], "one after the other"),

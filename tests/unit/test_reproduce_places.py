@@ -11,7 +11,7 @@ import pytest
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import attack, attacks
-from robust_tickets.reproduce.places import Places, missing
+from robust_tickets.reproduce.places import CALLED, ELSEWHERE, HOW, ROLES, Places, missing
 from robust_tickets.reproduce.unit import Unit
 
 UNIT = Unit(task="sst2", arm="finetune")
@@ -86,9 +86,13 @@ def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
     (told,) = missing(places, Unit(task="mrpc", arm="finetune"))
     assert "no train and no test rows" in told
     (told,) = missing(Places(), UNIT, [attack("sst2", "textbugger-real")])
-    assert "--resources" in told
+    assert told.startswith("no lists of near words: give --resources")
     (told,) = missing(Places(), Unit(task="sst2", arm="orticket"))
     assert "--data" in told
+
+
+def test_every_role_has_a_name_and_a_way_to_supply_it() -> None:
+    assert set(CALLED) == set(ROLES) == set(HOW) | set(ELSEWHERE)
 
 
 def test_neither_places_nor_the_protocol_import_torch() -> None:

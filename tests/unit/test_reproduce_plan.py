@@ -121,7 +121,7 @@ def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
 
 
 def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TicketsError, match="not all of that is run"):
+    with pytest.raises(TicketsError, match="screening is not all run"):
         campaign("B2", equipped)
     for won, own in (("sturdy_c", "sturdy_c_ticket"), ("sturdy_f", "sturdy_f")):  # the last is searched under its own adversary
         monkeypatch.setattr(

@@ -366,6 +366,16 @@ def test_a_time_has_its_unit() -> None:
             seconds(wrong)
 
 
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "robust_tickets.reproduce", "--campaign", "A", "--dry-run", "--results", str(tmp_path)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 0, done.stderr
+    assert "Broken" not in done.stderr
+
+
 def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where cyclopts and datasets are not installed."""
     block = tmp_path / "block"

@@ -73,10 +73,10 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     """The plan in a few lines."""
     plan, cost = planned.plan, planned.cost
     done, cannot = len(cost.done), [cell for cell in plan.cells if cell.why]
+    barred = f", of which {len(cannot)} cannot be made here" if cannot else ""
     lines = [
         plan.title,
-        f"{len(plan.cells)} cells, {len(cannot)} of which cannot be made here; {counted(len(plan.units), 'training run')}, "
-        f"{done} of which {'is' if done == 1 else 'are'} done",
+        f"{counted(len(plan.cells), 'cell')}{barred}; {counted(len(plan.units), 'training run')}, {done or 'none'} done",
     ]
     places = planned.places
     if places.data is None and plan.units:

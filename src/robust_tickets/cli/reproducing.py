@@ -58,7 +58,7 @@ def reproduce(
     paper
         With `--list`: of this paper alone. er EarlyRobust, rt RobustT, or ORTicket.
     campaign
-        Runs that answer a question of ours, instead of tables: A to E.
+        Runs that answer a question of ours, instead of tables: A, B, B2, C, D, E.
     dry_run
         Say the cost, what is done and what is missing; run nothing.
     seeds
@@ -97,9 +97,14 @@ def reproduce(
     files = filling.Files(page=page, answers=answers)
     if files.asked and not tables and campaign is None and not dry_run:
         return filling.of_results(results, files)
-    if bool(tables) == (campaign is not None):
+    if tables and campaign is not None:
         raise TicketsError(
-            "reproduce: what is asked is `--list`, some tables, or a campaign",
+            "reproduce: either tables or a campaign, not both at once",
+            hint="two commands: what both need is run once, if --results and --out are the same",
+        )
+    if not tables and campaign is None:
+        raise TicketsError(
+            "reproduce: name some tables or a campaign, or ask for `--list`",
             hint="`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --dry-run` what one would cost",
         )
     if seeds is not None and seeds < 1:
@@ -119,7 +124,7 @@ def reproduce(
 def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:
     if list_ == published or more or (list_ and tables) or (published and len(tables) != 1):
         raise TicketsError(
-            "reproduce: what is asked is `--list`, or one table with `--published`",
+            "reproduce: expected `--list` alone, or one table with `--published`",
             hint="`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --published` one table",
         )
     if list_:

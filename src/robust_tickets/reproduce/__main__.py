@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +39,24 @@ def _go(given: argparse.Namespace) -> int:
     places = Places.find(data=given.data, models=given.models, resources=given.resources, encoder=given.encoder, subset=given.subset)
     units, attacks, searches, expected = _asked(given, places)
     if given.dry_run:
-        for unit in units:
-            print(unit.id, *(attack.name for attack in attacks[unit]))
+        _tell(" ".join([unit.id, *(attack.name for attack in attacks[unit])]) for unit in units)
         return 0
     summary = work(
         units, attacks, places, given.store, given.results, processes=given.processes, budget=budget, drop_models=given.drop_models,
         searches=searches, expected=expected,
     )  # fmt: skip
-    for id, message in summary.why.items():
-        print(f"failed: {id}: {message.splitlines()[0]}")
-    for unit in summary.left:
-        print(f"left: {unit.id}")
-    print(summary.told)
+    failed = [f"failed: {id}: {message.splitlines()[0]}" for id, message in summary.why.items()]
+    _tell([*failed, *(f"left: {unit.id}" for unit in summary.left), summary.told])
     return FAILED if summary.failed else 0
+
+
+def _tell(lines: Iterable[str]) -> None:
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away (`… --dry-run | head -1`): not an error of ours, and the exit code stays
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[Any], Any]:
@@ -99,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
-    asked.add_argument("--campaign", metavar="A", help="A to E")
+    asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E")
     groups = "main,more,encoder,…; of --units also single attacks; by default main, or a campaign's own"
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")

@@ -68,8 +68,8 @@ def campaign(
     won, plain = (winner(outcomes), winner(outcomes, among="plain")) if one.waits else (None, None)
     if one.waits and not (won and plain):
         raise TicketsError(
-            f"campaign {name} is about the configuration that a screening chooses, and not all of that is run",
-            hint="`tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
+            f"campaign {name} confirms the configuration that the screening chooses, and the screening is not all run",
+            hint="run `tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
         )
     if CONFIRM in (groups or ()) and not any(CONFIRM in part.attacks for part in one.parts):
         raise TicketsError(

@@ -32,6 +32,10 @@ ELSEWHERE = {
 }  # looked for where none is given: role -> kind
 USUAL = {"vectors_real": "counterfitted_neighbors.json", "vectors_substitute": "counterfit-substitute", "tagger": "nltk_data"}
 CORPORA = ("wiki_en", "wikitext", "wikitext-2-raw-v1")  # folders of the data that a search without labels may read
+CALLED = {
+    "@real": "lists of near words", "@substitute": "substitute word vectors", "@encoder": "sentence encoder",
+    "@tagger": "part-of-speech tagger", "@masked": "masked language model", "@corpus": "texts without labels",
+}  # fmt: skip
 HOW = {
     "@real": "--resources FOLDER with counterfitted_neighbors.json, a JSON table of each word's neighbours (Jia et al., 2019)",
     "@substitute": "--resources FOLDER with counterfit-substitute/: words.txt and vectors.npy, or the published counter-fitted vectors",
@@ -118,9 +122,9 @@ def missing(places: Places, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> 
         elif getattr(places, ROLES[role]) is None:
             kind = ELSEWHERE.get(role)
             if kind is None:
-                told.append(f"no {ROLES[role].replace('_', ' ')}: give {HOW[role]}")
+                told.append(f"no {CALLED[role]}: give {HOW[role]}")
             else:
-                told += _not_elsewhere(kind)
+                told += _not_elsewhere(kind, CALLED[role])
     return tuple(told)
 
 
@@ -164,11 +168,11 @@ def _no_model(places: Places, backbone: str) -> list[str]:
 
 
 @cache
-def _not_elsewhere(kind: str) -> tuple[str, ...]:
+def _not_elsewhere(kind: str, called: str) -> tuple[str, ...]:
     from robust_tickets.lexicon.resolve import status
 
     (line,) = status(kind)
-    return () if line.found else (f"no {kind}: {line.get}",)
+    return () if line.found else (f"no {called}: {line.get}",)
 
 
 def _folder(name: str, given: str | Path | None) -> Path | None:
