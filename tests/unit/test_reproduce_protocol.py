@@ -15,7 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.arms import arm
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, rules, settings
+from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, part_of, rules, settings
 from robust_tickets.reproduce.tree import tree
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.walk.recipe import Recipe, resolve
@@ -168,6 +168,8 @@ def small(**changed: Any) -> Task:
 def test_rows_of_another_size_have_to_be_said() -> None:
     with pytest.raises(TicketsError, match="67,349 rows in train, got '3'"):
         check_task(small(), SST2)
+    assert part_of(["a note", *check_task(small(), SST2, subset=True)]) == "sst2: 3 of the 67,349 rows of train"
+    assert part_of(["a note", *(f"{task}: {said}" for task in ("sst2", "ag_news") for said in rules(task).subsets.values())]) is None
     assert check_task(small(), SST2, subset=True) == ("sst2: 3 of the 67,349 rows of train", "sst2: 2 of the 872 rows of validation")
 
 

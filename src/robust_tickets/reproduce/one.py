@@ -59,7 +59,7 @@ def one(
         known = found(unit, results)
         recipe = recipe_of(unit, attacks, places)
         if known is not None:
-            check_same(known, recipe, unit, attacks)
+            check_same(known, recipe, unit, attacks, places.subset)
             if complete(known, attacks, search_only):
                 return known
         return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait)
@@ -89,8 +89,14 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
     return recipe
 
 
-def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> None:
-    """Refuse to add to an outcome of other settings, or to take it or an attack of it for this one."""
+def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack] = (), subset: bool = False) -> None:
+    """Refuse to add to an outcome of other settings, or to take it or an attack of it for this one; so a rehearsal's for the real one."""
+    part = protocol.part_of(known.notes)
+    if part is not None and not subset:
+        raise TicketsError(
+            f"{unit.id} has a result of a part of the data: {part}",
+            hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes it as it is",
+        )
     differs = _differs(known.config.get("recipe", {}), _plain(recipe))
     tables = known.config.get("attacks", {})
     for attack in attacks:

@@ -6,7 +6,8 @@ before anything is loaded, ``check_task`` at the rows before anything is trained
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 WHOLE = ("test", "validation", "max_rows", "max_test_rows", "selects", "attacked", "drop_seen", "split_seed")  # of a recipe's source
 LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
 LENGTH = 128  # tokens of a text, where the task does not say its own
+_PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # as check_task says it of a subset
 LEAST, MOST = 0.09, 0.11  # of train, where a tenth is carved: rows with equal texts go together
 
 
@@ -193,6 +195,11 @@ def check_task(task: Task, unit: Unit, *, subset: bool = False) -> tuple[str, ..
             )
         notes.append(f"{size:,} of the {official:,} rows of {name}")
     return tuple(f"{unit.task}: {note}" for note in notes)
+
+
+def part_of(notes: Iterable[str]) -> str | None:
+    """What ``check_task`` said of rows that are a part of the official ones, if it did."""
+    return next((note for note in notes if _PART.fullmatch(note)), None)
 
 
 def _check_selection(task: Task, held: Rules, unit: Unit) -> None:

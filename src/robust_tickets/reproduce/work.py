@@ -151,7 +151,7 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
                 queue.expected.pop(order.unit, None)
             return
         if known is not None:
-            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks)
+            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places.subset)
         queue.found.append(order.unit)
     except TicketsError as problem:
         queue.failed[order.unit] = failure(job, order.unit, problem)
