@@ -164,6 +164,13 @@ def test_a_campaign_runs_with_what_is_there(capsys: pytest.CaptureFixture[str], 
     assert by_metric["aua"]["published"] is None
 
 
+def test_searches_are_not_called_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for asked, words in ((["ER-F2"], "1 cell; 5 searches without training, none done"), (["ER-F2", "ER-T7"], "20 training runs")):
+        with pytest.raises(SystemExit):
+            main(["reproduce", *asked, "--only", "task=sst2", "--dry-run", "--results", str(tmp_path)])
+        assert words in capsys.readouterr().out
+
+
 def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
     told = tickets(capsys, "reproduce", "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
     assert told["seconds"]["train"] == 0

@@ -86,7 +86,7 @@ def test_reasons_differ() -> None:
     filled = fill("ER-T1", finetuned())
     assert one(filled, "EarlyRobust", "aua", REAL).why == "not run"
     told = {cell.why for cell in filled.cells if cell.row == "Fine-tune" and cell.task == "sst2"}
-    assert {"trained, not attacked by textbugger", "pgd was not timed alone on the same device"} <= told
+    assert {"trained, not attacked by textbugger", "pgd, against which it is timed, was not run"} <= told
     apart = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks))]
     assert one(fill("ER-T1", apart), "Fine-tune", "aua", REAL).why == "its runs were attacked on different examples"
     for other in ({"resources": {"vectors": {"digest": "f" * 64}}}, {"scoring": "other"}, {"recipe": "other"}):
@@ -183,6 +183,12 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in paths.values()}
     tell.write(fill("ER-T1", runs, tmp_path / "results"), tmp_path / "out")
     assert before == {path: path.read_bytes() for path in paths.values()}
+
+
+def test_what_is_noted_of_a_row_is_not_said_again_for_each_attack(tmp_path: Path) -> None:
+    runs = [replace(outcome, notes=("a part of the rows",)) for outcome in finetuned()]
+    (page,) = [path for path in tell.write(fill("ER-T1", runs), tmp_path) if path.suffix == ".md"]
+    assert page.read_text("utf-8").count("a part of the rows") == 1
 
 
 @pytest.mark.parametrize("width", [60, 100])

@@ -165,13 +165,14 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(world: Path, p
     assert ({one.name for one in told.attacks}, told.inputs) == ({"pwws", "deepwordbug"}, known.inputs)
 
 
-def test_a_rehearsal_is_not_taken_for_the_real_thing(world: Path, places: Places) -> None:
+def test_a_rehearsal_is_not_taken_for_the_real_thing(world: Path, places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     path = outcome.place(world / "results", TICKET)
     before = path.read_bytes()
     real = replace(places, subset=False)
     with pytest.raises(TicketsError, match=r"a part of the data: sst2: 64 of the 67,349 rows of train"):
         one(TICKET, [BUGS], real, world / "store", world / "results")
     summary = work([TICKET], [BUGS], real, world / "store", world / "results")
+    assert "--results" in capsys.readouterr().err, "what to do is said"
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
     assert work([TICKET], [BUGS], places, world / "store", world / "results").found == (TICKET,)

@@ -74,10 +74,10 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     plan, cost = planned.plan, planned.cost
     done, cannot = len(cost.done), [cell for cell in plan.cells if cell.why]
     barred = f", of which {len(cannot)} cannot be made here" if cannot else ""
-    lines = [
-        plan.title,
-        f"{counted(len(plan.cells), 'cell')}{barred}; {counted(len(plan.units), 'training run')}, {done or 'none'} done",
-    ]
+    searched = len(plan.searches)  # of these nothing is trained
+    runs = [counted(len(plan.units) - searched, "training run")] if len(plan.units) > searched or not searched else []
+    runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
+    lines = [plan.title, f"{counted(len(plan.cells), 'cell')}{barred}; {' and '.join(runs)}, {done or 'none'} done"]
     places = planned.places
     if places.data is None and plan.units:
         lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'

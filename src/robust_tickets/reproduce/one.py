@@ -94,7 +94,7 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
     part = protocol.part_of(known.notes)
     if part is not None and not subset:
         raise TicketsError(
-            f"{unit.id} has a result of a part of the data: {part}",
+            f"there is a result of a part of the data: {part}",
             hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes it as it is",
         )
     differs = _differs(known.config.get("recipe", {}), _plain(recipe))
@@ -104,7 +104,7 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
     if differs:
         name, before, now = differs
         raise TicketsError(
-            f"{unit.id} has a result with other settings: {name} {before!r} there, {now!r} now",
+            f"there is a result with other settings: {name} {before!r} there, {now!r} now",
             hint=f"move units/{unit.id}.json out of the results to run it anew, or take back the change",
         )
 

@@ -159,6 +159,8 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
     based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device and o.unit.repeat == 0]
     times = [found for o in based if (found := seconds(o)) is not None]
     if not times:
+        if not any(same.of(o) for o in everyone):
+            return _none(wanted, f"{same.arm}, against which it is timed, was not run")
         return _none(wanted, f"{same.arm} was not timed alone on the same device")
     base = math.fsum(times) / len(times)
     runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own])

@@ -157,7 +157,9 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     substituted = dict.fromkeys(
         f"{attack_title(cell.by)}: {words}" if cell.by else words for cell in filled.ran for words in cell.substituted
     )
-    notes = merged(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell in filled.ran for words in cell.notes)
+    of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}  # said once, not for each attack again
+    told = [(cell, words) for cell in filled.ran for words in cell.notes if not cell.by or (cell.row, words) not in of_rows]
+    notes = merged(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell, words in told)
     missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []

@@ -155,7 +155,7 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
         queue.found.append(order.unit)
     except TicketsError as problem:
         queue.failed[order.unit] = failure(job, order.unit, problem)
-        warn(f"{order.unit.id}: {problem.message}")
+        warn(f"{order.unit.id}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
 
 
 def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
