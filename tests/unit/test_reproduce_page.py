@@ -159,6 +159,12 @@ def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], f
     assert 'id="board"' in alone
 
 
+def test_a_rehearsal_says_at_the_top_that_it_is_one(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
+    small = replace(found[0], notes=("sst2: 48 of the 67,349 rows of train",))
+    assert f"1 of {len(found)} results is of a part of the data" in make(folder, [small, *found[1:]])
+    assert "of a part of the data" not in text
+
+
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
     assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler (real lists) and by 9.2 under" in answers

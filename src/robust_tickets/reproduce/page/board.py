@@ -69,7 +69,8 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         name = tag("th", title, tag("small", told), scope="row")
         body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))
     caption = (
-        f"{where(key)}: {len(rows)} ways to train. Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
+        f"{where(key)}: {len(rows)} way{'s' * (len(rows) != 1)} to train. "
+        f"Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
         "Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a number leads "
         f"to its runs. {flattered(found)}"
     )

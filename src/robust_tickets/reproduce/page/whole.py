@@ -29,7 +29,9 @@ from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task
 from robust_tickets.reproduce.page.strip import strip
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
+from robust_tickets.reproduce.protocol import part_of
 from robust_tickets.reproduce.published import papers, tables
+from robust_tickets.reproduce.wording import count
 
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"), ("reproduce.page", "style.css"))
 SCRIPTS = (("report", "script.js"), ("reproduce.page", "script.js"))
@@ -86,7 +88,11 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
         "the training run as the unit. Published numbers stand beside ours."
     )
     parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
-    parts += [part for part in (answered, _tiles(found, outcomes, filled)) if part]
+    part = [outcome for outcome in outcomes if part_of(outcome.notes)]
+    if part:
+        told = f"{len(part)} of {count(len(outcomes), 'result')} {'is' if len(part) == 1 else 'are'} of a part of the data, a rehearsal"
+        parts.append(tag("p", tag("strong", f"{told}: not to be held against the papers' numbers."), class_="lede"))
+    parts += [one for one in (answered, _tiles(found, outcomes, filled)) if one]
     for key, members in list(by_task([one for one in found if one.units]).items())[:1]:
         parts += [tag("h2", f"{where(key)}, under attack"), *_strips(members)]
         parts += [tag("p", flattered(members), class_="quiet")] if flattered(members) else []
@@ -97,10 +103,11 @@ def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[
     cells = [cell for one in filled.values() for cell in one.ran if cell.published is not None]
     reached = {(cell.table, cell.task, cell.row, cell.backbone, cell.metric, cell.attack) for cell in cells}
     examples = sum(attack.n for outcome in outcomes for attack in outcome.attacks)
+    made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found}), len(attacks_of(found))
     told = [
-        (sum(map(trained, outcomes)), "training runs", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
-        (len({one.arm for one in found}), "ways to train", "and how they fare"),
-        (examples, "attacks on texts", f"{len(attacks_of(found))} kinds"),
+        (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
+        (ways, f"way{'s' * (ways != 1)} to train", "and how they fare" if ways != 1 else "and how it fares"),
+        (examples, "attacks on texts", count(kinds, "kind")),
         (len(reached), "published numbers", "with ours beside them"),
     ]
     tiles = [tag("li", tag("b", f"{value:,}".replace(",", "\u202f")), tag("span", what), tag("small", more)) for value, what, more in told]
