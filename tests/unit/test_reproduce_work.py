@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import seconds
@@ -27,7 +25,6 @@ from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.outcome import write as write_outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
-from robust_tickets.reproduce.queue import Queue
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, work
 from robust_tickets.run import BusyError, Run, locked
@@ -151,44 +148,12 @@ def test_a_unit_that_would_not_fit_is_not_begun(made: list[Unit], tmp_path: Path
     assert summary.left == (plain[1],)
 
 
-def test_expected_seconds_are_corrected_by_what_units_took() -> None:
-    queue = Queue(budget=100.0, expected=dict.fromkeys(UNITS, 30.0), total=len(UNITS))
-    queue.waiting += UNITS
-    assert queue.take() == (UNITS[0], False)
-    queue.finish(UNITS[0], 300.0, "")  # ten times as long as thought: nothing fits any more
-    assert queue.take() is None
-    assert queue.left == UNITS[1:]
-
-
 def test_what_an_outcome_lacks_tells_nothing_of_how_long_others_take(made: list[Unit], tmp_path: Path) -> None:
     """A second was expected for an attack; if the model is gone it is minutes, and no reason to begin nothing more."""
     store, results, plain = tmp_path / "store", tmp_path / "results", UNITS[::2]
     write_outcome(results, Outcome(unit=plain[0], config={}, inputs={}, env={}, clean={}, cost={}), {})
     expected = {plain[0]: 1e-9, plain[1]: 60.0, plain[2]: 60.0}
     assert work(plain, [], Places(), store, results, budget=3600, expected=expected).done == tuple(plain)
-
-
-@given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))
-def test_every_unit_is_in_one_place(ways: list[str]) -> None:
-    queue = Queue(budget=None, expected={}, total=len(UNITS))
-    queue.waiting += UNITS
-    order = []
-    for way in ways:
-        taken = queue.take()
-        if taken is None:
-            break
-        unit, wait = taken
-        order.append(unit)
-        if way == "finish":
-            queue.finish(unit, 1.0, "")
-        elif way == "fail":
-            queue.fail(unit, "why")
-        elif way == "hold_up" and not wait:
-            queue.hold_up(unit)
-        else:
-            queue.give_back(unit)
-        assert sorted([*queue.done, *queue.failed, *queue.left]) == sorted(UNITS)
-    assert order[: len(UNITS)] == UNITS[: len(order)], "in the order they came, held up ones after all others"
 
 
 def test_processes_share_the_units_and_a_dead_one_is_replaced(stand_in: Any, tmp_path: Path) -> None:

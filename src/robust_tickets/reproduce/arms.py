@@ -8,15 +8,14 @@ paper's lengths where the recipe has not got them already, ``as-released`` the q
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, get_args
 
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Flavour
 
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
@@ -64,7 +63,7 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
     told = _all()[name]
     settings = [*told.arm.settings, *told.tasks.get(task or "", ())]
     if flavour == "as-released" and told.ways:
-        ways = _toml("arms.toml")["ways"][told.ways]
+        ways = toml("arms.toml")["ways"][told.ways]
         settings += [*ways["settings"], *ways.get("tasks", {}).get(task or "", ())]
     settings += told.flavours.get(flavour, ())
     return replace(told.arm, settings=tuple(settings))
@@ -72,25 +71,20 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
 
 def swept(name: str) -> tuple[tuple[float, str], ...]:
     """The points of a sweep: each value and the arm that has it."""
-    sweeps = _toml("sweeps.toml")["sweeps"]
+    sweeps = toml("sweeps.toml")["sweeps"]
     if name not in sweeps:
         raise TicketsError(f"no sweep is called {name!r}", hint=did_you_mean(name, sweeps))
     return tuple((float(value), f"{name}_{tag}") for value, tag in _points(sweeps[name]))
 
 
 @cache
-def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / name).read_text("utf-8"))
-
-
-@cache
 def _all() -> dict[str, _Told]:
-    words = _toml("arms.toml")
+    words = toml("arms.toml")
     told = {name: _told(name, table) for name, table in words["arms"].items()}
-    for name, table in _toml("sweeps.toml")["sweeps"].items():
+    for name, table in toml("sweeps.toml")["sweeps"].items():
         for value, tag in _points(table):
             told[f"{name}_{tag}"] = _changed(told[table["base"]], f"{name}_{tag}", _filled(table, value))
-    for letter, table in _toml("sturdy.toml")["configurations"].items():
+    for letter, table in toml("sturdy.toml")["configurations"].items():
         for form, base in _forms().items():
             told[f"sturdy_{letter}{form}"] = _changed(told[base["base"]], f"sturdy_{letter}{form}", _sturdy(table, base))
     return told
@@ -146,7 +140,7 @@ def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
 
 
 def _forms() -> dict[str, Mapping[str, Any]]:
-    forms = _toml("sturdy.toml")["forms"]
+    forms = toml("sturdy.toml")["forms"]
     return {"": {**forms["ticket"], "title": "ticket", "searches": True}, **{f"_{form}": table for form, table in forms.items()}}
 
 

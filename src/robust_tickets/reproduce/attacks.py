@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, get_args
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.rules import rules
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Flavour
 
 HALF = "float16"
@@ -58,9 +57,8 @@ def attack(task: str, name: str, flavour: Flavour = "corrected") -> NamedAttack:
     return known[name]
 
 
-@cache
 def _told() -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / "attacks.toml").read_text("utf-8"))
+    return toml("attacks.toml")
 
 
 @cache

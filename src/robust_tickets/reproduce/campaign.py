@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from robust_tickets.config import build
@@ -18,6 +16,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
 from robust_tickets.reproduce.protocol import CONFIRM, attacks
 from robust_tickets.reproduce.rows import arm
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 
@@ -51,7 +50,7 @@ class Campaign:
 @cache
 def campaigns() -> Mapping[str, Campaign]:
     """All of them, by letter."""
-    told = tomllib.loads((files(__package__) / "campaign.toml").read_text("utf-8"))["campaigns"]
+    told = toml("campaign.toml")["campaigns"]
     return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in told.items()}
 
 

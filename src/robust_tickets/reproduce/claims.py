@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.measure.runs import FEWEST_RUNS, RunSet, RunSummary, summarise_runs
+from robust_tickets.measure.runs import FEWEST_RUNS, RunSummary, summarise_runs
 from robust_tickets.measure.spread import SeedSpread, seed_spread
 from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
@@ -70,10 +68,9 @@ class Judged:
         return self.comparison.verdict if self.comparison else NOT_RUN
 
 
-@cache
 def told() -> Mapping[str, Any]:
     """``claims.toml``."""
-    return tomllib.loads((files(__package__) / "claims.toml").read_text("utf-8"))
+    return toml("claims.toml")
 
 
 def names() -> tuple[str, ...]:
@@ -172,7 +169,7 @@ def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Amo
             read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=asked["attack"], split=asked["split"]), own, folder)
             for metric in ("aua", "clean")
         )
-        return (len(under.runs.units), _mean(under.runs), _mean(clean.runs)) if under.runs.units and clean.runs.units else None
+        return (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None
 
     base, found = means(asked["against"], FEWEST_RUNS), []
     for arm in asked[among]:
@@ -263,7 +260,3 @@ def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | No
 
 def _with(one: Judged, adjusted: RunComparison) -> Judged:
     return Judged(**{**vars(one), "comparison": adjusted})
-
-
-def _mean(runs: RunSet) -> float:
-    return math.fsum(runs.values) / len(runs.values)  # the same bits in every Python: sum() is another one since 3.12

@@ -8,11 +8,8 @@ together. An estimate errs towards too long: a ticket is taken to cost what the 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +22,7 @@ from robust_tickets.reproduce.plan import Plan
 from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
 from robust_tickets.reproduce.rows import arm, tree
 from robust_tickets.reproduce.sizes import rows_of, share_of
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
 Kind = Literal["search", "train", "attack"]
@@ -213,6 +211,5 @@ def _plain(value: Any) -> Any:
     return value.plain() if isinstance(value, Said) else value
 
 
-@cache
 def _numbers() -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / "cost.toml").read_text("utf-8"))
+    return toml("cost.toml")

@@ -16,11 +16,11 @@ from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.plan import TICKET
 from robust_tickets.reproduce.published import Table, cells, table, tables
 from robust_tickets.reproduce.reading import ATTACK_METRICS, Reading, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.unit import Flavour
 
-TICKET = "ticket"  # a plan's cell that asks for a search alone: a figure draws it, no number stands for it
 SWEEPS = ("ER-F3", "ER-F4", "RT-F2", "OR-F2")  # figures whose points are clean accuracy and Aua; the others show searches, or a training
 
 
@@ -119,7 +119,7 @@ def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path |
             raise TicketsError(
                 f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="fill_all takes a whole plan"
             )
-        id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]
+        id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]  # of a search alone: a figure draws it
     known = next((one for one in tables() if one.id == id), None)
     return Filled(
         id=id,

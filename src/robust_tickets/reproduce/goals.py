@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +101,7 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
     missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
     if missing:
         return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
-    a, b = (math.fsum(one.runs.values) / len(one.runs.values) for one in (first, second))
+    a, b = (one.runs.mean for one in (first, second))
     n = (len(first.runs.values), len(second.runs.values))
     if name == "clean":
         found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)

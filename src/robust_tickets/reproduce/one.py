@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from robust_tickets.walk.recipe import AttackPlan, Recipe
     from robust_tickets.walk.runner import Made, Walk
 
-OTHER = "@data/"
-_HUB = object()
 # settings that do not make another unit: how it is called and saved, where files lie, what a device calculates in, who attacks it
 OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
 
@@ -84,7 +82,7 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
     tree = rows.tree(
         unit, (*protocol.settings(unit), *places.settings(unit)), [attack.placed(places, cuda=protocol.on_cuda()) for attack in attacks]
     )
-    recipe = resolve(unit.arm, places.placed(_other_data(tree, places)), [arm.arm])
+    recipe = resolve(unit.arm, places.placed(tree), [arm.arm])
     protocol.check(recipe, unit)
     return recipe
 
@@ -243,17 +241,6 @@ def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any
     if isinstance(before, str) and before.startswith("@"):  # a place: it lies elsewhere on every machine
         return None
     return None if before == now else (name, before, now)
-
-
-def _other_data(value: Any, places: Places) -> Any:
-    """A recipe's tree with ``@data/TASK``, the data of another task that is searched on, as its folder; without one it is the Hub's."""
-    if isinstance(value, Mapping):
-        return {key: found for key, inner in value.items() if (found := _other_data(inner, places)) is not _HUB}
-    if isinstance(value, list):
-        return [_other_data(inner, places) for inner in value]
-    if isinstance(value, str) and value.startswith(OTHER):
-        return _HUB if places.data is None else str(places.data / value.removeprefix(OTHER))
-    return value
 
 
 def _workers(processes: int) -> int | None:

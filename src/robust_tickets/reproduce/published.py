@@ -7,13 +7,13 @@ names, rows the paper's, but for sparsities, which the papers write as subscript
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.toml import toml
 
 PAPERS = ("er", "rt", "or")
 PERCENT = ("clean", "aua", "suc")
@@ -100,9 +100,8 @@ def _numbers() -> dict[str, Any]:
     return json.loads((files(__package__) / "published.json").read_text("utf-8"))  # type: ignore[no-any-return]
 
 
-@cache
 def _words() -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / "contents.toml").read_text("utf-8"))
+    return toml("contents.toml")
 
 
 def papers() -> tuple[Paper, ...]:

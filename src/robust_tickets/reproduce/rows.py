@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from robust_tickets.errors import TicketsError
@@ -15,6 +13,7 @@ from robust_tickets.reproduce.arms import Arm as Arm
 from robust_tickets.reproduce.arms import arm as arm
 from robust_tickets.reproduce.arms import arms as arms
 from robust_tickets.reproduce.arms import swept
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.tree import tree as tree
 from robust_tickets.reproduce.unit import BERT, Flavour
 
@@ -74,7 +73,7 @@ def _told() -> dict[str, Any]:
     """The three files as one."""
     told: dict[str, Any] = {"rows": {}, "over": {}}
     for paper in published.PAPERS:
-        one = tomllib.loads((files(__package__) / "rows" / f"{paper}.toml").read_text("utf-8"))
+        one = toml(f"rows/{paper}.toml")
         told["rows"] |= one["rows"]
         told["over"] |= one.get("over", {})
     return told

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.toml import toml
 
 CARVED, NOTHING = "carved", "nothing"
 
@@ -65,7 +64,6 @@ def rules(task: str) -> Rules:
     )
 
 
-@cache
 def told() -> dict[str, Any]:
     """The file itself."""
-    return tomllib.loads((files(__package__) / "protocol.toml").read_text("utf-8"))
+    return toml("protocol.toml")

@@ -1,4 +1,4 @@
-"""Units whose inputs cannot be had: what needs the same is passed over with them, and nothing else."""
+"""The queue of units: none is lost, budgets are kept, and what needs inputs that cannot be had is passed over, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from robust_tickets.reproduce import work as house
 from robust_tickets.reproduce.one import InputError
@@ -63,3 +65,35 @@ def test_any_other_failure_is_its_own_unit_s() -> None:
         assert taken is not None
         queue.fail(taken[0], "out of memory")
     assert len(queue.failed) == 2
+
+
+def test_expected_seconds_are_corrected_by_what_units_took() -> None:
+    queue = Queue(budget=100.0, expected=dict.fromkeys(UNITS, 30.0), total=len(UNITS))
+    queue.waiting += UNITS
+    assert queue.take() == (UNITS[0], False)
+    queue.finish(UNITS[0], 300.0, "")  # ten times as long as thought: nothing fits any more
+    assert queue.take() is None
+    assert queue.left == UNITS[1:]
+
+
+@given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))
+def test_every_unit_is_in_one_place(ways: list[str]) -> None:
+    queue = Queue(budget=None, expected={}, total=len(UNITS))
+    queue.waiting += UNITS
+    order = []
+    for way in ways:
+        taken = queue.take()
+        if taken is None:
+            break
+        unit, wait = taken
+        order.append(unit)
+        if way == "finish":
+            queue.finish(unit, 1.0, "")
+        elif way == "fail":
+            queue.fail(unit, "why")
+        elif way == "hold_up" and not wait:
+            queue.hold_up(unit)
+        else:
+            queue.give_back(unit)
+        assert sorted([*queue.done, *queue.failed, *queue.left]) == sorted(UNITS)
+    assert order[: len(UNITS)] == UNITS[: len(order)], "in the order they came, held up ones after all others"
