@@ -118,7 +118,7 @@ def test_a_shared_search_is_counted_once(places: Places) -> None:
 
 
 def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
-    asked = campaign("A", places)
+    asked = campaign("A", places, groups=["main"])
     whole = cost(asked, (), GPU)
     have = read_all(made_up.outcomes(tmp_path / "results", arms=("finetune", "earlyrobust")))
     rest = cost(asked, have, GPU)
@@ -153,7 +153,9 @@ def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
 
 
 def test_units_come_seed_by_seed(places: Places) -> None:
+    units = plan(["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], places=places).units
+    assert [unit.seed for unit in units] == [0, 0, 1, 1, 2, 2]
+    assert {unit.arm for unit in units[:2]} == {"finetune", "earlyrobust"}
     units = campaign("A", places).units
-    assert [unit.seed for unit in units] == sorted(unit.seed for unit in units)
     assert len(set(units)) == len(units) == 21
-    assert {unit.arm for unit in units[:3]} == {"finetune", "earlyrobust", "random"}
+    assert [unit.seed for unit in units[5:15]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]

@@ -77,8 +77,8 @@ def sound(made: Plan) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, one in campaigns().items() if not one.waits])
-def test_campaigns_are_sound(name: str, equipped: Places) -> None:
-    made = campaign(name, equipped)
+def test_campaigns_are_sound(name: str, equipped: Places, confirming: Places) -> None:
+    made = campaign(name, confirming if name == "A" else equipped)
     sound(made)
     assert not made.missing
     assert not [cell for cell in made.cells if cell.why]
@@ -114,10 +114,41 @@ def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pyt
 def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
     with pytest.raises(TicketsError, match="attacked once"):
         plan(["ER-T1"], places=equipped, groups=["main", "confirm"])
-    for name in ("A", "B", "C", "D", "E"):
+    for name in ("B", "C", "D", "E"):
         with pytest.raises(TicketsError, match="attacked once"):
             campaign(name, equipped, groups=["confirm"])
         assert not any(one.group == "confirm" for all in campaign(name, equipped).attacks.values() for one in all)
+
+
+def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
+    """The recipe that wins is held against A's runs of fine-tuning; a second training of theirs would be other models."""
+    for made in (campaign("A", confirming), campaign("A", confirming, groups=["main", "confirm"])):
+        confirmed = {(unit.arm, unit.repeat) for unit in made.units if any(one.group == "confirm" for one in made.attacks[unit])}
+        assert confirmed == {("finetune", 0)}
+    repeats = [unit for unit in campaign("A", confirming).units if unit.repeat]
+    assert len(repeats) == 6
+    assert {one.group for unit in repeats for one in campaign("A", confirming).attacks[unit]} == {"main"}
+
+
+def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
+    both, first, second = (campaign(name, equipped) for name in ("a, B", "A", "B"))
+    assert both.units == tuple(dict.fromkeys((*first.units, *second.units)))
+    assert both.title == f"{first.title}; {second.title}"
+    with pytest.raises(TicketsError, match="'X'"):
+        campaign("A,X", equipped)
+
+
+@pytest.mark.parametrize(("won", "plain"), [("sturdy_c", "finetune_epochs_15"), ("sturdy_f", "finetune_average"), ("sturdy_a", "finetune")])
+def test_what_was_screened_is_confirmed_with_other_seeds(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs that chose it stay as they are: a second training would be another model, and might choose another configuration."""
+    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
+    seeds: dict[str, list[int]] = {}
+    for unit in campaign("B2", confirming).units:
+        seeds.setdefault(unit.arm, []).append(unit.seed)
+    fresh, whole = [2, 3, 4, 5, 6], [0, 1, 2, 3, 4]
+    assert seeds[form_of("@own", won)] == seeds["finetune_epochs_20"] == fresh
+    assert seeds[f"{won}_full"] == seeds["freelb3"] == seeds["finetune"] == whole
+    assert plain == "finetune" or seeds[plain] == fresh
 
 
 def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:

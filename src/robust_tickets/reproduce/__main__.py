@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
-    asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E")
+    asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E, or several: A,B")
     groups = "main,more,encoder,…; of --units also single attacks; by default main, or a campaign's own"
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")

@@ -10,7 +10,7 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.claims import EQUAL, form_of, winner
+from robust_tickets.reproduce.claims import EQUAL, form_of, told, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
@@ -31,6 +31,7 @@ class Part:
     backbones: tuple[str, ...] = (BERT,)
     repeats: int = 1  # runs of seed 0 in all
     attacks: tuple[str, ...] = ()
+    fresh: bool = False  # what took part in a screening is run with seeds that did not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,19 +51,34 @@ class Campaign:
 @cache
 def campaigns() -> Mapping[str, Campaign]:
     """All of them, by letter."""
-    told = toml("campaign.toml")["campaigns"]
-    return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in told.items()}
+    tables = toml("campaign.toml")["campaigns"]
+    return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in tables.items()}
 
 
 def campaign(
     name: str, places: Places, *, only: Sequence[tuple[str, str]] = (), flavour: Flavour = "corrected", seeds: int | None = None,
     groups: Sequence[str] | None = None, outcomes: Sequence[Outcome] = (),
 ) -> Plan:  # fmt: skip
-    """The plan of a campaign; ``seeds`` and ``groups``, if given, replace its own. ``outcomes`` tell who won a screening before it."""
+    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups``, if given, replace its own.
+
+    ``outcomes`` tell who won a screening before it.
+    """
+    named = [_called(one.strip()) for one in name.split(",")]
+    parts = [lines for one in dict.fromkeys(named) for lines in _asked(one, seeds, groups, flavour, outcomes)]
+    asked = [replace(line, part=i) for i, lines in enumerate(parts) for line in lines]
+    title = "; ".join(f"campaign {one}: {campaigns()[one].title}" for one in dict.fromkeys(named))
+    return settle(title, asked, only=only, flavour=flavour, places=places)
+
+
+def _called(name: str) -> str:
     known = {one.upper(): one for one in campaigns()}
     if name.upper() not in known:
         raise TicketsError(f"no campaign is called {name!r}", hint=did_you_mean(name, campaigns()))
-    name = known[name.upper()]
+    return known[name.upper()]
+
+
+def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour, outcomes: Sequence[Outcome]) -> list[list[Asked]]:
+    """What a campaign asks for, part by part."""
     one = campaigns()[name]
     won, plain = (winner(outcomes), winner(outcomes, among="plain")) if one.waits else (None, None)
     if one.waits and not (won and plain):
@@ -76,8 +92,7 @@ def campaign(
             hint="`tickets reproduce --campaign B2` does it",
         )
     roles = roles_of(won, plain) if won and plain else {}
-    asked = [replace(line, part=i) for i, part in enumerate(one.parts) for line in _lines(name, part, roles, seeds, groups, flavour)]
-    return settle(f"campaign {name}: {one.title}", asked, only=only, flavour=flavour, places=places)
+    return [_lines(name, part, roles, seeds, groups, flavour) for part in one.parts]
 
 
 def roles_of(won: str, plain: str) -> dict[str, str]:
@@ -88,17 +103,19 @@ def roles_of(won: str, plain: str) -> dict[str, str]:
 def _lines(
     name: str, part: Part, roles: Mapping[str, str], seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
 ) -> list[Asked]:
-    count, asked = seeds if seeds is not None else part.seeds, tuple(groups) if groups is not None else part.attacks
+    count = seeds if seeds is not None else part.seeds
+    asked = tuple(one for one in groups if one != CONFIRM or CONFIRM in part.attacks) if groups is not None else part.attacks
     found = []
     for id in part.tables:
         for line in of_table(published.table(id), count, asked or None, flavour):
             if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
                 found.append(line)
-    runs = [(seed, repeat) for seed in range(count) for repeat in range(part.repeats if seed == 0 else 1)]
     for task in part.tasks if part.arms else ():
         columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
             for own in dict.fromkeys(written.format(**roles) for written in part.arms):
+                first = _first(own, roles) if part.fresh else 0
+                runs = [(seed, repeat) for seed in range(first, first + count) for repeat in range(part.repeats if seed == 0 else 1)]
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),
@@ -106,3 +123,10 @@ def _lines(
                     )
                 )  # fmt: skip
     return found
+
+
+def _first(own: str, roles: Mapping[str, str]) -> int:
+    """The first seed after those that the screening chose by, if it saw the arm. All runs of what it is to beat are as they are."""
+    screen = told()["screen"]
+    seen = {*screen["arms"], *screen["plain"], roles.get("own")} - {screen["against"]}
+    return int(screen["seeds"]) if own in seen else 0
