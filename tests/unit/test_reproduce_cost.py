@@ -82,7 +82,7 @@ def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
 
 
 def test_estimates_are_near_what_was_measured() -> None:
-    """Seconds on an H200: fine-tuning 69 for nine tenths of the rows, the search 21 there, TextFooler 16.7 in fp32."""
+    """Seconds on an H200: fine-tuning 69 for nine tenths of the rows, the search 21 there, TextFooler 8.0 on a copy in few bits."""
     (search, train) = pieces(Unit(task="sst2", arm="earlyrobust"), (), GPU)
     assert 21 <= search.seconds <= 35
     assert 77 <= train.seconds <= 115
@@ -95,9 +95,9 @@ def test_estimates_are_near_what_was_measured() -> None:
         _, one = pieces(Unit(task="sst2", arm="finetune"), [attack("sst2", name)], GPU)
         return one.seconds
 
-    assert 16.7 <= seconds("textfooler-substitute") <= 35
-    assert 5 <= seconds("textfooler-real") < seconds("textfooler-substitute") / 2
-    assert seconds("pwws") < seconds("textfooler-substitute") < seconds("textfooler-substitute-confirm")
+    assert 8.0 <= seconds("textfooler-substitute") <= 16
+    assert 4 <= seconds("textfooler-real") < seconds("textfooler-substitute") < seconds("pwws")
+    assert seconds("textfooler-substitute") < seconds("textfooler-substitute-confirm")
 
 
 @pytest.mark.parametrize("name", list(arms()))

@@ -106,8 +106,10 @@ def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pyt
         made = campaign("B2", confirming)
         assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
         assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {unit.arm for unit in made.units}  # the latter at equal seconds
-        (asked,) = {tuple(one.name for one in made.attacks[unit]) for unit in made.units}
-        assert {"bertattack", "bertattack_papers-real", "textbugger-real", "pwws", "deepwordbug", "pwws-confirm"} <= set(asked)
+        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units}
+        for all in asked.values():
+            assert {"bertattack", "bertattack_papers-real", "textbugger-real", "pwws", "deepwordbug", "textfooler-real-confirm"} <= all
+        assert {arm for arm, all in asked.items() if "pwws-confirm" in all} == {form_of("@own", won), "finetune"}  # what B claims
         assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
 
 
@@ -128,6 +130,8 @@ def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
     repeats = [unit for unit in campaign("A", confirming).units if unit.repeat]
     assert len(repeats) == 6
     assert {one.group for unit in repeats for one in campaign("A", confirming).attacks[unit]} == {"main"}
+    (main,) = [one for one in campaign("A", confirming).cells if (one.arm, one.attack) == ("finetune", "textfooler-real")]
+    assert len(main.units) == 7  # five seeds, and the first twice more
 
 
 def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:

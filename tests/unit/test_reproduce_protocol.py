@@ -13,6 +13,7 @@ from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split, Task
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.arms import arm
+from robust_tickets.reproduce.arms import arm as arm_of
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, part_of, rules, settings
@@ -79,7 +80,7 @@ def test_a_recipe_that_breaks_a_rule_is_refused_by_its_name(setting: str, rule: 
         ({"neighbours": 5}, "has neighbours 50"),
         ({"query_budget": 10}, "query_budget"),
         ({"tagger": "none"}, "@tagger"),
-        ({"precision": "float16"}, "has precision None"),  # the main attacks are on the victim itself
+        ({"precision": "bfloat16"}, "has precision None"),
     ],
 )
 def test_an_attack_of_other_settings_is_refused(changed: Mapping[str, Any], said: str) -> None:
@@ -88,11 +89,8 @@ def test_an_attack_of_other_settings_is_refused(changed: Mapping[str, Any], said
     assert said in told.value.message
 
 
-def test_on_a_gpu_copies_in_float16_stand_in_but_for_the_main_attacks() -> None:
-    found = {one.name: one.placed(PLACES, cuda=True).get("precision") for one in attacks("sst2", GROUPS)}
-    whole = {name for name, precision in found.items() if precision is None}
-    assert whole == {f"textfooler-{words}{part}" for words in ("real", "substitute") for part in ("", "-confirm")}
-    assert set(found.values()) == {None, "float16"}
+def test_on_a_gpu_copies_in_float16_are_attacked() -> None:
+    assert {one.placed(PLACES, cuda=True)["precision"] for one in attacks("sst2", GROUPS)} == {"float16"}
     assert not any("precision" in one.placed(PLACES) for one in attacks("sst2", GROUPS))
     tables = [one.placed(PLACES, cuda=True) for one in attacks("sst2", GROUPS)]
     check(resolve("finetune", PLACES.placed(tree(SST2, settings(SST2, cuda=True), tables)), ["finetune"]), SST2)
@@ -214,3 +212,27 @@ def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> No
     if task == "imdb":
         with pytest.raises(TicketsError, match="no text of test in train"):
             check_task(load_task("imdb", data=shared / "data" / "imdb"), unit)
+
+
+@pytest.mark.parametrize(
+    ("arm", "flavour", "multiple"),
+    [
+        ("earlyrobust", "corrected", 8), ("random", "corrected", 8), ("earlybert", "corrected", 8), ("orticket_vanilla", "corrected", 8),
+        ("earlyrobust_layer_global", "corrected", 8), ("sturdy_f", "corrected", 8), ("earlyrobust", "as-published", 1),
+        ("random", "as-released", 1),
+    ],
+)  # fmt: skip
+def test_widths_of_tickets_are_rounded_in_the_corrected_flavour(arm: str, flavour: Any, multiple: int) -> None:
+    unit = Unit(task="sst2", arm=arm, flavour=flavour)
+    places = replace(PLACES, corpus=Path("corpus"))
+    (chosen,) = resolve(unit.arm, places.placed(tree(unit, settings(unit, cuda=False))), [arm_of(unit.arm).arm]).arms
+    origin = chosen.origin
+    while origin is not None and origin.search is None:
+        origin = origin.like
+    assert origin is not None
+    assert getattr(origin.search, "round_to", 1) == multiple
+
+
+@pytest.mark.parametrize("arm", ["robustt", "imp", "random_matched", "finetune", "robustt_without_structure"])
+def test_tickets_of_weights_have_no_widths(arm: str) -> None:
+    assert not any("round_to" in one for one in settings(Unit(task="sst2", arm=arm), cuda=False))

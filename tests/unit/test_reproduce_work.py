@@ -198,7 +198,9 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
         return Outcome(unit=order.unit, config={}, inputs={}, env={}, clean={"accuracy": 91.25}, cost={})
 
     monkeypatch.setattr(hand, "make", make)
-    job = Job(places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, drop_models=True)
+    job = Job(
+        places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, at_once=2, drop_models=True
+    )
     orders = [Order(unit=unit, attacks=(attack("sst2", "textfooler-real"),), wait=False) for unit in UNITS[::2]]
     mine = crew.Hand(0, job)
     lines: list[str] = []
@@ -348,7 +350,20 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
         (block / name).mkdir(parents=True)
         (block / name / "__init__.py").write_text("raise ImportError")
     units = [f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust", "earlyrobust_neurons_40")]
-    asked = ["--units", *units, "--attacks", "", "--processes", "2", "--store", str(tmp_path / "s"), "--results", str(tmp_path / "r")]
+    asked = [
+        "--units",
+        *units,
+        "--attacks",
+        "",
+        "--processes",
+        "2",
+        "--train-at-once",
+        "1",
+        "--store",
+        str(tmp_path / "s"),
+        "--results",
+        str(tmp_path / "r"),
+    ]
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(block)
     try:

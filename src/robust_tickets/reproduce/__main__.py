@@ -42,8 +42,8 @@ def _go(given: argparse.Namespace) -> int:
         _tell(" ".join([unit.id, *(attack.name for attack in attacks[unit])]) for unit in units)
         return 0
     summary = work(
-        units, attacks, places, given.store, given.results, processes=given.processes, budget=budget, drop_models=given.drop_models,
-        searches=searches, expected=expected,
+        units, attacks, places, given.store, given.results, processes=given.processes, at_once=given.train_at_once, budget=budget,
+        drop_models=given.drop_models, searches=searches, expected=expected,
     )  # fmt: skip
     failed = [f"failed: {id}: {message.splitlines()[0]}" for id, message in summary.why.items()]
     _tell([*failed, *(f"left: {unit.id}" for unit in summary.left), summary.told])
@@ -83,18 +83,16 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
 
 def _attacks(unit: Any, names: Sequence[str], places: Any) -> list[Any]:
     """The attacks of groups, or named one by one, that can be had here."""
-    from robust_tickets.reproduce.attacks import GROUPS, attack, attacks
+    from robust_tickets.reproduce.attacks import attacks
     from robust_tickets.reproduce.places import missing
 
     found = []
-    for name in names:
-        of_name = attacks(unit.task, (name,), unit.flavour) if name in GROUPS else (attack(unit.task, name, unit.flavour),)
-        for one in of_name:
-            lacks = [words for words in missing(places, unit, (one,)) if words not in missing(places, unit)]
-            if lacks:
-                progress.warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
-            elif one not in found:
-                found.append(one)
+    for one in attacks(unit.task, names, unit.flavour):
+        lacks = [words for words in missing(places, unit, (one,)) if words not in missing(places, unit)]
+        if lacks:
+            progress.warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
+        else:
+            found.append(one)
     return found
 
 
@@ -111,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
     parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone")
     parser.add_argument("--processes", type=int, default=1, help="that share the device at a time")
+    parser.add_argument("--train-at-once", type=int, metavar="N", help="of these, how many may search or train; the others attack")
     parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
     parser.add_argument("--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each")
     parser.add_argument("--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made")

@@ -29,7 +29,6 @@ class NamedAttack:
     table: dict[str, Any] = field(hash=False)
     candidates: str = ""  # real | substitute, where its words come from one of these
     stands_for: str | None = None  # the published attack it is compared with
-    half: bool = False  # on a GPU a copy of the victim in float16 is attacked
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -38,15 +37,21 @@ class NamedAttack:
 
     def placed(self, places: Places, *, cuda: bool = False) -> dict[str, Any]:
         """The [attack] table with paths; what is looked for elsewhere is left out of it. ``cuda``: as it runs on a GPU."""
-        return {**places.placed(self.table), **({"precision": HALF} if cuda and self.half else {})}
+        return {**places.placed(self.table), **({"precision": HALF} if cuda else {})}
 
 
 def attacks(task: str, groups: Sequence[str] = ("main",), flavour: Flavour = "corrected") -> tuple[NamedAttack, ...]:
-    """The attacks of some groups on a task, in the order of the file; a group may have none for a task."""
+    """The attacks of some groups on a task, in the order of the file; a group may have none for a task. A single attack's name does too."""
+    known = [*GROUPS, *(one.name for one in _all(task, flavour))]
     for group in groups:
-        if group not in GROUPS:
-            raise TicketsError(f"no group of attacks is called {group!r}", hint=did_you_mean(group, GROUPS))
-    return tuple(attack for attack in _all(task, flavour) if attack.group in groups)
+        if group not in known:
+            raise TicketsError(f"no group of attacks on {task}, and no attack, is called {group!r}", hint=did_you_mean(group, known))
+    return tuple(attack for attack in _all(task, flavour) if attack.group in groups or attack.name in groups)
+
+
+def confirms(name: str) -> bool:
+    """Whether a group, or an attack, is of the split that is attacked once."""
+    return name == CONFIRM or name.endswith(f"-{CONFIRM}")
 
 
 def attack(task: str, name: str, flavour: Flavour = "corrected") -> NamedAttack:
@@ -88,10 +93,8 @@ def _made(
         for other in (before[name] for name in entry["of"]):
             table = {**other.table, "split": confirm, "n": 0}
             about = f"{other.about}; on {confirm}, once"
-            yield NamedAttack(
-                name=entry["name"].format(name=other.name), about=about, group=entry["group"], table=table, candidates=other.candidates,
-                half=other.half,
-            )  # fmt: skip
+            name = entry["name"].format(name=other.name)
+            yield NamedAttack(name=name, about=about, group=entry["group"], table=table, candidates=other.candidates)
         return
     if "{set}" not in entry["name"]:
         yield _one(entry, entry["name"], {**entry["table"], **common}, entry["about"], "")
@@ -105,5 +108,4 @@ def _made(
 
 def _one(entry: Mapping[str, Any], name: str, table: Mapping[str, Any], about: str, candidates: str) -> NamedAttack:
     told = {"group": entry["group"], "stands_for": entry.get("stands_for")}
-    half = entry["group"] not in _told()["whole"]["groups"]
-    return NamedAttack(name=name, about=about, table=dict(table), candidates=candidates, half=half, **told)
+    return NamedAttack(name=name, about=about, table=dict(table), candidates=candidates, **told)

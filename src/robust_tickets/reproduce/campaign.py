@@ -10,11 +10,11 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.attacks import CONFIRM, attacks, confirms
 from robust_tickets.reproduce.claims import EQUAL, form_of, told, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
-from robust_tickets.reproduce.protocol import CONFIRM, attacks
 from robust_tickets.reproduce.rows import arm
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import BERT, Flavour
@@ -86,7 +86,7 @@ def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: 
             f"campaign {name} confirms the configuration that the screening chooses, and the screening is not all run",
             hint="run `tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
         )
-    if CONFIRM in (groups or ()) and not any(CONFIRM in part.attacks for part in one.parts):
+    if any(confirms(one) for one in groups or ()) and not any(confirms(own) for part in one.parts for own in part.attacks):
         raise TicketsError(
             f"campaign {name} does not confirm: the split for that is attacked once, for the claims about the recipe that wins",
             hint="`tickets reproduce --campaign B2` does it",
@@ -104,7 +104,7 @@ def _lines(
     name: str, part: Part, roles: Mapping[str, str], seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
 ) -> list[Asked]:
     count = seeds if seeds is not None else part.seeds
-    asked = tuple(one for one in groups if one != CONFIRM or CONFIRM in part.attacks) if groups is not None else part.attacks
+    asked = part.attacks if groups is None else tuple(one for one in groups if not confirms(one) or {one, CONFIRM} & {*part.attacks})
     found = []
     for id in part.tables:
         for line in of_table(published.table(id), count, asked or None, flavour):

@@ -180,7 +180,7 @@ def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
     known, name = _numbers()["questions"], str(attack.table.get("name"))
     questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
     seconds = count * questions * (on.text + task["long"] * on.query)
-    return float(on.margin * seconds / (on.half if attack.half else 1.0))
+    return float(on.margin * seconds / on.half)
 
 
 def _task(places: Places, name: str) -> dict[str, Any]:

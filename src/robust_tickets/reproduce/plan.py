@@ -12,9 +12,9 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.attacks import NamedAttack, attacks, confirms
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.places import Places, missing
-from robust_tickets.reproduce.protocol import CONFIRM, NamedAttack, attacks
 from robust_tickets.reproduce.rows import rows
 from robust_tickets.reproduce.unit import Flavour, Unit
 
@@ -90,7 +90,7 @@ def plan(
 
     ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
     """
-    if CONFIRM in (groups or ()):
+    if any(confirms(one) for one in groups or ()):
         raise TicketsError(
             "the split that confirms is attacked once, for the claims about the recipe that wins; no table of the papers has it",
             hint="`tickets reproduce --campaign B2` does it",
@@ -129,7 +129,7 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     """Cells and units of lines: what ``only`` leaves, each unit once, with what cannot be had told beside it."""
     chosen = Only(only)
     look = _Look(places, flavour)
-    cells: list[Cell] = []
+    cells: dict[tuple[Any, ...], Cell] = {}  # of two parts that ask for the same measure there is one, with the runs of both
     wanted: dict[Unit, dict[str, NamedAttack]] = {}
     trained: set[Unit] = set()
     part: dict[Unit, int] = {}  # the first that asks for it
@@ -151,11 +151,12 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
             named = [one for one in look.standing(line, attack) if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
             why = line.why or look.why(units[0], ()) or (look.none(line, attack, named, units[0]) if attack else "")
             found = [one for one in named if not look.why(units[0], (one,))] if not why else []
-            cells.append(
-                Cell(
-                    table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
-                    attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
-                )
+            key = (line.table, line.row, line.task, line.backbone, line.arm, metric, attack, line.x)
+            before = cells[key].units if key in cells else ()
+            cells[key] = Cell(
+                table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
+                attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value,
+                units=tuple(dict.fromkeys((*before, *units))), why=why,
             )  # fmt: skip
             if why:
                 continue
@@ -173,7 +174,7 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     units_in_order = tuple(sorted(wanted, key=lambda unit: (part[unit], unit.seed, unit.repeat, order[unit])))
     return Plan(
         title=title,
-        cells=tuple(cells),
+        cells=tuple(cells.values()),
         units=units_in_order,
         attacks={unit: tuple(wanted[unit].values()) for unit in units_in_order},
         searches=frozenset(wanted) - trained,

@@ -17,8 +17,7 @@ import numpy as np
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.attacks import CONFIRM as CONFIRM
-from robust_tickets.reproduce.attacks import GROUPS, HALF
+from robust_tickets.reproduce.attacks import CONFIRM, GROUPS, HALF
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
 from robust_tickets.reproduce.attacks import attacks as attacks
@@ -45,10 +44,19 @@ def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
     Training runs in bf16 on a CUDA device, the search too; ``cuda`` left out asks torch, which takes seconds to import.
     """
     train = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
-    pairs = {**rules(unit.task).source, **{f"train.{key}": value for key, value in train.items()}}
+    pairs = {**rules(unit.task).source, **{f"train.{key}": value for key, value in train.items()}, **_rounding(unit)}
     if on_cuda() if cuda is None else cuda:
         pairs |= dict.fromkeys(("train.precision", *_searches(unit)), "bf16")
     return tuple(f"{key}={_text(value)}" for key, value in pairs.items())
+
+
+def _rounding(unit: Unit) -> dict[str, Any]:
+    """How a ticket of heads and neurons is rounded; other tickets of the recipe follow the search that it names first."""
+    from robust_tickets.reproduce.tree import tree
+
+    rule = told()["tickets"]
+    search = tree(unit).get("search") or {}
+    return {"search.round_to": rule["round_to"]} if unit.flavour == "corrected" and search.get("name") in rule["methods"] else {}
 
 
 def on_cuda() -> bool:
@@ -135,8 +143,8 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
             unit, "splits", f"{held.confirm} is attacked for the recipe that wins alone", unit.arm, "leave the confirming attacks out"
         )
     found, near = _flat(to_plain(plan)), ""
-    for name, expected, roles, half in _expected(unit.task, unit.flavour):
-        if half and found["precision"] == HALF:
+    for name, expected, roles in _expected(unit.task, unit.flavour):
+        if found["precision"] == HALF:  # as on a GPU
             expected = {**expected, "precision": HALF}
         differs = [key for key in expected if key not in roles and found.get(key) != expected[key]]
         differs += [key for key in roles if found.get(key) == "none"]
@@ -149,8 +157,8 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
 
 
 @cache
-def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str], bool], ...]:
-    """Every named attack with all its settings, which of them are resources, and whether a copy in float16 may be attacked."""
+def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
+    """Every named attack with all its settings, and which of them are resources."""
     from robust_tickets.config import build, to_plain
     from robust_tickets.walk.recipe import CALL, AttackPlan
 
@@ -159,7 +167,7 @@ def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], d
         roles = {key: value for key, value in named.table.items() if value in ROLES}
         table = {key: value for key, value in named.table.items() if key not in roles}
         inner = {key: table.pop(key) for key in list(table) if key not in CALL}
-        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles, named.half))
+        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles))
     return tuple(made)
 
 

@@ -53,6 +53,7 @@ class Job:
     store: Path
     results: Path
     processes: int = 1
+    at_once: int | None = None  # how many of them may search or train
     drop_models: bool = False
 
 
@@ -74,20 +75,23 @@ def work(
     results: Path,
     *,
     processes: int = 1,
+    at_once: int | None = None,
     budget: float | None = None,
     drop_models: bool = False,
     searches: frozenset[Unit] = frozenset(),
     expected: Mapping[Unit, float] | None = None,
 ) -> Summary:
-    """Make all units, each with its attacks; of ``searches`` the ticket alone.
+    """Make all units, each with its attacks; of ``searches`` the ticket alone. Of the processes ``at_once`` may search or train.
 
     ``budget`` seconds are kept: what is not ended by then is left, and what would not end in them (going by ``expected`` seconds and by
     what the units so far took) is not begun.
     """
     if processes < 1:
         raise TicketsError(f"processes is at least 1, got {processes}", hint="1 runs one unit after the other")
+    if at_once is not None and at_once < 1:
+        raise TicketsError(f"at least 1 process has to train, got {at_once}", hint="without a number all of them may")
     store, results = store.absolute(), results.absolute()
-    job = Job(places=places, store=store, results=results, processes=processes, drop_models=drop_models)
+    job = Job(places=places, store=store, results=results, processes=processes, at_once=at_once, drop_models=drop_models)
     orders = {unit: Order(unit=unit, attacks=tuple(_of(attacks, unit)), search_only=unit in searches) for unit in dict.fromkeys(units)}
     queue = Queue(budget=budget, expected=expected or {}, total=len(orders))
     for order in orders.values():
@@ -111,7 +115,7 @@ def make(order: Order, job: Job) -> Outcome:
     """One unit, in this process."""
     return one(
         order.unit, order.attacks, job.places, job.store, job.results, job.processes,
-        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait,
+        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, at_once=job.at_once,
     )  # fmt: skip
 
 

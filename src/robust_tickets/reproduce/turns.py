@@ -1,0 +1,28 @@
+"""Turns at a device. Some processes that train fill a GPU; more only make each other slower. Those that attack use its gaps meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from robust_tickets.run import BusyError, locked
+
+LOOK = 0.2  # seconds between two looks for a free turn
+
+
+@contextmanager
+def turn(store: Path, most: int | None) -> Iterator[None]:
+    """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process."""
+    while most is not None:
+        for number in range(most):
+            with ExitStack() as held:
+                try:
+                    held.enter_context(locked(store / "turns" / str(number)))
+                except BusyError:
+                    continue
+                yield
+                return
+        time.sleep(LOOK)
+    yield

@@ -1,0 +1,68 @@
+"""Turns: never more processes at a time than may be, everyone comes to it, and one that fails or is killed gives its turn back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.reproduce.turns import turn
+from robust_tickets.run import BusyError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from robust_tickets.reproduce.turns import turn
+with turn(Path(sys.argv[1]), 1):
+    print("in", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_never_more_than_may_be_and_everyone_comes_to_it(tmp_path: Path) -> None:
+    inside, most, through = [0], [0], []
+    guard = threading.Lock()
+
+    def work(number: int) -> None:
+        with turn(tmp_path, 2):
+            with guard:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            time.sleep(0.05)
+            with guard:
+                inside[0] -= 1
+            through.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(through) == list(range(6))
+    assert most == [2]
+
+
+def test_without_a_number_nobody_waits(tmp_path: Path) -> None:
+    with turn(tmp_path, None), turn(tmp_path, None):
+        assert not any(tmp_path.iterdir())
+
+
+def test_whatever_fails_inside_fails_outside_and_the_turn_is_free_again(tmp_path: Path) -> None:
+    for problem in (ValueError, BusyError):  # the second is also what a taken turn says
+        with pytest.raises(problem), turn(tmp_path, 1):
+            raise problem("no")
+    with turn(tmp_path, 1):
+        pass
+
+
+def test_a_killed_process_gives_its_turn_back(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        process.kill()
+    with turn(tmp_path, 1):
+        pass
