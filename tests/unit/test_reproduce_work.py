@@ -47,7 +47,7 @@ for line in sys.stdin:
         way = "done"
     mark = os.path.join(job["results"], order["unit"].replace("/", "+") + ".asked")
     open(mark, "a").write(order["unit"] + str(os.getpid()) + os.linesep)
-    print(json.dumps({"state": way, "numbers": "fine", "message": "no good", "inputs": False, "broken": True}), flush=True)
+    print(json.dumps({"state": way, "numbers": "fine", "seconds": 1.0, "message": "no good", "inputs": False, "broken": True}), flush=True)
 """
 
 

@@ -114,7 +114,6 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
     """Keep one process busy until nothing is left."""
     while not stopped.is_set() and (taken := queue.take()) is not None:
         unit, wait = taken
-        began = time.monotonic()
         try:
             answer = hand.ask(replace(orders[unit], wait=wait))
         except Exception as problem:  # it could not be started or understood: no reason to lose the other units
@@ -132,7 +131,7 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
             queue.hold_up(unit)
         elif answer["state"] == "done":
             failures(job, unit).unlink(missing_ok=True)
-            queue.finish(unit, time.monotonic() - began, answer["numbers"])
+            queue.finish(unit, answer["seconds"], answer["numbers"])
         else:
             queue.fail(unit, answer["message"], inputs=answer["inputs"])
             if answer["broken"]:

@@ -10,6 +10,12 @@ from pathlib import Path
 from robust_tickets.run import BusyError, locked
 
 LOOK = 0.2  # seconds between two looks for a free turn
+_waited = [0.0]  # seconds of this process
+
+
+def waited() -> float:
+    """Seconds that this process has waited for turns, in all."""
+    return _waited[0]
 
 
 @contextmanager
@@ -25,4 +31,5 @@ def turn(store: Path, most: int | None) -> Iterator[None]:
                 yield
                 return
         time.sleep(LOOK)
+        _waited[0] += LOOK
     yield
