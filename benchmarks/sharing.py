@@ -1,6 +1,6 @@
 """How many processes that train fill one GPU? Updates a second of all together, alone, side by side, and each on a part of the GPU.
 
-BERT-base's size with random weights, batches of 32 texts of 16 and of 24 tokens in turns, about those of SST-2; the captured engine in bf16.
+BERT-base's size with random weights, batches of 32 texts of 16 and of 24 tokens in turns, about those of SST-2; captured, in bf16.
 Start CUDA MPS first (``nvidia-cuda-mps-control -d``): without it the processes take turns. A share below 100 is
 ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of every process: one whose optimiser runs then leaves the others room. All processes of a cell begin
 together, when the last is ready, and run for ``--seconds``.

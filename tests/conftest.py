@@ -11,7 +11,8 @@ import pytest
 
 from robust_tickets import progress
 
-# two busy cores make any deadline a coin toss, and how fast examples are drawn too; the example database would only carry failures from one machine to another
+# two busy cores make any deadline a coin toss, and how fast examples are drawn too; the example database would only carry failures from
+# one machine to another
 hypothesis.settings.register_profile("tests", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("tests")
 
