@@ -177,11 +177,21 @@ def test_a_family_counts_the_claims_that_can_be_made(pairs):
         assert not x.equivalent or y.equivalent
 
 
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6), st.integers(0, 5))
+def test_what_is_said_before_all_claims_are_run_stands(values, to_come):
+    early = holm(values, len(values) + to_come)
+    whole = holm([*values, *[1.0] * to_come])
+    assert early == pytest.approx(whole[: len(values)])
+    assert all(a >= b for a, b in zip(early, holm(values), strict=True))
+
+
 def test_a_family_turns_weak_claims_undecided():
     weak = compare_runs([44.0, 46, 48, 50, 52], [40.0, 42, 44, 46, 48], margin=1)
     weak = replace(weak, p=0.03, adjusted_p=0.03)
     assert weak.verdict == "different"
     assert [x.verdict for x in judge_family([weak, weak])] == ["undecided", "undecided"]
+    (early,) = judge_family([weak], of=2)
+    assert (early.verdict, early.of) == ("undecided", 2)
     with pytest.raises(TicketsError, match="one level"):
         judge_family([weak, compare_runs([1.0], [2.0], level=0.9)])
 

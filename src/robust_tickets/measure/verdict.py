@@ -110,8 +110,10 @@ def compare_runs(
     return judge_family([alone])[0]
 
 
-def judge_family(comparisons: Sequence[RunComparison]) -> tuple[RunComparison, ...]:
+def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) -> tuple[RunComparison, ...]:
     """The same comparisons as one family: p values adjusted by Holm, over those that have the runs for a claim.
+
+    ``of`` is how many claims the family is to have in the end, where some are still to be run: what is said now then stands.
 
     Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted apart, so that at level 95 % a
     family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a family is
@@ -121,24 +123,26 @@ def judge_family(comparisons: Sequence[RunComparison]) -> tuple[RunComparison, .
     if len(levels) > 1:
         raise TicketsError(f"a family of claims has one level, got {sorted(levels)}", hint="compare all of them at the same level")
     claims = [comparison for comparison in comparisons if comparison.enough]
-    different = iter(holm([_known(claim.p) for claim in claims]))
-    equivalent = iter(holm([_known(claim.equivalence_p) for claim in claims]))
+    count = max(of or 0, len(claims))
+    different = iter(holm([_known(claim.p) for claim in claims], count))
+    equivalent = iter(holm([_known(claim.equivalence_p) for claim in claims], count))
     return tuple(
         replace(
             comparison,
             adjusted_p=next(different) if comparison.enough else None,
             adjusted_equivalence_p=next(equivalent) if comparison.enough else None,
-            of=len(claims),
+            of=count,
         )
         for comparison in comparisons
     )
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """p values adjusted for how many were looked at (Holm's step-down), in the order they came."""
+def holm(values: Sequence[float], of: int | None = None) -> list[float]:
+    """p values adjusted for how many are looked at (Holm's step-down), in the order they came. ``of``: with those to come."""
     adjusted, running = [0.0] * len(values), 0.0
+    count = len(values) if of is None else of
     for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        running = max(running, min(1.0, values[i] * (len(values) - rank)))
+        running = max(running, min(1.0, values[i] * (count - rank)))
         adjusted[i] = running
     return adjusted
 

@@ -97,12 +97,16 @@ def family(id: str) -> Family:
 
 
 def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> tuple[Judged, ...]:
-    """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part."""
+    """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part.
+
+    Of a campaign's family all claims count, those too that are still to be run; of a table those that were: many rows never will be.
+    """
     found = family(id)
     chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
     resolved = dict.fromkeys(_resolved(claim, **chosen) for claim in found.claims)  # two roles may be one arm
     apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
-    adjusted = iter(judge_family([one.comparison for one in apart if one.comparison]))
+    whole = told()["families"][id].get("made", len(resolved)) if id in told()["families"] else None
+    adjusted = iter(judge_family([one.comparison for one in apart if one.comparison], whole))
     return tuple(_with(one, next(adjusted)) if one.comparison else one for one in apart)
 
 
