@@ -153,7 +153,8 @@ def ran(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_campaign_runs_with_what_is_there(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
     """Without a tagger TextFooler is missing: the runs are trained all the same, repeats of a seed too, and the rest says why."""
-    told = tickets(capsys, "reproduce", "--campaign", "A", "--only", "method=finetune", "--seeds", "1", *world.flags, *kept(tmp_path))
+    asked = ["--campaign", "A", "--attacks", "main", "--only", "method=finetune", "--seeds", "1"]
+    told = tickets(capsys, "reproduce", *asked, *world.flags, *kept(tmp_path))
     assert sorted(told["work"]["done"]) == [
         f"bert-base-uncased/sst2/finetune/corrected/seed-0{end}" for end in ("", "-repeat-1", "-repeat-2")
     ]

@@ -13,11 +13,12 @@ from judging import arm, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.verdict import compare_runs, holm
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.answers import findings, verdicts
+from robust_tickets.reproduce.answers import verdicts
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaigns
 from robust_tickets.reproduce.claims import NOT_CHOSEN, PLAIN, families_of, family, form_of, judge, names, screened, spreads, told, winner
+from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.wording import answered

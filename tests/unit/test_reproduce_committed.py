@@ -1,4 +1,4 @@
-"""The results that are kept in the repository: every file is whole and lies where its unit says, and the page is what they give."""
+"""The results that are kept in the repository: every file is whole and lies where its unit says; page and findings are what they give."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
 from robust_tickets.reproduce.page import make
 
@@ -21,6 +22,10 @@ def kept() -> tuple[Outcome, ...]:
 
 def test_the_page_is_made_of_the_results(kept: tuple[Outcome, ...]) -> None:
     assert (RESULTS / "index.html").read_text("utf-8") == make(RESULTS, kept)
+
+
+def test_the_findings_are_made_of_the_results(kept: tuple[Outcome, ...]) -> None:
+    assert (RESULTS.parent / "docs" / "findings.md").read_text("utf-8") == findings(kept, RESULTS)
 
 
 def test_every_number_has_its_examples_and_its_origin(kept: tuple[Outcome, ...]) -> None:

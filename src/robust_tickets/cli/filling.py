@@ -38,7 +38,7 @@ class Files:
 
     def write(self, results: Path) -> list[Path]:
         from robust_tickets.files import write_text
-        from robust_tickets.reproduce.answers import findings
+        from robust_tickets.reproduce.findings import findings
         from robust_tickets.reproduce.outcome import read_all
         from robust_tickets.reproduce.page import write_page
 

@@ -1,4 +1,4 @@
-"""The answers to the campaigns' questions as Markdown, from outcomes alone, in about two screens: numbers, intervals, verdicts.
+"""The answers to the campaigns' two questions as Markdown, from outcomes alone: numbers, intervals, verdicts.
 
 What has no runs is called so. The page of the results has every claim; here stand those that the two questions ask for.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
+from robust_tickets.measure.runs import summarise_runs
 from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
@@ -18,20 +18,12 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
 from robust_tickets.reproduce.wording import answered, count, listed, markdown_table, mean
 
-READ = (
-    "Numbers are percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; "
-    "*other texts* is a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for "
-    "*equivalent* two one-sided tests within ±{margin:g} points, adjusted by Holm within a family that was fixed before the runs. "
-    "*Undecided* is neither a difference nor its absence. p is what the verdict rests on: of no difference, or for *equivalent* of "
-    "±{margin:g} or more."
-)
 REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
 
 
-def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
-    """What the runs say to A and B. ``folder`` is where the outcomes lie."""
-    read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
-    return "\n\n".join([*_robust_ticket(outcomes, folder), *_sturdy(outcomes, folder), read]) + "\n"
+def answers(outcomes: Sequence[Outcome], folder: Path | None = None) -> list[str]:
+    """What the runs say to A and B, paragraph by paragraph. ``folder`` is where the outcomes lie."""
+    return [*_robust_ticket(outcomes, folder), *_sturdy(outcomes, folder)]
 
 
 def verdicts(judged: Sequence[Judged]) -> str:

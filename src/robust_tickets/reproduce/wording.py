@@ -40,6 +40,11 @@ def count(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
 
 
+def hours(seconds: float) -> str:
+    """A rough time: ``35 min``, ``2.4 h``, ``31 h``."""
+    return f"{seconds / 3600:.0f} h" if seconds >= 36000 else f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
 def merged(texts: Iterable[str]) -> tuple[str, ...]:
     """Each text once; those that differ in numbers alone become one, with the numbers' ranges: every run tells its own."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.left import AT_HAND
 from robust_tickets.reproduce.names import arm_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
-
-AT_HAND = Places(**{role: Path(role) for role in ("vectors_real", "vectors_substitute", "encoder", "tagger", "masked", "corpus")})  # type: ignore[arg-type]
+from robust_tickets.reproduce.wording import hours
 
 
 def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequence[Outcome]) -> Html | None:
@@ -74,10 +72,6 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
         for task, seconds in known[done].items():
             total[task] = total.get(task, 0.0) + seconds
     return total
-
-
-def hours(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} h" if seconds >= 36000 else f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
 
 
 HEADS = ("why", "task", "numbers", "tables", "methods")

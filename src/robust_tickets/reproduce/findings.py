@@ -1,0 +1,61 @@
+"""The findings as one Markdown document of two screens, from outcomes alone: what ran, the two answers, what is left, how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.reproduce.answers import answers
+from robust_tickets.reproduce.claims import told
+from robust_tickets.reproduce.left import left
+from robust_tickets.reproduce.names import backbone_title, task_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.protocol import part_of
+from robust_tickets.reproduce.wording import count, hours, listed
+
+READ = (
+    "Numbers are percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; "
+    "*other texts* is a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for "
+    "*equivalent* two one-sided tests within ±{margin:g} points, adjusted by Holm within a family that was fixed before the runs. "
+    "*Undecided* is neither a difference nor its absence. p is what the verdict rests on: of no difference, or for *equivalent* of "
+    "±{margin:g} or more."
+)
+
+WAITS = "waits for A and B"
+
+
+def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
+    """The document. ``folder`` is where the outcomes lie."""
+    read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
+    return "\n\n".join(["# Findings", *_ran(outcomes), *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
+
+
+def _ran(outcomes: Sequence[Outcome]) -> list[str]:
+    """What these numbers are of."""
+    trained = [one for one in outcomes if one.clean]
+    if not trained:
+        return ["Nothing is run yet."]
+    backbones, tasks, devices = (
+        listed(list(dict.fromkeys(words)))
+        for words in (
+            [backbone_title(one.unit.backbone) for one in trained],
+            [task_title(one.unit.task) for one in trained],
+            [str(one.env.get("device", "an unknown device")) for one in trained],
+        )
+    )
+    said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}); each is a file in `results/`, "
+    said += "`results/index.html` shows all of them, and `tickets reproduce --answers` writes this text from them."
+    part = [one for one in trained if part_of(one.notes)]
+    warned = f"**{len(part)} of these are of a part of the data, a rehearsal: not to be held against the papers' numbers.**"
+    return [said, *([warned] if part else [])]
+
+
+def _left(outcomes: Sequence[Outcome]) -> list[str]:
+    """Campaigns of which something is not run, with what it would take."""
+    rest = [one for one in left(outcomes) if one.runs is None or one.done < one.runs]
+    if not rest:
+        return []
+    told = [f"{one.name} {f'{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}' if one.runs else WAITS}" for one in rest]
+    said = "Not run, of the campaigns in `reproduce/campaign.toml`, with what they take on one H200 by estimate (shared runs count once): "
+    return [f"## What is left\n\n{said}{'; '.join(told)}."]
