@@ -16,11 +16,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.freeat import FreeAT
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
 from robust_tickets.adversary.pgd import PGD
 from robust_tickets.adversary.smart import SMART
+from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.tavat import TAVAT
 from robust_tickets.data.blocks import IGNORED
@@ -46,6 +48,8 @@ KINDS: dict[str, Callable[[], Any]] = {
     "infobert": lambda: InfoBERT(steps=2),
     "tavat": lambda: TAVAT(),
     "swap": lambda: SynonymSwap(),
+    "ascc": lambda: ASCC(),
+    "hotflip": lambda: SynonymHotFlip(),
     "search": lambda: FreeLB(steps=2, step_size=0.1),
     "gates": lambda: FreeLB(steps=2, step_size=0.1),
     "head-gates": lambda: FreeLB(steps=2, step_size=0.1),
