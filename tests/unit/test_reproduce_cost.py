@@ -100,6 +100,26 @@ def test_estimates_are_near_what_was_measured() -> None:
     assert seconds("textfooler-substitute") < seconds("textfooler-substitute-confirm")
 
 
+@pytest.mark.parametrize("task", ["sst2", "imdb", "ag_news", "mrpc"])
+def test_imp_has_the_rounds_of_its_task(task: str) -> None:
+    from robust_tickets.walk.recipe import resolve
+
+    unit = Unit(task=task, arm="imp")
+    (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms
+    sizes = _task(Places(), task)
+    per_row = replace(PLAIN, token=1 / sizes["tokens"])
+    assert _search({"name": "imp"}, sizes, per_row) == pytest.approx(sizes["rows"] * made.search.epochs * len(made.search.rungs))
+
+
+def test_a_sentence_encoder_takes_its_time() -> None:
+    def seconds(name: str) -> float:
+        return list(pieces(Unit(task="sst2", arm="finetune"), [attack("sst2", name)], GPU))[-1].seconds
+
+    assert 15 <= seconds("textfooler-substitute-encoder50") <= 30  # 16 to 19 beside other processes
+    for words in ("real", "substitute"):
+        assert seconds(f"textfooler-{words}-encoder90") > seconds(f"textfooler-{words}")
+
+
 @pytest.mark.parametrize("name", list(arms()))
 def test_every_arm_has_a_cost(name: str) -> None:
     for task in ("sst2", "imdb"):

@@ -160,7 +160,8 @@ def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> f
         epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on)
     else:
         epoch = _epoch({"batch_size": row.get("batch"), **told}, task, on)
-    epochs = told.get("run_epochs") or told.get("epochs", row["epochs"]) if search.get("name") != "imp" else row["epochs"]
+    rounds = row.get("rounds_of", {}).get(task["name"], row.get("rounds", 1))
+    epochs = rounds * (told.get("run_epochs") or told.get("epochs", row["epochs"]))
     before = row.get("before", 0) * _epoch({"batch_size": row.get("batch")}, task, on)
     return float(epochs) * row.get("share", 1.0) * epoch * on.searches.get(str(search.get("name")), 1.0) + before
 
@@ -179,7 +180,8 @@ def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
     count = int(attack.table.get("n", 0)) or task["splits"].get(split, task["attacked"])
     known, name = _numbers()["questions"], str(attack.table.get("name"))
     questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
-    seconds = count * questions * (on.text + task["long"] * on.query)
+    encoder = _numbers()["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
+    seconds = encoder * count * questions * (on.text + task["long"] * on.query)
     return float(on.margin * seconds / on.half)
 
 
@@ -188,7 +190,7 @@ def _task(places: Places, name: str) -> dict[str, Any]:
     told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(places, name)
     official = rules(name) if name in _numbers()["tasks"] else None
     confirm = {official.confirm: official.confirm_rows} if official is not None and official.confirm else {}
-    told |= {"splits": {**confirm, **held}, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
+    told |= {"name": name, "splits": {**confirm, **held}, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
     if "train" in held:
         told["rows"] = min(told["rows"], held["train"])  # never more: some are carved or dropped
         told["attacked"] = min(told["attacked"], held.get(rules(name).attacked, told["attacked"]))
