@@ -165,6 +165,13 @@ def test_a_rehearsal_says_at_the_top_that_it_is_one(found: tuple[Outcome, ...], 
     assert "of a part of the data" not in text
 
 
+def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome, ...]) -> None:
+    for name, value in (("train_seconds", "long"), ("flops_per_example", float("nan"))):
+        odd = replace(found[0], cost={**found[0].cost, name: value})
+        with pytest.raises(TicketsError, match="for a number"):
+            make(folder, [odd, *found[1:]])
+
+
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
     assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler (real lists) and by 9.2 under" in answers

@@ -12,7 +12,8 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.standing import Against, Standing, exact, number, where
+from robust_tickets.reproduce.page.standing import Against, Standing, exact, where
+from robust_tickets.reproduce.reading import number, seconds
 
 HASH = 12  # characters of a hash that are shown; the files hold all
 
@@ -49,13 +50,11 @@ def _table(one: Standing) -> Html:
 def _row(one: Standing, outcome: Outcome) -> Html:
     unit = outcome.unit
     seed = f"{unit.seed}" + (f", run {unit.repeat + 1}" if unit.repeat else "")
-    cells = [_value(number(outcome.clean.get("accuracy")))]
+    cells = [_value(number(outcome, outcome.clean.get("accuracy")))]
     cells += [_value(_aua(outcome, attack)) for attack in one.attacks]
-    trained = number(outcome.cost.get("train_seconds"))
-    spent = None if trained is None else trained + (number(outcome.cost.get("search_seconds")) or 0.0)
     processes = outcome.cost.get("processes")
     beside = tag("small", f"{processes} at a time") if isinstance(processes, int) and processes > 1 else None
-    cells.append(tag("td", numbers.seconds(spent), beside, class_="number"))
+    cells.append(tag("td", numbers.seconds(seconds(outcome)), beside, class_="number"))
     cells.append(tag("td", _device(outcome.env), class_="quiet"))
     cells.append(tag("td", tag("code", outcome.config_hash[:HASH], title=outcome.config_hash)))
     cells.append(tag("td", tag("a", "result file", href=file_of(outcome), aria_label=f"result file of {unit.id}")))

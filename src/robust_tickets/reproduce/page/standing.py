@@ -11,7 +11,7 @@ from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summaris
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Reading, Wanted, read_runs
+from robust_tickets.reproduce.reading import Reading, Wanted, number, read_runs
 from robust_tickets.reproduce.unit import Flavour, Unit
 
 BASELINE = "finetune"
@@ -112,7 +112,7 @@ class Standing:
         runs = tuple(
             TrainedRun(value=value, seed=one.unit.seed, repeat=one.unit.repeat, source=one.unit.id)
             for one in self.outcomes
-            if (value := number(one.cost.get("flops_per_example"))) is not None
+            if (value := number(one, one.cost.get("flops_per_example"))) is not None
         )
         return _measured(Reading(runs=RunSet(name=self.arm, runs=runs)))
 
@@ -128,14 +128,7 @@ def anchor_of(unit: Unit) -> str:
 
 
 def trained(outcome: Outcome) -> bool:
-    return number(outcome.clean.get("accuracy")) is not None or bool(outcome.attacks)
-
-
-def number(value: object) -> float | None:
-    """A finite number, or none: what a file says may be anything."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == float("inf"):
-        return None
-    return float(value)
+    return number(outcome, outcome.clean.get("accuracy")) is not None or bool(outcome.attacks)
 
 
 def exact(value: float) -> str:

@@ -19,7 +19,8 @@ from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.texts import choice, turner
 from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
-from robust_tickets.reproduce.page.standing import Against, Standing, attacks_of, by_task, number
+from robust_tickets.reproduce.page.standing import Against, Standing, attacks_of, by_task
+from robust_tickets.reproduce.reading import number
 
 ARMS = 8  # on a card: those with most runs
 MOST = 90  # cards on the page
@@ -33,6 +34,7 @@ class Fate:
     """What became of one example on one arm's model."""
 
     one: Standing
+    outcome: Outcome  # of that model
     letter: str
     queries: int
     text: Mapping[str, Any] | None
@@ -88,7 +90,7 @@ def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> list[C
             continue
         kept = {str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")}
         for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
-            fates.setdefault(id, []).append(Fate(one=one, letter=letter, queries=queries, text=kept.get(id)))
+            fates.setdefault(id, []).append(Fate(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id)))
     return [
         Case(id=id, task=members[0].task, attack=attack, fates=tuple(rows))
         for id, rows in fates.items()
@@ -150,7 +152,7 @@ def _card(case: Case) -> Html:
 def _fate(fate: Fate) -> Html:
     status, word = FATES[fate.letter]
     asked = f"{fate.queries} queries" if fate.letter in "fs" else ""
-    if fate.text is not None and (sure := [number(fate.text.get(key)) for key in ("before", "after")]) and None not in sure:
+    if fate.text is not None and (sure := [number(fate.outcome, fate.text.get(key)) for key in ("before", "after")]) and None not in sure:
         asked += f", true label from {100 * (sure[0] or 0):.0f} to {100 * (sure[1] or 0):.0f}\u00a0%"
     name = tag("span", fate.one.title, class_=f"arm {colour(fate.one.place)}")
     head = tag("p", name, " ", tag("span", word, class_=f"chip {status}"), " ", tag("small", asked) if asked else None)
