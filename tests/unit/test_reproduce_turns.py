@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_tickets.reproduce.turns import turn
+from robust_tickets.reproduce.turns import turn, waited
 from robust_tickets.run import BusyError
 
 HOLD = """
@@ -44,6 +44,23 @@ def test_never_more_than_may_be_and_everyone_comes_to_it(tmp_path: Path) -> None
         thread.join(30)
     assert sorted(through) == list(range(6))
     assert most == [2]
+
+
+def test_what_is_waited_is_counted_and_what_is_worked_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    taken = turn(tmp_path, 1)
+    taken.__enter__()
+
+    def sleep(seconds: float) -> None:
+        clock[0] += 7.0  # a busy machine sleeps longer than it is told
+        taken.__exit__(None, None, None)
+
+    monkeypatch.setattr("robust_tickets.reproduce.turns.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("robust_tickets.reproduce.turns.time.sleep", sleep)
+    before = waited()
+    with turn(tmp_path, 1):
+        clock[0] += 100.0
+    assert waited() - before == 7.0
 
 
 def test_without_a_number_nobody_waits(tmp_path: Path) -> None:

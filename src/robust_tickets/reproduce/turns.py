@@ -21,6 +21,7 @@ def waited() -> float:
 @contextmanager
 def turn(store: Path, most: int | None) -> Iterator[None]:
     """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process."""
+    begun = time.monotonic()
     while most is not None:
         for number in range(most):
             with ExitStack() as held:
@@ -28,8 +29,8 @@ def turn(store: Path, most: int | None) -> Iterator[None]:
                     held.enter_context(locked(store / "turns" / str(number)))
                 except BusyError:
                     continue
+                _waited[0] += time.monotonic() - begun
                 yield
                 return
         time.sleep(LOOK)
-        _waited[0] += LOOK
     yield

@@ -22,6 +22,7 @@ from robust_tickets.progress import say, warn
 from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.queue import Queue
+from robust_tickets.reproduce.turns import waited
 from robust_tickets.reproduce.unit import Unit
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
     try:
         with _until(queue.deadline):
             while (taken := queue.take()) is not None:
-                unit, began = taken[0], time.monotonic()
+                unit, began = taken[0], time.monotonic() - waited()
                 try:
                     outcome = make(orders[unit], job)
                 except Exception as problem:
@@ -178,7 +179,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
                         return
                 else:
                     failures(job, unit).unlink(missing_ok=True)
-                    queue.finish(unit, time.monotonic() - began, numbers(outcome))
+                    queue.finish(unit, time.monotonic() - waited() - began, numbers(outcome))
                 unit = None
                 clear()
     except TimeUp:
