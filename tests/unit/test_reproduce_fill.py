@@ -21,7 +21,8 @@ from robust_tickets.measure.student import prediction_interval
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.plan import Cell, Plan
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
 from robust_tickets.reproduce.reading import Wanted, read_runs
 from robust_tickets.reproduce.unit import Unit
 
@@ -163,6 +164,13 @@ def test_a_sweep_s_points_have_their_abscissa() -> None:
     (cell,) = [c for c in filled.ran if c.metric == "aua"]
     assert (cell.x, cell.published, cell.inside, cell.difference) == (0.05, None, None, None)
     assert fill("ER-F2", ()).cells == ()  # a search: no number stands for it
+
+
+@pytest.mark.parametrize("id", [table.id for table in published.tables() if table.kind == "figure"])
+def test_a_figure_has_the_same_points_by_its_id_and_by_its_plan(id: str) -> None:
+    planned = plan([id], seeds=1, places=Places(counted=True)).cells
+    points = [(c.row, c.task, c.backbone, c.arm, c.metric, c.x) for c in planned if c.metric != TICKET]
+    assert [(c.row, c.task, c.backbone, c.arm, c.metric, c.x) for c in fill(id, ()).cells] == points
 
 
 def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:

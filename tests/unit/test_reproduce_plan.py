@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.campaign import campaign, campaigns
+from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
 from robust_tickets.reproduce.claims import family, form_of
 from robust_tickets.reproduce.claims import told as families
+from robust_tickets.reproduce.cost import cost, device
+from robust_tickets.reproduce.left import AT_HAND, left
 from robust_tickets.reproduce.only import KEYS, Only, read_only
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places, _splits
-from robust_tickets.reproduce.plan import SEARCHES, TICKET, Plan, plan
+from robust_tickets.reproduce.plan import SEARCHES, TICKET, Cell, Plan, _both, plan
 from robust_tickets.reproduce.rows import arms, rows
+from robust_tickets.reproduce.unit import Unit
 
 IDS = [table.id for table in published.tables()]
 NOWHERE = Places()
@@ -132,6 +135,70 @@ def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
     assert {one.group for unit in repeats for one in campaign("A", confirming).attacks[unit]} == {"main"}
     (main,) = [one for one in campaign("A", confirming).cells if (one.arm, one.attack) == ("finetune", "textfooler-real")]
     assert len(main.units) == 7  # five seeds, and the first twice more
+
+
+def test_a_part_confirms_no_more_than_its_own(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": "sturdy_c" if among == "arms" else "finetune"
+    )
+    for groups, rest in (
+        (["confirm"], {"textfooler-real-confirm"}),
+        (["pwws-confirm"], set()),
+        (["pwws", "confirm"], {"pwws", "textfooler-real-confirm"}),
+    ):
+        made = campaign("B2", confirming, groups=groups)
+        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units}
+        assert "pwws-confirm" in asked["sturdy_c_ticket"] & asked["finetune"]
+        assert asked["sturdy_c_full"] == asked["freelb3"] == rest
+
+
+def test_only_the_recipe_that_is_chosen_may_be_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for won, allowed in ((None, set()), ("sturdy_c", {"sturdy_c", "sturdy_c_full"})):
+        monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, won=won: won)
+        sturdy = ["sturdy_a", "sturdy_a_ticket", "sturdy_c", "sturdy_c_full"]
+        assert {arm for arm in sturdy if may_confirm(arm, ())} == allowed
+        assert may_confirm("finetune_epochs_20", ())
+        assert may_confirm("freelb3", ())
+
+
+def test_of_a_search_alone_nothing_is_attacked(equipped: Places) -> None:
+    made = plan(["ER-F2", "ER-F4"], seeds=1, only=[("task", "sst2")], groups=["main"], places=equipped)
+    assert made.searches
+    for unit in made.units:
+        assert len(made.attacks[unit]) == (0 if unit in made.searches else 2)
+
+
+def test_a_campaign_without_attacks_has_none(equipped: Places) -> None:
+    assert not any(campaign("D", equipped, groups=[]).attacks.values())
+
+
+def test_two_parts_of_one_measure_are_one_cell() -> None:
+    first = Cell(
+        table="t",
+        row="r",
+        task="sst2",
+        backbone="b",
+        arm="finetune",
+        metric="aua",
+        attacks=("a",),
+        units=(Unit(task="sst2", arm="finetune"),),
+    )
+    second = replace(first, attacks=("b",), units=(Unit(task="sst2", arm="finetune", seed=1),), why="lacks b")
+    both = _both(first, second)
+    assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
+    assert _both(second, second).why == "lacks b"
+
+
+def test_what_is_left_counts_every_run_once(confirming: Places) -> None:
+    """With all that any campaign asks of it, the split that confirms too, which no folder of this machine need hold."""
+    found = {one.name: one for one in left(())}
+    assert found["B2"].runs is None
+    names = [name for name in found if name != "B2"]
+    both = campaign(",".join(names), AT_HAND)
+    assert sum(found[name].runs or 0 for name in names) == len(both.units)
+    assert sum(one.seconds for one in found.values()) == pytest.approx(cost(both, (), device("h200")).total)
+    assert found["A"].seconds == pytest.approx(cost(campaign("A", AT_HAND), (), device("h200")).total)
+    assert campaign("A", AT_HAND).attacks == campaign("A", confirming).attacks
 
 
 def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:

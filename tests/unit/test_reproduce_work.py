@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import BAD_INPUT, TicketsError
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import crew, hand
 from robust_tickets.reproduce import work as house
@@ -343,6 +343,17 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert "Broken" not in done.stderr
 
 
+def test_a_unit_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("train", "validation", "test"):
+        (tmp_path / "data" / "sst2").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "sst2" / f"{name}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
+    asked = ["--attacks", "deepwordbug-confirm", "--dry-run", "--data", str(tmp_path / "data"), "--results", str(tmp_path / "r")]
+    assert main(["--units", "bert-base-uncased/sst2/sturdy_a_ticket/corrected/seed-0", *asked]) == BAD_INPUT
+    assert "attacked once, for the recipe that the screening" in capsys.readouterr().err
+    assert main(["--units", "bert-base-uncased/sst2/finetune/corrected/seed-0", *asked]) == 0
+    assert "seed-0 deepwordbug-confirm" in capsys.readouterr().out
+
+
 def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where cyclopts and datasets are not installed."""
     block = tmp_path / "block"
@@ -350,20 +361,8 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
         (block / name).mkdir(parents=True)
         (block / name / "__init__.py").write_text("raise ImportError")
     units = [f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust", "earlyrobust_neurons_40")]
-    asked = [
-        "--units",
-        *units,
-        "--attacks",
-        "",
-        "--processes",
-        "2",
-        "--train-at-once",
-        "1",
-        "--store",
-        str(tmp_path / "s"),
-        "--results",
-        str(tmp_path / "r"),
-    ]
+    asked = ["--units", *units, "--attacks", "", "--processes", "2", "--train-at-once", "1"]
+    asked += ["--store", str(tmp_path / "s"), "--results", str(tmp_path / "r")]
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(block)
     try:

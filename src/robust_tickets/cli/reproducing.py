@@ -70,7 +70,7 @@ def reproduce(
     only
         A part of it, any number of times: task=sst2, method=earlyrobust (an arm or a published row), attack=, backbone=, metric=, seed=.
     attacks
-        Groups of attacks to run, as main,more; by default those that a table's columns name.
+        Groups of attacks to run, as main,more, or single ones, as pwws; by default those that a table's columns name, or a campaign's own.
     processes
         Training runs that share the device at a time.
     data
@@ -88,7 +88,7 @@ def reproduce(
     page
         Write all results as one HTML page to this file; without a table, of what is there, and nothing is run.
     answers
-        Likewise the answers to the campaigns' questions, as Markdown.
+        Likewise the findings, as Markdown: the answers to the campaigns' questions, and what is left to run.
     """
     if list_ or published:
         return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None or answers is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +64,42 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     from robust_tickets.reproduce.campaign import campaign
     from robust_tickets.reproduce.cost import cost
     from robust_tickets.reproduce.only import read_only
-    from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.unit import Unit
 
     groups = tuple(name for name in given.attacks.split(",") if name) if given.attacks is not None else None
     if given.units:
         units = [Unit.of_id(id) for id in dict.fromkeys(given.units)]
         found = {unit: _attacks(unit, ("main",) if groups is None else groups, places) for unit in units}
+        _check_confirming(found, given.results)
         return units, found, frozenset(units) if given.search_only else frozenset(), {}
-    done = read_all(given.results) if given.results.is_dir() else ()
+    done = _done(given.results)
     plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups, outcomes=done)
     for words in plan.missing:
         progress.warn(words)
     if not plan.units:
         raise TicketsError(f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT)
     return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places).units)
+
+
+def _done(results: Path) -> Sequence[Any]:
+    from robust_tickets.reproduce.outcome import read_all
+
+    return read_all(results) if results.is_dir() else ()
+
+
+def _check_confirming(attacks: Mapping[Any, Sequence[Any]], results: Path) -> None:
+    """The split that confirms is attacked once: not for recipes that were not chosen, nor before one is."""
+    from robust_tickets.reproduce.attacks import CONFIRM
+    from robust_tickets.reproduce.campaign import may_confirm
+
+    confirmed = [unit for unit, all in attacks.items() if any(one.group == CONFIRM for one in all)]
+    done = _done(results) if confirmed else ()
+    for unit in confirmed:
+        if not may_confirm(unit.arm, done):
+            raise TicketsError(
+                f"{unit.id}: the split that confirms is attacked once, for the recipe that the screening in {results} chooses: not for this",
+                hint="leave the confirming attacks out, or give the --results that hold all of campaigns A and B",
+            )
 
 
 def _attacks(unit: Any, names: Sequence[str], places: Any) -> list[Any]:
@@ -103,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
     asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E, or several: A,B")
-    groups = "main,more,encoder,…; of --units also single attacks; by default main, or a campaign's own"
+    groups = "main,more,encoder,…, or single attacks; by default main, or a campaign's own"
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
     parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")

@@ -80,23 +80,33 @@ def _called(name: str) -> str:
 def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour, outcomes: Sequence[Outcome]) -> list[list[Asked]]:
     """What a campaign asks for, part by part."""
     one = campaigns()[name]
-    won, plain = (winner(outcomes), winner(outcomes, among="plain")) if one.waits else (None, None)
-    if one.waits and not (won and plain):
+    roles = chosen(outcomes) if one.waits else {}
+    if one.waits and not roles:
         raise TicketsError(
             f"campaign {name} confirms the configuration that the screening chooses, and the screening is not all run",
             hint="run `tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
         )
-    if any(confirms(one) for one in groups or ()) and not any(confirms(own) for part in one.parts for own in part.attacks):
+    if any(map(confirms, groups or ())) and not any(confirms(own) for part in one.parts for own in part.attacks):
         raise TicketsError(
             f"campaign {name} does not confirm: the split for that is attacked once, for the claims about the recipe that wins",
             hint="`tickets reproduce --campaign B2` does it",
         )
-    roles = roles_of(won, plain) if won and plain else {}
     return [_lines(name, part, roles, seeds, groups, flavour) for part in one.parts]
 
 
+def chosen(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """The arms behind the names in braces, once the screening has chosen; before, none."""
+    won, plain = winner(outcomes), winner(outcomes, among="plain")
+    return roles_of(won, plain) if won and plain else {}
+
+
+def may_confirm(arm: str, outcomes: Sequence[Outcome]) -> bool:
+    """Whether the split that confirms may be attacked for an arm: of the screened recipes for the chosen one alone, in any form."""
+    screened = [one for one in told()["screen"]["arms"] if arm == one or arm.startswith(f"{one}_")]
+    return not screened or winner(outcomes) in screened
+
+
 def roles_of(won: str, plain: str) -> dict[str, str]:
-    """The arms behind the names in braces, once the screening has chosen."""
     return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
 
 
@@ -104,10 +114,10 @@ def _lines(
     name: str, part: Part, roles: Mapping[str, str], seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
 ) -> list[Asked]:
     count = seeds if seeds is not None else part.seeds
-    asked = part.attacks if groups is None else tuple(one for one in groups if not confirms(one) or {one, CONFIRM} & {*part.attacks})
+    asked = part.attacks if groups is None else _narrowed(groups, part.attacks)
     found = []
     for id in part.tables:
-        for line in of_table(published.table(id), count, asked or None, flavour):
+        for line in of_table(published.table(id), count, asked if asked or groups is not None else None, flavour):
             if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
                 found.append(line)
     for task in part.tasks if part.arms else ():
@@ -123,6 +133,18 @@ def _lines(
                     )
                 )  # fmt: skip
     return found
+
+
+def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """The groups that are asked for; of those that confirm no more than the part has itself."""
+    confirming = [one for one in own if confirms(one)]
+    found = []
+    for one in groups:
+        if not confirms(one) or one in confirming or CONFIRM in confirming:
+            found.append(one)
+        elif one == CONFIRM:
+            found += confirming
+    return tuple(dict.fromkeys(found))
 
 
 def _first(own: str, roles: Mapping[str, str]) -> int:

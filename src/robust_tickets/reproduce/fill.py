@@ -16,12 +16,10 @@ from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.plan import TICKET
+from robust_tickets.reproduce.plan import TICKET, columns_of
 from robust_tickets.reproduce.published import Table, cells, table, tables
 from robust_tickets.reproduce.reading import ATTACK_METRICS, Reading, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.unit import Flavour
-
-SWEEPS = ("ER-F3", "ER-F4", "RT-F2", "OR-F2")  # figures whose points are clean accuracy and Aua; the others show searches, or a training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +142,7 @@ def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
 
     made = rows(of.id, flavour)
     if of.kind == "figure":
-        points = (("clean", None), ("aua", "textfooler")) if of.id in SWEEPS else ()
+        points = [(metric, attack) for metric, attack in columns_of(of) if metric != TICKET]
         return [
             _Asked(
                 row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack, published=None, flavour=flavour,

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.campaign import campaign, campaigns
+from robust_tickets.reproduce.campaign import campaign, campaigns, chosen
 from robust_tickets.reproduce.cost import OURS, cost, device
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 
-AT_HAND = Places(**{role: Path(role) for role in ("vectors_real", "vectors_substitute", "encoder", "tagger", "masked", "corpus")})  # type: ignore[arg-type]
+AT_HAND = Places(counted=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +27,16 @@ class Left:
 
 
 def left(outcomes: Sequence[Outcome]) -> tuple[Left, ...]:
-    """All campaigns, in their order. What an earlier one has or will have run is not counted again."""
+    """All campaigns, in their order. A run that several ask for, with all that they ask of it, is the first one's."""
+    known = [name for name, one in campaigns().items() if not one.waits or chosen(outcomes)]
+    rest = cost(campaign(",".join(known), AT_HAND, outcomes=outcomes), outcomes, device(OURS)).units
     found, before = [], set()
     for name, one in campaigns().items():
-        try:
-            asked = campaign(name, AT_HAND, outcomes=outcomes)
-        except TicketsError:  # it confirms what is not chosen yet
+        if name not in known:
             found.append(Left(name=name, title=one.title))
             continue
-        rest = cost(asked, outcomes, device(OURS))
-        own = {unit: seconds for unit, seconds in rest.units.items() if unit not in before}
-        before |= set(asked.units)
-        found.append(Left(name=name, title=one.title, done=len(rest.done), runs=len(asked.units), seconds=sum(own.values())))
+        own = [unit for unit in campaign(name, AT_HAND, outcomes=outcomes).units if unit not in before]
+        before |= set(own)
+        to_do = [rest[unit] for unit in own if unit in rest]
+        found.append(Left(name=name, title=one.title, done=len(own) - len(to_do), runs=len(own), seconds=sum(to_do)))
     return tuple(found)

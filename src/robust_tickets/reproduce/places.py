@@ -45,7 +45,10 @@ HOW = {
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """``subset`` says that the data are meant to be a part of the official ones; results then say so too."""
+    """``subset`` says that the data are meant to be a part of the official ones; results then say so too.
+
+    ``counted``: nothing is missing, wherever it may lie, since the plan is only counted.
+    """
 
     data: Path | None = None
     models: Path | None = None
@@ -56,6 +59,7 @@ class Places:
     masked: Path | None = None
     corpus: Path | None = None
     subset: bool = False
+    counted: bool = False
 
     @classmethod
     def find(
@@ -112,6 +116,8 @@ def missing(places: Places, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> 
     """What the unit cannot have here, each with how to supply it. A model or a task of the Hub counts as there."""
     from robust_tickets.reproduce.arms import arm
 
+    if places.counted:
+        return ()
     told = [*_no_data(places, unit.task), *_no_model(places, unit.backbone)]
     for split in dict.fromkeys(attack.table.get("split") for attack in attacks):
         told += _no_split(places, unit.task, split)

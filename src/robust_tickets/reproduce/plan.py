@@ -7,7 +7,7 @@ one seed, then all of the next; a campaign's parts one after the other. Nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from robust_tickets.errors import TicketsError
@@ -105,10 +105,7 @@ def of_table(
 ) -> list[Asked]:
     """What a table asks for, line by line."""
     values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in published.cells(table.id)}
-    if table.kind == "table":
-        columns = [(column.metric, column.attack) for column in table.columns]
-    else:
-        columns = [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
+    columns = columns_of(table)
     return [
         Asked(
             table=table.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm,
@@ -123,6 +120,13 @@ def of_table(
         for row in rows(table.id, flavour)
         for task in row.tasks
     ]  # fmt: skip
+
+
+def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
+    """What is measured of every row: metric and attack. A figure's points are clean accuracy and Aua, or it shows the search alone."""
+    if table.kind == "table":
+        return [(column.metric, column.attack) for column in table.columns]
+    return [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
 
 
 def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]], flavour: Flavour, places: Places) -> Plan:
@@ -152,15 +156,14 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
             why = line.why or look.why(units[0], ()) or (look.none(line, attack, named, units[0]) if attack else "")
             found = [one for one in named if not look.why(units[0], (one,))] if not why else []
             key = (line.table, line.row, line.task, line.backbone, line.arm, metric, attack, line.x)
-            before = cells[key].units if key in cells else ()
-            cells[key] = Cell(
+            made = Cell(
                 table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
-                attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value,
-                units=tuple(dict.fromkeys((*before, *units))), why=why,
+                attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
             )  # fmt: skip
+            cells[key] = made if key not in cells else _both(cells[key], made)
             if why:
                 continue
-            if line.whole:
+            if line.whole and metric != TICKET:
                 found += [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
             for unit in units:
                 wanted.setdefault(unit, {}).update({one.name: one for one in found})
@@ -179,6 +182,16 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
         attacks={unit: tuple(wanted[unit].values()) for unit in units_in_order},
         searches=frozenset(wanted) - trained,
         missing=tuple(dict.fromkeys(look.told)),
+    )
+
+
+def _both(first: Cell, second: Cell) -> Cell:
+    """One cell of two that measure the same; it cannot be made if neither can."""
+    return replace(
+        second,
+        attacks=tuple(dict.fromkeys((*first.attacks, *second.attacks))),
+        units=tuple(dict.fromkeys((*first.units, *second.units))),
+        why=first.why and second.why,
     )
 
 
