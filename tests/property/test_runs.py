@@ -185,6 +185,12 @@ def test_what_is_said_before_all_claims_are_run_stands(values, to_come):
     assert all(a >= b for a, b in zip(early, holm(values), strict=True))
 
 
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6), st.lists(st.floats(1e-6, 1), max_size=5))
+def test_whatever_comes_later_makes_no_adjusted_value_larger(values, later):
+    early, whole = holm(values, len(values) + len(later)), holm([*values, *later])
+    assert all(a >= b - 1e-12 for a, b in zip(early, whole, strict=False))
+
+
 def test_a_family_turns_weak_claims_undecided():
     weak = compare_runs([44.0, 46, 48, 50, 52], [40.0, 42, 44, 46, 48], margin=1)
     weak = replace(weak, p=0.03, adjusted_p=0.03)

@@ -246,6 +246,8 @@ def test_findings_say_what_was_not_run() -> None:
     part = findings([o for o in screening() if o.unit.arm != "sturdy_e"])
     assert "Until then nothing is chosen" in part
     assert "reached" not in part.partition("## B")[2].partition("Not run")[2]
+    short = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("finetune", 4)])
+    assert "Not run: Fine-tuning, 4 of 5 runs. Until then nothing is chosen" in short
 
 
 def test_findings_answer_with_intervals(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robust_tickets.measure.runs import summarise_runs
+from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
 from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
@@ -96,7 +96,8 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     ]
     if chosen is None:
         left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]
-        return [heads, *screen, f"Not run: {', '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
+        left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
+        return [heads, *screen, f"Not run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
     found = goals(outcomes, folder)
     short = f"{sum(goal.reached is True for goal in found)} of {len(found)} goals are reached"
     listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)

@@ -56,6 +56,7 @@ def _left(outcomes: Sequence[Outcome]) -> list[str]:
     rest = [one for one in left(outcomes) if one.runs is None or one.done < one.runs]
     if not rest:
         return []
-    told = [f"{one.name} {f'{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}' if one.runs else WAITS}" for one in rest]
-    said = "Not run, of the campaigns in `reproduce/campaign.toml`, with what they take on one H200 by estimate (shared runs count once): "
-    return [f"## What is left\n\n{said}{'; '.join(told)}."]
+    told = [WAITS if one.runs is None else f"{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}" for one in rest]
+    said = "Not run, of the campaigns in `reproduce/campaign.toml`, with what it takes on one H200 by estimate (a run that several ask "
+    said += "for is the first one's): " + "; ".join(f"{one.name} {words}" for one, words in zip(rest, told, strict=True))
+    return [f"## What is left\n\n{said}."]

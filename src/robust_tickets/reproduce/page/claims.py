@@ -62,13 +62,15 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
 
 
 def _adjusted(made: Sequence[Judged]) -> str:
-    """How many claims Holm counts: those with runs enough. The same pair may stand in another family too."""
+    """How many claims Holm counts. The same pair may stand in another family too."""
     of = max(one.comparison.of for one in made if one.comparison)
-    if not of:
+    ready = sum(one.comparison.enough for one in made if one.comparison)
+    if not ready:
         return "No claim has the five runs that it takes."
     return (
-        f"Verdicts are by Welch's test, adjusted by Holm for the {count(of, 'claim')} here with five runs a side; elsewhere on this page "
-        "the same pair may be one of more."
+        f"Verdicts are by Welch's test, adjusted by Holm for the {count(of, 'claim')} here"
+        + (f", {of - ready} of them still to be run" if ready < of else "")
+        + "; elsewhere on this page the same pair may be one of more."
     )
 
 
