@@ -97,7 +97,7 @@ def _check_confirming(attacks: Mapping[Any, Sequence[Any]], results: Path) -> No
     for unit in confirmed:
         if not may_confirm(unit.arm, done):
             raise TicketsError(
-                f"{unit.id}: the split that confirms is attacked once, for the recipe that the screening in {results} chooses: not for this",
+                f"{unit.id} is not confirmed: that split is attacked once, for the recipe that the screening in {results} chooses",
                 hint="leave the confirming attacks out, or give the --results that hold all of campaigns A and B",
             )
 
