@@ -99,6 +99,19 @@ def test_claims_are_adjusted_together(tmp_path: Path) -> None:
     assert judged[3].comparison.difference < 0
 
 
+def test_claims_to_come_are_counted_already() -> None:
+    """But for a table: many of its rows will never be run."""
+    runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR}), *arm("freelb3", {REAL: FAR})]
+
+    def counted(id: str) -> set[int]:
+        return {one.comparison.of for one in judge(id, runs) if one.comparison}
+
+    assert (counted("A"), counted("C-methods"), counted("ER-T1")) == ({4}, {2}, {1})
+    (early,) = [one.comparison for one in judge("A", runs) if one.comparison]
+    assert early.p is not None
+    assert early.adjusted_p == pytest.approx(4 * early.p)
+
+
 def test_four_runs_make_no_claim() -> None:
     runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR[:4]})]
     first, *others = judge("A", runs)

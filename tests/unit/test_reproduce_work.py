@@ -188,6 +188,7 @@ def test_the_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What goes through the pipe arrives as it was; the end of the lines ends it."""
     asked: list[tuple[Order, Job]] = []
+    turned = [0.0]
 
     def make(order: Order, job: Job) -> Outcome:
         asked.append((order, job))
@@ -195,9 +196,11 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
             raise BusyError("busy")
         if order.unit.seed == 2:
             raise TicketsError("wrong", hint="right it")
+        turned[0] += 1000.0
         return Outcome(unit=order.unit, config={}, inputs={}, env={}, clean={"accuracy": 91.25}, cost={})
 
     monkeypatch.setattr(hand, "make", make)
+    monkeypatch.setattr(hand, "waited", lambda: turned[0])
     job = Job(
         places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, at_once=2, drop_models=True
     )
@@ -214,6 +217,7 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
     told = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert [one["state"] for one in told] == ["done", "busy", "failed"]
     assert told[0]["numbers"] == "91.2 % clean"
+    assert told[0]["seconds"] < 0, "waiting for a turn does not count"
     assert told[2]["broken"] is False
     assert "right it" in json.loads((tmp_path / "s" / "failures" / f"{UNITS[4].id}.json").read_text())["message"]
 
@@ -376,6 +380,7 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
     assert all(outcome.cost["processes"] == 2 for outcome in found)
     assert len({outcome.inputs["trained"] for outcome in found}) == 2
     assert len(list((tmp_path / "s" / "search").iterdir())) == 1, "searched once, drawn from twice"
+    assert [path.name for path in (tmp_path / "s" / "turns").iterdir()] == ["0"], "both trained, one at a time"
     assert "2 done" in capsys.readouterr().out
     assert main([*asked, *small.flags]) == 0
     assert "2 found done" in capsys.readouterr().out
