@@ -99,12 +99,27 @@ def _child(asked: Any) -> None:
     print(round(count / (time.perf_counter() - begun), 2), flush=True)
 
 
+def _cells(text: str) -> list[str]:
+    for cell in text.split(","):
+        processes, x, share = cell.partition("x")
+        if not (x and processes.isdecimal() and int(processes) and share.isdecimal() and 0 < int(share) <= 100):
+            raise argparse.ArgumentTypeError(f"processes x percent, as 4x50, not {cell!r}")
+    return text.split(",")
+
+
+def _kinds(text: str) -> list[str]:
+    for kind in text.split(","):
+        if kind not in KINDS:
+            raise argparse.ArgumentTypeError(f"one of {', '.join(KINDS)}, not {kind!r}")
+    return text.split(",")
+
+
 def _asked(arguments: list[str] | None) -> Any:
     from pathlib import Path
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=lambda text: text.split(","), default=CELLS, help="processes x percent, as 4x50")
-    parser.add_argument("--kind", type=lambda text: text.split(","), default=("finetune",), help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--cells", type=_cells, default=CELLS, help="processes x percent, as 4x50")
+    parser.add_argument("--kind", type=_kinds, default=("finetune",), help=f"of {', '.join(KINDS)}")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tiny", action="store_true", help="only show that it runs")

@@ -69,6 +69,18 @@ def test_a_reference_beyond_its_budget_is_said_to_be_not_run(script: Any, tmp_pa
     assert "not run" in json.loads((tmp_path / "step_time.json").read_text())["entries"]["synonymswap/2x8/reference"]
 
 
+def test_processes_that_share_a_device_are_counted_together(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--tiny", "--seconds", "0.1", "--out", str(tmp_path)]
+    script("sharing").main([*asked, "--cells", "2x50"])
+    entry = json.loads((tmp_path / "sharing.json").read_text())["entries"]["finetune/2x50"]
+    assert (entry["processes"], entry["share"], len(entry["each"])) == (2, 50, 2)
+    assert entry["updates_per_second"] == pytest.approx(sum(entry["each"]), abs=0.1)
+    for wrong in (["--cells", "4"], ["--cells", "2x0"], ["--kind", "nothing"]):
+        with pytest.raises(SystemExit):
+            script("sharing").main([*asked, *wrong])
+        assert wrong[1] in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["finetune", "freelb", "pgd", "search", "gates", "synonymswap", "mlm", "orticket"])
 def test_the_reference_makes_the_passes_that_it_says(script: Any, name: str) -> None:
     reference, ours = script("_reference"), script("_ours")
