@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
+from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
 from robust_tickets.reproduce.claims import family, form_of
@@ -248,20 +249,27 @@ def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, c
         _splits.cache_clear()
 
 
-def test_every_claimed_arm_and_attack_is_in_a_campaign(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A family whose runs nobody plans would stay undecided for ever."""
-    monkeypatch.setattr(
-        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": "sturdy_a" if among == "arms" else "finetune_average"
-    )
-    planned = {
-        (unit.arm, attack.name) for name in campaigns() for unit, all in campaign(name, confirming).attacks.items() for attack in all
-    }  # fmt: skip
-    claimed = [claim for name in families()["families"] for claim in family(name).claims]
-    assert claimed
-    for claim in claimed:
-        for arm in (claim.arm, claim.other):
-            own = "finetune_average" if arm == "@plain" else form_of(arm, "sturdy_a") if arm.startswith("@") else arm
-            assert (own, claim.attack) in planned, claim
+@pytest.mark.parametrize(("won", "plain"), [("sturdy_a", "finetune_average"), ("sturdy_d", "finetune"), ("sturdy_f", "finetune_epochs_20")])
+def test_every_claim_gets_its_runs(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wins: a family whose runs nobody plans would stay undecided for ever. And nobody else is confirmed."""
+    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
+    planned: dict[tuple[str, str], set[int]] = {}
+    for name in campaigns():
+        for unit, all in campaign(name, confirming).attacks.items():
+            for attack in all:
+                if unit.repeat == 0:
+                    planned.setdefault((unit.arm, attack.name), set()).add(unit.seed)
+                assert attack.group != "confirm" or unit.arm.startswith((won, "finetune", "freelb3"))
+    for name, told in families()["families"].items():
+        claims = {
+            (
+                claim.attack,
+                *(plain if arm == "@plain" else form_of(arm, won) if arm.startswith("@") else arm for arm in (claim.arm, claim.other)),
+            )
+            for claim in family(name).claims
+        }
+        runs = [min(len(planned[arm, attack]) for arm in arms) for attack, *arms in claims]
+        assert sum(count >= FEWEST_RUNS for count in runs) == told.get("made", len(claims)), name
 
 
 def test_only_keeps_what_it_names(equipped: Places) -> None:
