@@ -21,6 +21,7 @@ from robust_tickets.progress import seconds
 from robust_tickets.reproduce import crew, hand
 from robust_tickets.reproduce import work as house
 from robust_tickets.reproduce.__main__ import main
+from robust_tickets.reproduce.one import complete
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.outcome import write as write_outcome
 from robust_tickets.reproduce.places import Places
@@ -356,6 +357,15 @@ def test_a_unit_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pyt
     assert "attacked once, for the recipe that the screening" in capsys.readouterr().err
     assert main(["--units", "bert-base-uncased/sst2/finetune/corrected/seed-0", *asked]) == 0
     assert "seed-0 deepwordbug-confirm" in capsys.readouterr().out
+
+
+def test_of_a_unit_that_is_searched_alone_nothing_is_attacked(capsys: pytest.CaptureFixture[str]) -> None:
+    unit = "bert-base-uncased/sst2/earlyrobust/corrected/seed-0"
+    assert main(["--units", unit, "--attacks", "deepwordbug", "--search-only", "--dry-run"]) == 0
+    assert capsys.readouterr().out == f"{unit}\n"
+    known = Outcome(unit=Unit.of_id(unit), config={}, inputs={}, env={}, clean={}, cost={})
+    assert complete(known, [attack("sst2", "pwws")], search_only=True)
+    assert not complete(known, ())
 
 
 def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,8 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     groups = tuple(name for name in given.attacks.split(",") if name) if given.attacks is not None else None
     if given.units:
         units = [Unit.of_id(id) for id in dict.fromkeys(given.units)]
-        found = {unit: _attacks(unit, ("main",) if groups is None else groups, places) for unit in units}
+        names = () if given.search_only else ("main",) if groups is None else groups
+        found = {unit: _attacks(unit, names, places) for unit in units}
         _check_confirming(found, given.results)
         return units, found, frozenset(units) if given.search_only else frozenset(), {}
     done = _done(given.results)
@@ -128,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
     parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
-    parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone")
+    parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone: nothing is trained or attacked")
     parser.add_argument("--processes", type=int, default=1, help="that share the device at a time")
     parser.add_argument("--train-at-once", type=int, metavar="N", help="of these, how many may search or train; the others attack")
     parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")

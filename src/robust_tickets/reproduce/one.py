@@ -74,7 +74,7 @@ def found(unit: Unit, results: Path) -> Outcome | None:
 
 def complete(known: Outcome | None, attacks: Sequence[NamedAttack], search_only: bool = False) -> bool:
     """Whether an outcome has all that is asked for."""
-    return known is not None and (search_only or bool(known.clean)) and all(known.attacked(attack.name) for attack in attacks)
+    return known is not None and (search_only or (bool(known.clean) and all(known.attacked(attack.name) for attack in attacks)))
 
 
 def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Recipe:
