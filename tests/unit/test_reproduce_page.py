@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import judging
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale
-from robust_tickets.reproduce.claims import told
+from robust_tickets.reproduce.claims import family, judge, told
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import make, write_page
+from robust_tickets.reproduce.page.claims import answer
 from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.sturdy import reached, screening
@@ -170,6 +172,14 @@ def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome,
         odd = replace(found[0], cost={**found[0].cost, name: value})
         with pytest.raises(TicketsError, match="for a number"):
             make(folder, [odd, *found[1:]])
+
+
+def test_an_answer_says_which_claims_are_to_come() -> None:
+    base, far = (80, 84, 88, 90, 98), (110, 114, 118, 120, 128)
+    runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
+    assert "Holm for the 4 claims here, 3 of them still to be run; elsewhere" in str(answer(family("A"), judge("A", runs)))
+    few = [one for one in runs if one.unit.seed < 4]
+    assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
 
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
