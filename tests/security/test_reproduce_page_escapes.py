@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hostile import HOSTILE
 from outcomes import outcomes
+from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.standing import standings
@@ -53,13 +54,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _attacked(one: Outcome, words: str) -> Outcome:
     """The outcome with ``words`` wherever a text, a label or a name may stand."""
     text = {"id": one.attacks[0].texts[0]["id"], "label": words, "original": [f"good {words}", words], "perturbed": [f"bad {words}", words]}
-    attack = replace(one.attacks[0], texts=({**text, "before": words, "after": None},), substitutes=(words,))
+    attack = replace(one.attacks[0], texts=({**text, "before": 0.9, "after": None},), substitutes=(words,))
     return replace(one, attacks=(attack,), notes=(words,), env={"device": words, "packages": {"torch": words}})
 
 
 def _shown(found: list[Outcome], folder: Path) -> str:
     standing = standings(found)
     return f"{texts(standing, folder)}{origins(standing)}"
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_words_in_the_place_of_a_number_are_refused(folder: Path, words: str) -> None:
+    found = [_attacked(one, "plain") for one in read_all(folder)]
+    one = found[0].attacks[0]
+    wrong = replace(found[0], attacks=(replace(one, texts=({**one.texts[0], "before": words},)),))
+    with pytest.raises(TicketsError, match="for a number"):
+        _shown([wrong, *found[1:]], folder)
 
 
 @pytest.mark.parametrize("words", HOSTILE)
