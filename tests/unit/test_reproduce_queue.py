@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,16 @@ def test_expected_seconds_are_corrected_by_what_units_took() -> None:
     queue.finish(UNITS[0], 300.0, "")  # ten times as long as thought: nothing fits any more
     assert queue.take() is None
     assert queue.left == UNITS[1:]
+
+
+def test_what_has_to_wait_for_a_turn_is_told_when_it_is_too_late() -> None:
+    assert queue_of(UNITS).latest(UNITS[0]) is None
+    queue = Queue(budget=100.0, expected=dict.fromkeys(UNITS, 30.0), total=len(UNITS))
+    queue.waiting += UNITS
+    latest = queue.latest(UNITS[0])
+    assert latest == pytest.approx(time.time() + 70, abs=5)
+    queue.finish(UNITS[1], 60.0, "")  # twice as long as thought
+    assert queue.latest(UNITS[0]) == pytest.approx(latest - 30, abs=5)
 
 
 @given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))

@@ -83,3 +83,10 @@ def test_a_killed_process_gives_its_turn_back(tmp_path: Path) -> None:
         process.kill()
     with turn(tmp_path, 1):
         pass
+
+
+def test_a_turn_that_comes_too_late_is_left_to_others(tmp_path: Path) -> None:
+    with pytest.raises(BusyError, match="too late"), turn(tmp_path, 1, time.time() - 1):
+        pytest.fail("it was taken")
+    with turn(tmp_path, 1, time.time() + 60):
+        pass

@@ -205,7 +205,7 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
     job = Job(
         places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, at_once=2, drop_models=True
     )
-    orders = [Order(unit=unit, attacks=(attack("sst2", "textfooler-real"),), wait=False) for unit in UNITS[::2]]
+    orders = [Order(unit=unit, attacks=(attack("sst2", "textfooler-real"),), wait=False, latest=12.5) for unit in UNITS[::2]]
     mine = crew.Hand(0, job)
     lines: list[str] = []
     monkeypatch.setattr(mine, "_tell", lambda value: lines.append(json.dumps(value)))

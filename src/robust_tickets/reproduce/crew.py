@@ -39,7 +39,8 @@ class Hand:
         """What the process says of the unit; none if it died."""
         if self.process is None:
             self._start()
-        self._tell({"unit": order.unit.id, "attacks": to_plain(order.attacks), "search_only": order.search_only, "wait": order.wait})
+        told = {"unit": order.unit.id, "attacks": to_plain(order.attacks), "latest": order.latest}
+        self._tell({**told, "search_only": order.search_only, "wait": order.wait})
         assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -115,7 +116,7 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
     while not stopped.is_set() and (taken := queue.take()) is not None:
         unit, wait = taken
         try:
-            answer = hand.ask(replace(orders[unit], wait=wait))
+            answer = hand.ask(replace(orders[unit], wait=wait, latest=queue.latest(unit)))
         except Exception as problem:  # it could not be started or understood: no reason to lose the other units
             hand.stop(hard=True)
             hand.end()

@@ -39,6 +39,10 @@ class Queue:
                         return unit, wait or units is self.held_up
             return None
 
+    def latest(self, unit: Unit) -> float | None:
+        """When (``time.time()``) it has to begin at the latest to end within the budget."""
+        return None if self.deadline is None else time.time() + self.deadline - time.monotonic() - (self._seconds(unit) or 0.0)
+
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
         with self._lock:
             self.done[unit] = seconds

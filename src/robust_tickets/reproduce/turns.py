@@ -19,8 +19,11 @@ def waited() -> float:
 
 
 @contextmanager
-def turn(store: Path, most: int | None) -> Iterator[None]:
-    """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process."""
+def turn(store: Path, most: int | None, latest: float | None = None) -> Iterator[None]:
+    """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process.
+
+    ``latest``: a turn that comes after this time (``time.time()``) is not taken, since what it is for would not end in time.
+    """
     begun = time.monotonic()
     while most is not None:
         for number in range(most):
@@ -30,6 +33,8 @@ def turn(store: Path, most: int | None) -> Iterator[None]:
                 except BusyError:
                     continue
                 _waited[0] += time.monotonic() - begun
+                if latest is not None and time.time() > latest:
+                    raise BusyError("the turn came too late for the budget", hint="the same command goes on with it")
                 yield
                 return
         time.sleep(LOOK)

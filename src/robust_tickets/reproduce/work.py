@@ -66,6 +66,7 @@ class Order:
     attacks: tuple[NamedAttack, ...] = ()
     search_only: bool = False
     wait: bool = True
+    latest: float | None = None  # a turn to train that comes later (``time.time()``) is not taken
 
 
 def work(
@@ -116,7 +117,7 @@ def make(order: Order, job: Job) -> Outcome:
     """One unit, in this process."""
     return one(
         order.unit, order.attacks, job.places, job.store, job.results, job.processes,
-        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, at_once=job.at_once,
+        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, at_once=job.at_once, latest=order.latest,
     )  # fmt: skip
 
 
