@@ -11,6 +11,8 @@ from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, flattered, where
 from robust_tickets.reproduce.page.strip import runs, thumbnail
 
+OF_ALL = "out of all attacked texts"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -23,15 +25,17 @@ class Column:
     write: Callable[[float], str]
     best: str = "high"
     drawn: bool = False  # with its runs as dots
+    attack: bool = False
 
 
 def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
     """Those in which any row has something; the attacks first that most arms met."""
     every = []
     for attack in attacks_of(found):
-        about = f"accuracy under {attack.title}, out of all attacked texts"
+        about = f"accuracy under {attack.title}, {OF_ALL}"
         key = f"{attack.name}:{attack.split}" if attack.split else attack.name
-        every.append(Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True))
+        take = _taken("aua", attack)
+        every.append(Column(key=key, title=attack.title, about=about, take=take, write=numbers.percent, drawn=True, attack=True))
     clean = "accuracy on the whole evaluated split, unattacked"
     every.insert(1, Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True))  # in sight
     size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
@@ -79,9 +83,10 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
 
 
 def legend(found: Sequence[Standing]) -> Html:
-    """What every column means, in sight."""
-    entries = [tag("div", tag("dt", column.title), tag("dd", column.about)) for column in columns(found)]
-    return tag("dl", *entries, class_="legend")
+    """What every column means, in sight; all attacks at once."""
+    others = [(column.title, column.about) for column in columns(found) if not column.attack]
+    told = [("an attack", f"accuracy under it, {OF_ALL}"), *others]
+    return tag("dl", *[tag("div", tag("dt", title), tag("dd", about)) for title, about in told], class_="legend")
 
 
 def _ends(values: Sequence[Measured]) -> tuple[float, float]:
