@@ -127,7 +127,7 @@ def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
 
 
 def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
-    """The recipe that wins is held against A's runs of fine-tuning; a second training of theirs would be other models."""
+    """The recipe that wins is held against A's runs of fine-tuning; a second training of theirs might give others."""
     for made in (campaign("A", confirming), campaign("A", confirming, groups=["main", "confirm"])):
         confirmed = {(unit.arm, unit.repeat) for unit in made.units if any(one.group == "confirm" for one in made.attacks[unit])}
         assert confirmed == {("finetune", 0)}
@@ -212,7 +212,7 @@ def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
 
 @pytest.mark.parametrize(("won", "plain"), [("sturdy_c", "finetune_epochs_15"), ("sturdy_f", "finetune_average"), ("sturdy_a", "finetune")])
 def test_what_was_screened_is_confirmed_with_other_seeds(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs that chose it stay as they are: a second training would be another model, and might choose another configuration."""
+    """The runs that chose it stay as they are: a second training might give another model, and choose another configuration."""
     monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
     seeds: dict[str, list[int]] = {}
     for unit in campaign("B2", confirming).units:

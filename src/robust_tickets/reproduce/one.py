@@ -1,7 +1,7 @@
 """One: a unit from its name to its outcome. Search, training and attacks are stages of one store, which units share.
 
 The outcome is written when the model is trained and again after every attack, so that whatever ends the process, what is there is whole.
-All attacks of an outcome are on one model: where that model is gone and training again gave another (on a GPU it does), they are run anew,
+All attacks of an outcome are on one model: where that model is gone and training again gave another (on a GPU it may), they are run anew,
 and the outcome that was there stays until they are through.
 """
 
