@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -115,8 +116,6 @@ def _kinds(text: str) -> list[str]:
 
 
 def _asked(arguments: list[str] | None) -> Any:
-    from pathlib import Path
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=_cells, default=CELLS, help="processes x percent, as 4x50")
     parser.add_argument("--kind", type=_kinds, default=("finetune",), help=f"of {', '.join(KINDS)}")

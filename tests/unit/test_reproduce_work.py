@@ -201,7 +201,7 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
         return Outcome(unit=order.unit, config={}, inputs={}, env={}, clean={"accuracy": 91.25}, cost={})
 
     monkeypatch.setattr(hand, "make", make)
-    monkeypatch.setattr(hand, "waited", lambda: turned[0])
+    monkeypatch.setattr("robust_tickets.reproduce.turns.waited", lambda: turned[0])
     job = Job(
         places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, at_once=2, drop_models=True
     )

@@ -59,7 +59,7 @@ def make(ask: Ask) -> Planned:
 
     places = Places.find(data=ask.data, models=ask.models, resources=ask.resources, subset=ask.subset)
     only, on = read_only(ask.only), device()
-    outcomes = read_all(ask.results) if ask.results.is_dir() else ()
+    outcomes = read_all(ask.results)
     if ask.campaign is not None:
         made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
     else:

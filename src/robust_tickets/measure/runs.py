@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -106,7 +107,7 @@ class RunSet:
     @property
     def mean(self) -> float:
         """Of the units' values, the same bits in every Python: ``sum()`` is another one since 3.12."""
-        return math.fsum(self.values) / len(self.values)
+        return fmean(self.values)
 
     @property
     def outcomes(self) -> tuple[Mapping[str, bool], ...] | None:

@@ -64,6 +64,7 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     from robust_tickets.reproduce.campaign import campaign
     from robust_tickets.reproduce.cost import cost
     from robust_tickets.reproduce.only import read_only
+    from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.unit import Unit
 
     groups = tuple(name for name in given.attacks.split(",") if name) if given.attacks is not None else None
@@ -73,7 +74,7 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
         found = {unit: _attacks(unit, names, places) for unit in units}
         _check_confirming(found, given.results)
         return units, found, frozenset(units) if given.search_only else frozenset(), {}
-    done = _done(given.results)
+    done = read_all(given.results)
     plan = campaign(given.campaign, places, only=read_only(given.only), seeds=given.seeds, groups=groups, outcomes=done)
     for words in plan.missing:
         progress.warn(words)
@@ -82,19 +83,14 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places).units)
 
 
-def _done(results: Path) -> Sequence[Any]:
-    from robust_tickets.reproduce.outcome import read_all
-
-    return read_all(results) if results.is_dir() else ()
-
-
 def _check_confirming(attacks: Mapping[Any, Sequence[Any]], results: Path) -> None:
     """The split that confirms is attacked once: not for recipes that were not chosen, nor before one is."""
     from robust_tickets.reproduce.attacks import CONFIRM
     from robust_tickets.reproduce.campaign import may_confirm
+    from robust_tickets.reproduce.outcome import read_all
 
     confirmed = [unit for unit, all in attacks.items() if any(one.group == CONFIRM for one in all)]
-    done = _done(results) if confirmed else ()
+    done = read_all(results) if confirmed else ()
     for unit in confirmed:
         if not may_confirm(unit.arm, done):
             raise TicketsError(

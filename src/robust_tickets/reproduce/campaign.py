@@ -97,17 +97,15 @@ def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: 
 def chosen(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """The arms behind the names in braces, once the screening has chosen; before, none."""
     won, plain = winner(outcomes), winner(outcomes, among="plain")
-    return roles_of(won, plain) if won and plain else {}
+    if not (won and plain):
+        return {}
+    return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
 
 
 def may_confirm(arm: str, outcomes: Sequence[Outcome]) -> bool:
     """Whether the split that confirms may be attacked for an arm: of the screened recipes for the chosen one alone, in any form."""
     screened = [one for one in told()["screen"]["arms"] if arm == one or arm.startswith(f"{one}_")]
     return not screened or winner(outcomes) in screened
-
-
-def roles_of(won: str, plain: str) -> dict[str, str]:
-    return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
 
 
 def _lines(

@@ -11,8 +11,7 @@ from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.left import left
 from robust_tickets.reproduce.names import backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.protocol import part_of
-from robust_tickets.reproduce.wording import count, hours, listed
+from robust_tickets.reproduce.wording import count, hours, listed, rehearsed
 
 READ = (
     "Numbers are percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; "
@@ -46,9 +45,8 @@ def _ran(outcomes: Sequence[Outcome]) -> list[str]:
     )
     said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}); each is a file in `results/`, "
     said += "`results/index.html` shows all of them, and `tickets reproduce --answers` writes this text from them."
-    part = [one for one in trained if part_of(one.notes)]
-    warned = f"**{len(part)} of these are of a part of the data, a rehearsal: not to be held against the papers' numbers.**"
-    return [said, *([warned] if part else [])]
+    warned = rehearsed(trained)
+    return [said, *([f"**{warned}**"] if warned else [])]
 
 
 def _left(outcomes: Sequence[Outcome]) -> list[str]:

@@ -8,7 +8,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,7 +17,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.one import InputError
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.turns import waited
+from robust_tickets.reproduce.turns import clock
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, broken, clear, failure, make, numbers
 from robust_tickets.run import BusyError
@@ -48,10 +47,10 @@ def _read(told: TextIO, lines: queue.Queue[str]) -> None:
 
 
 def _made(order: Order, job: Job) -> dict[str, Any]:
-    began = time.monotonic() - waited()
+    began = clock()
     try:
         made = numbers(make(order, job))
-        return {"state": "done", "numbers": made, "seconds": time.monotonic() - waited() - began}  # without waiting for a turn
+        return {"state": "done", "numbers": made, "seconds": clock() - began}
     except BusyError:
         return {"state": "busy"}
     except Exception as problem:

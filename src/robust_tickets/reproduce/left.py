@@ -4,6 +4,7 @@ at hand, so that it says the same wherever it is made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,6 @@ class Left:
     """Of one campaign. ``runs`` is none where it waits for another to choose what it runs."""
 
     name: str
-    title: str
     done: int = 0
     runs: int | None = None
     seconds: float = 0.0  # on one GPU that nothing else uses
@@ -31,12 +31,12 @@ def left(outcomes: Sequence[Outcome]) -> tuple[Left, ...]:
     known = [name for name, one in campaigns().items() if not one.waits or chosen(outcomes)]
     rest = cost(campaign(",".join(known), AT_HAND, outcomes=outcomes), outcomes, device(OURS)).units
     found, before = [], set()
-    for name, one in campaigns().items():
+    for name in campaigns():
         if name not in known:
-            found.append(Left(name=name, title=one.title))
+            found.append(Left(name=name))
             continue
         own = [unit for unit in campaign(name, AT_HAND, outcomes=outcomes).units if unit not in before]
         before |= set(own)
         to_do = [rest[unit] for unit in own if unit in rest]
-        found.append(Left(name=name, title=one.title, done=len(own) - len(to_do), runs=len(own), seconds=sum(to_do)))
+        found.append(Left(name=name, done=len(own) - len(to_do), runs=len(own), seconds=math.fsum(to_do)))
     return tuple(found)

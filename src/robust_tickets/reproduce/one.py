@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import ROLES, Places
-from robust_tickets.reproduce.turns import turn
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.run import BusyError, code, environment, locked
 
@@ -49,13 +49,12 @@ def one(
     search_only: bool = False,
     drop_models: bool = False,
     wait: bool = True,
-    at_once: int | None = None,
-    latest: float | None = None,
+    training: AbstractContextManager[None] | None = None,
 ) -> Outcome:
     """Make what is missing of the unit's outcome, and write it. ``processes`` share the device; ``wait`` for a stage another one runs.
 
-    ``at_once`` of them search or train; a turn after ``latest`` (``time.time()``) is left to others. ``search_only``: the ticket is
-    enough. ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
+    ``training`` is entered to search and train: a turn that may have to be waited for. ``search_only``: the ticket is enough.
+    ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
     """
     with locked(store / "units" / unit.id, wait=wait):
         known = found(unit, results)
@@ -64,7 +63,7 @@ def one(
             check_same(known, recipe, unit, attacks, places.subset)
             if complete(known, attacks, search_only):
                 return known
-        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, at_once, latest)
+        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, training)
 
 
 def found(unit: Unit, results: Path) -> Outcome | None:
@@ -113,7 +112,7 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
 
 def _make(
     unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
-    processes: int, search_only: bool, drop_models: bool, wait: bool, at_once: int | None, latest: float | None,
+    processes: int, search_only: bool, drop_models: bool, wait: bool, training: AbstractContextManager[None] | None,
 ) -> Outcome:  # fmt: skip
     from robust_tickets.walk.origins import ticket_of
     from robust_tickets.walk.runner import prepare
@@ -131,10 +130,10 @@ def _make(
     if search_only:
         if arm.origin is None:
             raise TicketsError(f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model")
-        with turn(store, at_once, latest):
+        with training or nullcontext():
             ticket, searched, _ = ticket_of(walk, arm.origin)
         return kept.write(known or kept.begun(gather.shape(ticket), gather.traces(searched, None), gather.cost(searched, None)))
-    with turn(store, at_once, latest):
+    with training or nullcontext():
         made = walk.made(arm)
     told = kept.trained(made)
     if known is not None and known.inputs.get("trained") == told.inputs["trained"]:

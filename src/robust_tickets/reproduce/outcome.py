@@ -129,7 +129,7 @@ def read(path: Path) -> Outcome:
 
 
 def read_all(folder: Path) -> tuple[Outcome, ...]:
-    """All outcomes under a folder, in the order of their units."""
+    """All outcomes under a folder, in the order of their units; a folder that is not there has none."""
     found = []
     for path in sorted((folder / "units").rglob("*.json")):
         outcome = read(path)

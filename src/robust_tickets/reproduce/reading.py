@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from robust_tickets.config import canonical
@@ -162,7 +163,7 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
         if not any(same.of(o) for o in everyone):
             return _none(wanted, f"{same.arm}, against which it is timed, was not run")
         return _none(wanted, f"{same.arm} was not timed alone on the same device")
-    base = math.fsum(times) / len(times)
+    base = fmean(times)
     runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own])
     return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
 

@@ -18,6 +18,11 @@ def waited() -> float:
     return _waited[0]
 
 
+def clock() -> float:
+    """Seconds, as ``time.monotonic``, of a clock that stands still while this process waits for a turn."""
+    return time.monotonic() - waited()
+
+
 @contextmanager
 def turn(store: Path, most: int | None, latest: float | None = None) -> Iterator[None]:
     """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process.

@@ -11,6 +11,8 @@ from robust_tickets.measure.verdict import Verdict
 from robust_tickets.report.numbers import NONE, brief, p_value, points, signed_span
 from robust_tickets.reproduce.claims import Judged
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.protocol import part_of
 
 MEASURES = {
     "clean": "clean accuracy, %", "aua": "accuracy under attack, %", "suc": "attacks that succeed, %", "queries": "queries an example",
@@ -38,6 +40,13 @@ def mean(summary: RunSummary | None) -> str:
 
 def count(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
+
+
+def rehearsed(outcomes: Sequence[Outcome]) -> str | None:
+    """The warning that some of these results are of a part of the data, if some are."""
+    part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
+    told = f"{part} of {count(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data, a rehearsal"
+    return f"{told}: not to be held against the papers' numbers." if part else None
 
 
 def hours(seconds: float) -> str:

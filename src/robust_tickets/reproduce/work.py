@@ -22,7 +22,7 @@ from robust_tickets.progress import say, warn
 from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.queue import Queue
-from robust_tickets.reproduce.turns import waited
+from robust_tickets.reproduce.turns import clock, turn
 from robust_tickets.reproduce.unit import Unit
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def make(order: Order, job: Job) -> Outcome:
     """One unit, in this process."""
     return one(
         order.unit, order.attacks, job.places, job.store, job.results, job.processes,
-        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, at_once=job.at_once, latest=order.latest,
+        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, training=turn(job.store, job.at_once, order.latest),
     )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
     try:
         with _until(queue.deadline):
             while (taken := queue.take()) is not None:
-                unit, began = taken[0], time.monotonic() - waited()
+                unit, began = taken[0], clock()
                 try:
                     outcome = make(orders[unit], job)
                 except Exception as problem:
@@ -180,7 +180,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
                         return
                 else:
                     failures(job, unit).unlink(missing_ok=True)
-                    queue.finish(unit, time.monotonic() - waited() - began, numbers(outcome))
+                    queue.finish(unit, clock() - began, numbers(outcome))
                 unit = None
                 clear()
     except TimeUp:

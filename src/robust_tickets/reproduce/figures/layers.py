@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale, colour, group, label, svg
@@ -67,7 +68,7 @@ def _heads(shapes: Sequence[Survivors], layer: int, y: float, kind: str) -> list
 def _bar(shapes: Sequence[Survivors], name: str, layer: int, y: float, scale: Scale, kind: str) -> list[Html]:
     """The mean as a bar; a thin line from the lowest to the highest search."""
     shares = [shape.parts[name][layer] for shape in shapes]
-    mean, low, high = math.fsum(shares) / len(shares), min(shares), max(shares)
+    mean, low, high = fmean(shares), min(shares), max(shares)
     whole = {"y": y + 1, "height": CELL - 2}
     parts = [
         tag("rect", x=scale(0), width=scale(1) - scale(0), **whole, class_="gone"),

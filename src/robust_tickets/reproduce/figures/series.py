@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from statistics import fmean
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval, mean_interval
@@ -26,7 +26,7 @@ class Point:
 
     @property
     def mean(self) -> float:
-        return math.fsum(self.values) / len(self.values)  # the same bits in every Python: sum() is another one since 3.12
+        return fmean(self.values)  # the same bits in every Python: sum() is another one since 3.12
 
     @property
     def interval(self) -> Interval | None:

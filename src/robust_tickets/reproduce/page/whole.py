@@ -29,9 +29,8 @@ from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task
 from robust_tickets.reproduce.page.strip import strip
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
-from robust_tickets.reproduce.protocol import part_of
 from robust_tickets.reproduce.published import papers, tables
-from robust_tickets.reproduce.wording import count
+from robust_tickets.reproduce.wording import count, rehearsed
 
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"), ("reproduce.page", "style.css"))
 SCRIPTS = (("report", "script.js"), ("reproduce.page", "script.js"))
@@ -88,10 +87,8 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
         "the training run as the unit. Published numbers stand beside ours."
     )
     parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
-    part = [outcome for outcome in outcomes if part_of(outcome.notes)]
-    if part:
-        told = f"{len(part)} of {count(len(outcomes), 'result')} {'is' if len(part) == 1 else 'are'} of a part of the data, a rehearsal"
-        parts.append(tag("p", tag("strong", f"{told}: not to be held against the papers' numbers."), class_="lede"))
+    if warned := rehearsed(outcomes):
+        parts.append(tag("p", tag("strong", warned), class_="lede"))
     parts += [one for one in (answered, _tiles(found, outcomes, filled)) if one]
     for key, members in list(by_task([one for one in found if one.units]).items())[:1]:
         parts += [tag("h2", f"{where(key)}, under attack"), *_strips(members)]
