@@ -1,6 +1,6 @@
 """How many of an attack's candidates stand in the tables of words that the sturdy recipes train on, for ``reproduce/claims.toml``.
 
-Run ``python scripts/candidate_overlap.py --data FOLDER --models FOLDER --resources FOLDER`` once; two minutes on one core. Asked are the
+Run ``python scripts/candidate_overlap.py --data FOLDER --models FOLDER --resources FOLDER`` once; four minutes on one core. Asked are the
 first candidates of an attack: every word of a text that it may change, with each replacement that passes its constraints (the sentence
 encoder's left out). Trained on is what the adversaries swap: words of one token, by the table that they build of the same source. Texts
 are SST-2's validation, drawn by a seed; no victim takes part.
@@ -77,7 +77,8 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(places.masked)
     vocabulary = tokenizer.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    tables = {"real": synonym_table(tokenizer, source=str(places.vectors_real)), "wordnet": synonym_table(tokenizer, source="wordnet")}
+    sources = {"real": str(places.vectors_real), "substitute": str(places.vectors_substitute), "wordnet": "wordnet"}
+    tables = {name: synonym_table(tokenizer, source=source) for name, source in sources.items()}
     words = {"tagger": str(places.tagger), "encoder": "none"}
     attacks = {
         "textfooler-real": TextFooler(vectors=str(places.vectors_real), **words),

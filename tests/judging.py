@@ -50,10 +50,10 @@ def attacked(name: str, held: int, right: int) -> Attacked:
     )  # fmt: skip
 
 
-def arm(name: str, values: Mapping[str, tuple[int, ...]], **more: Any) -> list[Outcome]:
-    """Runs of an arm: by attack, how many examples hold in each."""
+def arm(name: str, values: Mapping[str, tuple[int, ...]], *, first: int = 0, **more: Any) -> list[Outcome]:
+    """Runs of an arm, of seeds from ``first`` on: by attack, how many examples hold in each."""
     runs = max(len(counts) for counts in values.values())
-    return [made(name, seed, {attack: counts[seed] for attack, counts in values.items()}, **more) for seed in range(runs)]
+    return [made(name, first + i, {attack: counts[i] for attack, counts in values.items()}, **more) for i in range(runs)]
 
 
 def keep(folder: Path, outcomes: list[Outcome]) -> Path:

@@ -185,9 +185,12 @@ def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str],
     assert "<svg" in Path(path).read_text("utf-8")
     again = dry(capsys, tmp_path, "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags)
     assert again["seconds"]["total"] == 0
-    trained = dry(capsys, tmp_path, "ER-T1", "--only", "task=sst2", "--only", "method=earlyrobust", "--seeds", "1", *world.flags)
+    ask = ("ER-T1", "--only", "task=sst2", "--only", "method=earlyrobust", "--seeds", "1", *world.flags)
+    trained = dry(capsys, tmp_path, *ask, "--out", str(tmp_path / "store"))
     assert trained["seconds"]["search"] == 0  # it is found done
     assert trained["seconds"]["train"] > 0
+    elsewhere = dry(capsys, tmp_path, *ask, "--out", str(tmp_path / "other"))
+    assert elsewhere["seconds"]["search"] > 0
 
 
 def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:

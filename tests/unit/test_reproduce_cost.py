@@ -147,10 +147,14 @@ def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
     assert 0 < rest.total < whole.total
     assert rest.search == 0
     assert sum(rest.units.values()) == pytest.approx(rest.total)
-    more = cost(campaign("A", places, groups=["main", "more"]), have, GPU)  # trained, not attacked by these yet
-    assert not more.done
-    assert more.train == rest.train
-    assert more.attack > rest.attack
+    asked = campaign("A", places, groups=["main", "more"])  # trained, not attacked by these yet
+    (tmp_path / "store" / "train" / "0").mkdir(parents=True)
+    for kept in (False, True):  # a store without a stage is another machine's
+        more = cost(asked, have, GPU, store=tmp_path / "store")
+        assert not more.done
+        assert more.attack > rest.attack
+        assert (more.train == rest.train) == (more.search == 0) == kept
+        (tmp_path / "store" / "train" / "0" / "stage.json").touch()
 
 
 def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:

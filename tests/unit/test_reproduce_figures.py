@@ -14,6 +14,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.figure import draw, figure
+from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.traces import distances, survivors
@@ -59,13 +60,14 @@ def test_every_figure_of_the_papers_is_drawn_or_says_why(campaign: tuple[Path, t
 @pytest.mark.parametrize("id", [one.id for one in published.tables() if one.kind == "figure"])
 def test_every_figure_is_drawn_whole_where_all_its_rows_were_run(id: str) -> None:
     tables = ("ER-F2", "ER-F5", "OR-F1")
-    every = []
+    every = {}
     for i, one in enumerate(rows(id)):
         changed = {} if id in tables else {"ticket": weights()} if id == "RT-F3" else {"traces": gates(one.x or 0.5, epochs=2)}
         for task in one.tasks:
             found = run(one.arm, task, held=0.3 + 0.001 * i, **changed)
-            every.append(replace(found, unit=replace(found.unit, backbone=one.backbone)))
-    drawn = figure(id, every)
+            unit = replace(found.unit, backbone=one.backbone)
+            every[unit] = replace(found, unit=unit)  # one arm may be a point of two lines
+    drawn = figure(id, list(every.values()))
     assert drawn.why == ""
     assert len(well_formed(drawn)) >= len({(one.backbone, task) for one in rows(id) for task in one.tasks})
 
@@ -143,6 +145,23 @@ def test_heads_and_neurons_have_panels_of_their_own_on_one_scale() -> None:
     ticks = [re.findall(r'text-anchor="end" class="tick">([^<]*)<', panel.svg) for panel in drawn.panels]
     assert ticks[1] == ticks[4]
     assert ticks[0] != ticks[1]  # clean accuracy has its own
+
+
+def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
+    arms = {"finetune": 10, "finetune_epochs_5": 5, "finetune_epochs_25": 25, "earlyrobust": 10, "earlyrobust_epochs_25": 25, "random": 10}
+    every = [run(arm, seed=seed, held=0.3 + epochs / 100) for arm, epochs in arms.items() for seed in range(3)]
+    every += [run("finetune_along_5", held=0.1), run("freelb3_epochs_7", held=0.1)]  # a look at one schedule; one length alone
+    drawn = lengths(every)
+    assert well_formed(drawn)
+    assert drawn.why == ""
+    clean, *_ = [panel.table for panel in drawn.panels]
+    assert clean is not None
+    assert [row[:2] for row in clean.rows] == [
+        ("Fine-tuning", "5"), ("Fine-tuning", "10"), ("Fine-tuning", "25"), ("EarlyRobust", "10"), ("EarlyRobust", "25"),
+    ]  # fmt: skip
+    assert len(drawn.sources) == 15
+    assert not lengths([one for one in every if "epochs" not in one.unit.arm]).panels
+    assert not lengths([replace(one, unit=replace(one.unit, flavour="as-published")) for one in every]).panels
 
 
 def test_the_full_model_is_level_and_lines_have_their_names() -> None:

@@ -119,8 +119,16 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     assert cell.ours
     assert cell.ours.mean == pytest.approx(10.0)
     assert "pgd the mean of 3 runs" in cell.substituted[0]
-    again = made("pgd", 0, repeat=1, train_seconds=9000.0)  # a repeat weighs nothing here either
-    assert one(fill("ER-T1", [*pgd, again, *ticket]), "EarlyRobust", "speedup_vs_pgd") == cell
+    again = [made("pgd", 0, repeat=1, train_seconds=1700.0), made("earlyrobust", 1, repeat=1, train_seconds=40.0, search_seconds=10.0)]
+    both = one(fill("ER-T1", [*pgd, *ticket, *again]), "EarlyRobust", "speedup_vs_pgd")  # what a run takes does not hang on its seed
+    assert both.ours
+    assert both.ours.values == pytest.approx((1100 / 90, 1100 / 90, 1100 / 50))
+    assert [unit.rpartition("/")[2] for unit in both.ours.units] == ["seed-0", "seed-1", "seed-1-repeat-1"]
+    alone = one(
+        fill("ER-T1", [*(replace(o, cost={**o.cost, "processes": 9}) for o in (*pgd, *ticket)), *again]), "EarlyRobust", "speedup_vs_pgd"
+    )
+    assert alone.ours
+    assert alone.ours.mean == pytest.approx(34.0)
     shared = [replace(o, cost={**o.cost, "processes": 3}) for o in ticket]
     assert one(fill("ER-T1", [*pgd, *shared]), "EarlyRobust", "speedup_vs_pgd").why == "not timed alone"
     elsewhere = [replace(o, env={"device": "another GPU"}) for o in pgd]

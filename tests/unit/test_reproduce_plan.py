@@ -110,7 +110,7 @@ def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pyt
         made = campaign("B2", confirming)
         assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
         assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {unit.arm for unit in made.units}  # the latter at equal seconds
-        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units}
+        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
         for all in asked.values():
             assert {"bertattack", "bertattack_papers-real", "textbugger-real", "pwws", "deepwordbug", "textfooler-real-confirm"} <= all
         assert {arm for arm, all in asked.items() if "pwws-confirm" in all} == {form_of("@own", won), "finetune"}  # what B claims
@@ -148,22 +148,30 @@ def test_a_part_confirms_no_more_than_its_own(confirming: Places, monkeypatch: p
         (["pwws", "confirm"], {"pwws", "textfooler-real-confirm"}),
     ):
         made = campaign("B2", confirming, groups=groups)
-        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units}
+        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
         assert "pwws-confirm" in asked["sturdy_c_ticket"] & asked["finetune"]
         assert asked["sturdy_c_full"] == asked["freelb3"] == rest
 
 
 def test_only_the_recipe_that_is_chosen_may_be_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for won, allowed in ((None, set()), ("sturdy_c", {"sturdy_c", "sturdy_c_full"})):
-        monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, won=won: won)
-        sturdy = ["sturdy_a", "sturdy_a_ticket", "sturdy_c", "sturdy_c_full"]
-        assert {arm for arm in sturdy if may_confirm(arm, ())} == allowed
-        assert may_confirm("finetune_epochs_20", ())
-        assert may_confirm("freelb3", ())
+    for won, allowed in (
+        (None, set()),
+        ("sturdy_c", {"sturdy_c_ticket", "sturdy_c_full", "finetune_epochs_15"}),
+        ("sturdy_f", {"sturdy_f", "finetune_epochs_15"}),
+    ):
+        monkeypatch.setattr(
+            "robust_tickets.reproduce.campaign.winner",
+            lambda _, among="arms", won=won: won and (won if among == "arms" else "finetune_epochs_15"),
+        )
+        asked = ["sturdy_a", "sturdy_a_ticket", "sturdy_c", "sturdy_c_ticket", "sturdy_c_full", "sturdy_f", "sturdy_f_ticket"]
+        assert {arm for arm in (*asked, "finetune_epochs_15", "finetune_epochs_25", "freelb") if may_confirm(arm, ())} == allowed
+        for arm in ("finetune", "finetune_epochs_20", "freelb3"):  # whoever wins
+            assert may_confirm(arm, ())
 
 
 def test_of_a_search_alone_nothing_is_attacked(equipped: Places) -> None:
-    made = plan(["ER-F2", "ER-F4"], seeds=1, only=[("task", "sst2")], groups=["main"], places=equipped)
+    only = [("task", "sst2"), ("backbone", "bert-base-uncased")]
+    made = plan(["OR-F1", "ER-F4"], seeds=1, only=only, groups=["main"], places=equipped)
     assert made.searches
     for unit in made.units:
         assert len(made.attacks[unit]) == (0 if unit in made.searches else 2)
@@ -204,7 +212,9 @@ def test_what_is_left_counts_every_run_once(confirming: Places) -> None:
 
 def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
     both, first, second = (campaign(name, equipped) for name in ("a, B", "A", "B"))
-    assert both.units == tuple(dict.fromkeys((*first.units, *second.units)))
+    every = dict.fromkeys((*first.units, *second.units))
+    assert both.units == (*(unit for unit in every if not unit.repeat), *(unit for unit in every if unit.repeat))
+    assert any(unit.repeat for unit in both.units)
     assert both.title == f"{first.title}; {second.title}"
     with pytest.raises(TicketsError, match="'X'"):
         campaign("A,X", equipped)
@@ -215,7 +225,9 @@ def test_what_was_screened_is_confirmed_with_other_seeds(won: str, plain: str, c
     """The runs that chose it stay as they are: a second training might give another model, and choose another configuration."""
     monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
     seeds: dict[str, list[int]] = {}
-    for unit in campaign("B2", confirming).units:
+    *units, timed = campaign("B2", confirming).units
+    assert (timed.arm, timed.seed, timed.repeat) == (form_of("@own", won), 2, 1)
+    for unit in units:
         seeds.setdefault(unit.arm, []).append(unit.seed)
     fresh, whole = [2, 3, 4, 5, 6], [0, 1, 2, 3, 4]
     assert seeds[form_of("@own", won)] == seeds["finetune_epochs_20"] == fresh

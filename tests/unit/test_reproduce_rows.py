@@ -174,11 +174,41 @@ def test_a_configuration_of_sturdy_trains_its_four_forms_alike(letter: str) -> N
     assert arm(f"sturdy_{letter}").notes
 
 
+SWEPT = tomllib.loads((Path(published.__file__).parent / "sweeps.toml").read_text("utf-8"))["sweeps"]
+DRAWN = {name: table["drawn"] for name, table in SWEPT.items() if "drawn" in table}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_where_a_sweep_meets_its_base_the_base_is_not_trained_twice(name: str) -> None:
+    """``drawn`` says what the base's own ticket is drawn at, and no other point is the base's."""
+    base, setting = SWEPT[name]["base"], name.rpartition("_")[2]
+    for task, value in DRAWN[name].items():
+        own = made("robustt" if base == "random_matched" else base, task).origin
+        assert own is not None
+        assert getattr(own.search, setting) == value
+        assert [x for x, arm in swept(name, task) if arm == base] == [value]
+        assert [x for x, _ in swept(name, task)] == [x for x, _ in swept(name)]
+    assert base not in dict(swept(name)).values()
+    for id in IDS:
+        for row in rows(id):
+            assert not any(row.arm.startswith(f"{name}_") and DRAWN[name].get(task) == row.x for task in row.tasks)
+
+
+def test_freelb_has_its_papers_step_on_each_task() -> None:
+    """Table 6 of EarlyRobust, which its search under FreeLB has too; a weaker one would be an easy rival."""
+    for name in ("freelb", "freelb3", "freelb3_epochs_7"):
+        for task in ("sst2", "imdb", "ag_news"):
+            assert made(name, task).train.adversary.step_size == EarlyRobust.for_task(task).adversary.step_size
+            assert made(name, task).train.adversary.init == EarlyRobust.for_task(task).adversary.init
+
+
 def test_sturdys_configurations_are_six() -> None:
     trained = {letter: made(f"sturdy_{letter}") for letter in LETTERS}
     assert len({(one.train, one.origin) for one in trained.values()}) == 6
     assert not {f"sturdy_{letter}" for letter in "g"} & arms().keys()
-    assert {letter: arm(f"sturdy_{letter}").roles for letter in LETTERS} == {**dict.fromkeys(LETTERS, ("real",)), "e": ()}
+    assert {letter: arm(f"sturdy_{letter}").roles for letter in LETTERS} == {
+        **dict.fromkeys(LETTERS, ("real",)), "d": ("substitute",), "e": ()
+    }  # fmt: skip
     assert {name_of(one.train.adversary) for one in trained.values()} == {"ascc", "synonymswap", "synonymhotflip"}
     swapped = trained["d"].train
     assert (swapped.adversary.p, swapped.adversary.mix, swapped.epochs) == (0.3, 0.0, 20)

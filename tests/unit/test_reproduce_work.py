@@ -169,6 +169,23 @@ def test_processes_share_the_units_and_a_dead_one_is_replaced(stand_in: Any, tmp
     assert len({line for lines in asked.values() for line in lines}) >= 5
 
 
+def test_repeats_come_last_and_have_the_device_to_themselves(
+    stand_in: Any, made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, in this process, when the others are done: their times are the method's."""
+    again = [Unit(task="sst2", arm="finetune", seed=0, repeat=1), Unit(task="sst2", arm="random", seed=0, repeat=1)]
+    jobs: list[Job] = []
+    monkeypatch.setattr(house, "make", lambda order, job, make=house.make: (jobs.append(job), make(order, job))[1])
+    monkeypatch.setattr(sys.modules[__name__], "UNITS", [again[0], *UNITS, again[1]])
+    summary = stand_in({})
+    assert made == again
+    assert {(job.processes, job.at_once) for job in jobs} == {(1, None)}
+    assert set(summary.done) == set(UNITS)
+    assert len(list((tmp_path / "results").glob("*.asked"))) == len(UNITS) - 2
+    nothing = stand_in(dict.fromkeys([unit.id for unit in UNITS], "hang"), budget=0.5)
+    assert set(again) <= set(nothing.found)
+
+
 @pytest.mark.parametrize("way", ["hang", "stubborn"])
 def test_a_budget_ends_processes_too(stand_in: Any, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "GRACE", 10.0 if way == "hang" else 0.5)

@@ -65,8 +65,9 @@ def make(ask: Ask) -> Planned:
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
     gpu = device(OURS)
-    elsewhere = (cost(made, outcomes, gpu, places).total, gpu) if on.name != OURS else None
-    return Planned(plan=made, places=places, outcomes=outcomes, cost=cost(made, outcomes, on, places), device=on, elsewhere=elsewhere)
+    here, there = (cost(made, outcomes, one, places, store=ask.out) for one in (on, gpu))
+    elsewhere = (there.total, gpu) if on.name != OURS else None
+    return Planned(plan=made, places=places, outcomes=outcomes, cost=here, device=on, elsewhere=elsewhere)
 
 
 def in_lines(planned: Planned, budget: float | None) -> list[str]:

@@ -43,7 +43,7 @@ def _go(given: argparse.Namespace) -> int:
         return 0
     summary = work(
         units, attacks, places, given.store, given.results, processes=given.processes, at_once=given.train_at_once, budget=budget,
-        drop_models=given.drop_models, searches=searches, expected=expected,
+        drop_models=given.drop_models, graphs_only=given.graphs_only, searches=searches, expected=expected,
     )  # fmt: skip
     failed = [f"failed: {id}: {message.splitlines()[0]}" for id, message in summary.why.items()]
     _tell([*failed, *(f"left: {unit.id}" for unit in summary.left), summary.told])
@@ -80,7 +80,7 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
         progress.warn(words)
     if not plan.units:
         raise TicketsError(f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT)
-    return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places).units)
+    return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places, store=given.store).units)
 
 
 def _check_confirming(attacks: Mapping[Any, Sequence[Any]], results: Path) -> None:
@@ -130,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--train-at-once", type=int, metavar="N", help="of these, how many may search or train; the others attack")
     parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
     parser.add_argument("--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each")
+    parser.add_argument("--graphs-only", action="store_true", help="on a GPU: fail what cannot be recorded, instead of running it eagerly")
     parser.add_argument("--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made")
     parser.add_argument("--results", type=Path, default=Path("results"), help="the outcomes")
     for name in ("data", "models", "resources", "encoder"):

@@ -16,7 +16,7 @@ from robust_tickets.reproduce.goals import goals, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import answered, count, listed, markdown_table, mean
+from robust_tickets.reproduce.wording import answered, count, here, listed, markdown_table, mean
 
 REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
 
@@ -35,13 +35,16 @@ def verdicts(judged: Sequence[Judged]) -> str:
         return "no claim: too few runs"
     better = [one.comparison is not None and one.comparison.different and one.comparison.difference > 0 for one in judged]
     worse = [one.comparison is not None and one.comparison.different and one.comparison.difference < 0 for one in judged]
+    tail = next((words for one in judged if one.comparison and (words := here(one.comparison))), "")
     if all(better):
-        return "yes"
+        return f"yes{tail}"
     if any(worse):
-        return "no: less sturdy" if all(worse) else "no: under some attacks less sturdy"
+        return ("no: less sturdy" if all(worse) else "no: under some attacks less sturdy") + tail
     if any(better):
-        return f"under {count(sum(better), 'attack')} of {len(found)}, not shown under the rest"
-    return "no: equivalent" if set(found) == {"equivalent"} else "not shown: undecided" + (" in part" if "equivalent" in found else "")
+        return f"under {count(sum(better), 'attack')} of {len(found)}, not shown under the rest{tail}"
+    if set(found) == {"equivalent"}:
+        return f"not by {told()['margin']:g} points or more: equivalent{tail}"
+    return "not shown: undecided" + (" in part" if "equivalent" in found else "")
 
 
 def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -59,7 +62,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
         _table(arms, attacks, task, split, outcomes),
         _claims(judged),
         *_substituted(judged),
-        *_repeats(outcomes, task, attacks, split),
+        *_repeats(arms, outcomes, task, attacks, split),
         *_others(outcomes, folder),
     ]
 
@@ -85,21 +88,19 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     ranked = screened(outcomes, folder)
     if not ranked:
         return [heads, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
-    rows = [
-        (arm_title(one.arm), str(one.n), f"{one.aua:.1f}", points(one.gain), f"{one.clean:.1f}", points(one.clean_gain)) for one in ranked
-    ]
-    screen = [
-        f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}; gains over "
-        f"{arm_title(asked['against'])}, in points. {count(asked['seeds'], 'run')} of each choose, and claim nothing. The rule, fixed "
-        f"before: {asked['rule']}.",
-        markdown_table(("configuration", "runs", "under attack", "gain", "clean", "gain, clean"), rows),
-    ]
+    trials = "; ".join(f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}" for one in ranked)
+    screen = (
+        f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}, {count(asked['seeds'], 'run')} "
+        f"each, which choose and claim nothing; in brackets and clean the gain over {arm_title(asked['against'])}, in points: {trials}. "
+        f"The rule, fixed before: {asked['rule']}."
+    )
     if chosen is None:
         left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]
         left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
-        return [heads, *screen, f"Not run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
+        return [heads, screen, f"Not run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
     found = goals(outcomes, folder)
-    short = f"{sum(goal.reached is True for goal in found)} of {len(found)} goals are reached"
+    reached = sum(goal.reached is True for goal in found)
+    short = f"{reached} of {len(found)} goals {'is' if reached == 1 else 'are'} reached"
     listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)
     return [
         heads,
@@ -107,21 +108,16 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         listed_goals,
         *_overlap(form_of(told()["goals"]["arm"], chosen), outcomes),
         *_family("B-forms", outcomes, folder),
-        *screen,
-        _chosen(chosen, outcomes, folder),
+        f"{screen} {_plain(outcomes, folder)}",
     ]
 
 
-def _chosen(chosen: str, outcomes: Sequence[Outcome], folder: Path | None) -> str:
-    """The recipe, and the fine-tuning it is to beat; what it does on the split where it was chosen, which flatters it."""
+def _plain(outcomes: Sequence[Outcome], folder: Path | None) -> str:
+    """The fine-tunings that the recipe is held against the best of."""
     plain = winner(outcomes, folder, "plain")
     trials = ", ".join(f"{arm_title(one.arm)} {one.aua:.1f}" for one in screened(outcomes, folder, "plain"))
     best = f"the best by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
-    said = [f"Chosen: **{arm_title(chosen)}**. Plain fine-tuning has as many trials, under attack: {trials}; {best}."]
-    where = [one for one in judge("B-validation", outcomes, folder) if one.comparison]
-    if where:
-        said.append(f"Where it was chosen, which flatters it: {answered(where)}")
-    return " ".join(said)
+    return f"Plain fine-tuning has as many trials: {trials}; {best}."
 
 
 def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
@@ -155,9 +151,10 @@ def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | 
     return markdown_table(("", "clean", *map(attack_title, attacks)), rows)
 
 
-def _repeats(outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None) -> list[str]:
+def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None) -> list[str]:
     """How far runs of one seed lie apart, beside runs of several."""
     found = [(attack, one) for attack in attacks for one in spreads(outcomes, task=task, attack=attack, split=split)]
+    found = [(attack, one) for attack, one in found if one.name in arms]
     known = [(attack, one) for attack, one in found if one.within_range is not None]
     if not known:
         return []

@@ -69,12 +69,14 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
     return replace(told.arm, settings=tuple(settings))
 
 
-def swept(name: str) -> tuple[tuple[float, str], ...]:
-    """The points of a sweep: each value and the arm that has it."""
+def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
+    """The points of a sweep: each value and the arm that has it, on ``task`` its base where that is drawn so itself."""
     sweeps = toml("sweeps.toml")["sweeps"]
     if name not in sweeps:
         raise TicketsError(f"no sweep is called {name!r}", hint=did_you_mean(name, sweeps))
-    return tuple((float(value), f"{name}_{tag}") for value, tag in _points(sweeps[name]))
+    table = sweeps[name]
+    itself = table.get("drawn", {}).get(task)
+    return tuple((float(value), table["base"] if value == itself else f"{name}_{tag}") for value, tag in _points(table))
 
 
 @cache

@@ -11,7 +11,7 @@ from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.attacks import CONFIRM, attacks, confirms
-from robust_tickets.reproduce.claims import EQUAL, form_of, told, winner
+from robust_tickets.reproduce.claims import EQUAL, first_seed, form_of, winner
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
@@ -29,7 +29,7 @@ class Part:
     tables: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     backbones: tuple[str, ...] = (BERT,)
-    repeats: int = 1  # runs of seed 0 in all
+    repeats: int = 1  # runs of the first seed in all
     attacks: tuple[str, ...] = ()
     fresh: bool = False  # what took part in a screening is run with seeds that did not
 
@@ -103,9 +103,10 @@ def chosen(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def may_confirm(arm: str, outcomes: Sequence[Outcome]) -> bool:
-    """Whether the split that confirms may be attacked for an arm: of the screened recipes for the chosen one alone, in any form."""
-    screened = [one for one in told()["screen"]["arms"] if arm == one or arm.startswith(f"{one}_")]
-    return not screened or winner(outcomes) in screened
+    """Whether a campaign attacks the split that confirms for an arm: of what was screened for the chosen ones alone."""
+    roles = chosen(outcomes)
+    parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
+    return arm in {written.format(**roles) for part in parts for written in part.arms if roles or "{" not in written}
 
 
 def _lines(
@@ -122,8 +123,8 @@ def _lines(
         columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
         for backbone in part.backbones:
             for own in dict.fromkeys(written.format(**roles) for written in part.arms):
-                first = _first(own, roles) if part.fresh else 0
-                runs = [(seed, repeat) for seed in range(first, first + count) for repeat in range(part.repeats if seed == 0 else 1)]
+                first = first_seed(own) if part.fresh else 0
+                runs = [(seed, repeat) for seed in range(first, first + count) for repeat in range(part.repeats if seed == first else 1)]
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),
@@ -143,10 +144,3 @@ def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
         elif one == CONFIRM:
             found += confirming
     return tuple(dict.fromkeys(found))
-
-
-def _first(own: str, roles: Mapping[str, str]) -> int:
-    """The first seed after those that the screening chose by, if it saw the arm. All runs of what it is to beat are as they are."""
-    screen = told()["screen"]
-    seen = {*screen["arms"], *screen["plain"], roles.get("own")} - {screen["against"]}
-    return int(screen["seeds"]) if own in seen else 0

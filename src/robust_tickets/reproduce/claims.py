@@ -120,6 +120,13 @@ def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among
     return ranked[0].arm if whole else None
 
 
+def first_seed(arm: str) -> int:
+    """The first seed that took no part in choosing the arm. All runs of what every gain is over stay."""
+    screen = told()["screen"]
+    tickets = [form_of(f"{ROLE}own", one) for one in screen["arms"]]  # the same training under another name
+    return int(screen["seeds"]) if arm in {*screen["arms"], *tickets, *screen["plain"]} - {screen["against"]} else 0
+
+
 def form_of(role: str, chosen: str) -> str:
     """The arm behind a role: ``@full`` of ``sturdy_a`` is ``sturdy_a_full``.
 
@@ -256,6 +263,8 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
 
 
 def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Reading:
+    """The arm's runs, without those that chose it."""
+    outcomes = [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
     asked = Wanted(
         arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone, flavour=flavour
     )

@@ -98,7 +98,7 @@ def crew(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.2)
-            if queue.deadline is not None and time.monotonic() >= queue.deadline:
+            if queue.over:
                 say("the budget is spent; the same command goes on with what is not ended")
                 break
     finally:

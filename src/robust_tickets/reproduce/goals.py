@@ -15,6 +15,7 @@ from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, form_of,
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
+from robust_tickets.reproduce.wording import here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,8 @@ def _gain(given: dict[str, Any], one: Judged) -> Goal:
     reached = found.different and found.difference >= given["gain"] if found.enough else None
     low = found.interval[0] if found.interval else None
     sure = " the whole interval lies above the goal" if low is not None and low >= given["gain"] else ""
-    return Goal(
-        name="gain", asked=asked, reached=reached, told=_difference(found.difference, found.interval, found.n) + (sure and ";" + sure)
-    )
+    told = _difference(found.difference, found.interval, found.n) + here(found) + (sure and ";" + sure)
+    return Goal(name="gain", asked=asked, reached=reached, told=told)
 
 
 def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, outcomes: Sequence[Outcome]) -> Goal:
@@ -71,7 +71,7 @@ def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, o
         if found is None:
             parts.append(f"{attack_title(name)}: {judged[name].why}")
         else:
-            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}")
+            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}{here(found)}")
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
     aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
     return Goal(
@@ -110,6 +110,7 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
         )  # fmt: skip
     unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
+    words += ", each alone on the device: measured, not claimed" if name == "cost" and min(n) < FEWEST_RUNS else ""
     return Goal(name=name, asked=asked, reached=a / b <= limit if name == "cost" else a / b < limit, told=words)
 
 

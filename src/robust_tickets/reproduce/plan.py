@@ -1,7 +1,7 @@
 """Plan: what a table, a figure or a campaign asks for: its cells, the units behind them, each once, and what cannot be had.
 
 A cell is a measure of an arm on a task; its units are the arm's training runs. Units are in the order that makes whole tables early: all of
-one seed, then all of the next; a campaign's parts one after the other. Nothing is loaded to plan: no torch, no data.
+one seed, then all of the next; a campaign's parts one after the other; repeats of a seed last. Planning loads no torch and no data.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     if not cells:
         raise TicketsError(f"{title}: nothing is left of it", hint=f"{chosen} leaves no cell: leave one of them out")
     order = {unit: i for i, unit in enumerate(wanted)}
-    units_in_order = tuple(sorted(wanted, key=lambda unit: (part[unit], unit.seed, unit.repeat, order[unit])))
+    units_in_order = tuple(sorted(wanted, key=lambda unit: (unit.repeat > 0, part[unit], unit.seed, unit.repeat, order[unit])))
     return Plan(
         title=title,
         cells=tuple(cells.values()),

@@ -19,11 +19,17 @@ class Queue:
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []
+        self.begun: set[Unit] = set()  # have an outcome that lacks something: how long they take says nothing of others
         self.done: dict[Unit, float] = {}  # seconds that each took
         self.failed: dict[Unit, str] = {}
         self.dropped: list[Unit] = []
         self.starved: dict[tuple[str, str, str], set[str]] = {}  # backbone, task and message -> arms that failed so
         self._lock = threading.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Whether the budget is spent."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
     def left(self) -> list[Unit]:
@@ -86,7 +92,8 @@ class Queue:
     def _seconds(self, unit: Unit) -> float | None:
         """What it will take: as expected, made longer by as much as others took; without that, the longest that is like it."""
         if unit in self.expected:
-            ratios = [seconds / self.expected[other] for other, seconds in self.done.items() if self.expected.get(other)]
+            whole = [(other, seconds) for other, seconds in self.done.items() if other not in self.begun and self.expected.get(other)]
+            ratios = [seconds / self.expected[other] for other, seconds in whole]
             return self.expected[unit] * (sorted(ratios)[len(ratios) // 2] if ratios else 1.0)
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
             seconds = [taken for other, taken in self.done.items() if like(other)]

@@ -155,16 +155,16 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
     device = _device(wanted, everyone if wanted.metric == "seconds" else own)
     own = [o for o in own if timed_alone(o) and o.env.get("device") == device]
     if wanted.metric == "seconds" or not own:
-        return _reading(wanted, _of_values([(o, seconds(o)) for o in own]), why=NOT_ALONE)
+        return _reading(wanted, _timed([(o, seconds(o)) for o in own]), why=NOT_ALONE)
     same = replace(wanted, arm=BASES[wanted.metric])
-    based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device and o.unit.repeat == 0]
+    based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device]
     times = [found for o in based if (found := seconds(o)) is not None]
     if not times:
         if not any(same.of(o) for o in everyone):
             return _none(wanted, f"{same.arm}, against which it is timed, was not run")
         return _none(wanted, f"{same.arm} was not timed alone on the same device")
     base = fmean(times)
-    runs = _of_values([(o, _speedup(wanted.metric, base, o)) for o in own])
+    runs = _timed([(o, _speedup(wanted.metric, base, o)) for o in own])
     return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
 
 
@@ -190,7 +190,7 @@ def _reading(wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why:
     mixed = ("its runs do not all have one config",) if len({_settings(o) for o, _ in runs}) > 1 else ()
     return Reading(
         runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
-        units=tuple(o.unit.id for o, run in runs if run.repeat == 0),
+        units=tuple(run.source for _, run in runs if run.repeat == 0),
         notes=(*mixed, *_each(note for o, _ in runs for note in o.notes), *flags),
         **told,
     )
@@ -207,6 +207,11 @@ def _of_value(outcome: Outcome, value: float | None) -> TrainedRun | None:
 
 def _of_values(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
     return [(o, run) for o, value in found if (run := _of_value(o, value)) is not None]
+
+
+def _timed(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
+    """As ``_of_values``, repeats of a seed counted like all others: what a run takes does not hang on its seed."""
+    return [(o, replace(run, seed=i, repeat=0)) for i, (o, run) in enumerate(_of_values(found))]
 
 
 def _each(words: Iterable[str]) -> tuple[str, ...]:

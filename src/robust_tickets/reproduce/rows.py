@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -57,15 +57,24 @@ def _expanded(id: str, entry: Mapping[str, Any], flavour: Flavour) -> Iterator[R
     printed = [row for row in published.table(id).rows if row.name == entry["name"]]
     backbone = entry.get("backbone", printed[0].backbone if printed else BERT)
     tasks = tuple(entry.get("tasks", dict.fromkeys(row.task for row in printed)))
-    one = {"table": id, "name": entry["name"], "backbone": backbone, "tasks": tasks, "seeds": entry.get("seeds", 0)}
+    one = {"table": id, "name": entry["name"], "backbone": backbone, "seeds": entry.get("seeds", 0)}
     why = entry.get("why", "") or (entry.get("unreleased", "") if flavour == "as-released" else "")
     if "sweep" in entry:
-        points: Iterable[tuple[float | None, str]] = swept(entry["sweep"])
+        points = _points(entry["sweep"], tasks)
     else:
         other = flavour != "corrected" and "published" in entry
-        points = [(entry.get("x"), entry["published"] if other else entry.get("arm", ""))]
-    for x, name in points:
-        yield Row(**one, arm="" if why else name, x=x, why=why)
+        points = {(entry.get("x"), entry["published"] if other else entry.get("arm", "")): tasks}
+    for (x, name), own in points.items():
+        yield Row(**one, arm="" if why else name, x=x, why=why, tasks=own)
+
+
+def _points(sweep: str, tasks: Sequence[str]) -> dict[tuple[float | None, str], tuple[str, ...]]:
+    """Every point of a sweep with the tasks on which it is that arm: at its own value on a task the base stands for itself."""
+    found: dict[tuple[float | None, str], tuple[str, ...]] = {}
+    for points in zip(*(swept(sweep, task) for task in tasks), strict=True):
+        for task, point in zip(tasks, points, strict=True):
+            found[point] = (*found.get(point, ()), task)
+    return found
 
 
 @cache

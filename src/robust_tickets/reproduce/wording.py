@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from robust_tickets.measure.runs import RunSummary
-from robust_tickets.measure.verdict import Verdict
+from robust_tickets.measure.verdict import RunComparison, Verdict
 from robust_tickets.report.numbers import NONE, brief, p_value, points, signed_span
 from robust_tickets.reproduce.claims import Judged
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
@@ -20,7 +20,7 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
-HERE = " (on these texts; others may differ)"  # where the interval over runs and texts holds 0
+HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not say the same
 MOST = 4  # sentences of an answer
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
@@ -125,7 +125,7 @@ def _apart(found: Sequence[Judged]) -> list[str]:
     for one in found:
         c, claim = one.comparison, one.claim
         assert c is not None
-        by, tail = f"by {abs(c.difference):.1f}", HERE if c.over_examples and c.over_examples[0] <= 0 <= c.over_examples[1] else ""
+        by, tail = f"by {abs(c.difference):.1f}", here(c)
         pairs.setdefault((claim.arm, claim.other, c.difference > 0), []).append(f"{by} under {attack_phrase(claim.attack)}{tail}")
         under.setdefault((claim.arm, claim.attack, c.difference > 0), []).append(f"{arm_title(claim.other)} {by}{tail}")
     if len(pairs) < len(under):
@@ -139,6 +139,15 @@ def _apart(found: Sequence[Judged]) -> list[str]:
     ]
 
 
+def here(found: RunComparison) -> str:
+    """What is to be added to a verdict that the interval over runs and texts does not bear out; nothing where it does."""
+    if found.over_examples is None or found.verdict not in ("different", "equivalent"):
+        return ""
+    low, high = found.over_examples
+    borne = low > 0 or high < 0 if found.verdict == "different" else -found.margin < low and high < found.margin
+    return "" if borne else HERE
+
+
 def _points(told: str) -> str:
     """The unit after the last number."""
     return f"{told.removesuffix(HERE)} points{HERE}" if told.endswith(HERE) else f"{told} points"
@@ -150,14 +159,21 @@ def _than(up: bool) -> str:
 
 def _alike(found: Sequence[Judged]) -> list[str]:
     """A sentence for each pair, with all attacks under which it is so."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], dict[str, str]] = {}
     for one in found:
-        groups.setdefault((one.claim.arm, one.claim.other), []).append(attack_phrase(one.claim.attack))
+        assert one.comparison is not None
+        groups.setdefault((one.claim.arm, one.claim.other), {})[attack_phrase(one.claim.attack)] = here(one.comparison)
     margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
     return [
-        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(attacks)}."
+        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(list(attacks))}{_some(attacks)}."
         for (arm, other), attacks in groups.items()
     ]
+
+
+def _some(attacks: Mapping[str, str]) -> str:
+    """The caveat, with the attacks that it is about where it is not about all of them."""
+    about = [attack for attack, words in attacks.items() if words]
+    return HERE if len(about) == len(attacks) else HERE.replace(")", f" under {listed(about)})") if about else ""
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 1) -> str:

@@ -56,6 +56,7 @@ class Job:
     processes: int = 1
     at_once: int | None = None  # how many of them may search or train
     drop_models: bool = False
+    graphs_only: bool = False  # what cannot be recorded as CUDA graphs fails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +81,12 @@ def work(
     at_once: int | None = None,
     budget: float | None = None,
     drop_models: bool = False,
+    graphs_only: bool = False,
     searches: frozenset[Unit] = frozenset(),
     expected: Mapping[Unit, float] | None = None,
 ) -> Summary:
     """Make all units, each with its attacks; of ``searches`` the ticket alone. Of the processes ``at_once`` may search or train.
+    Repeats of a seed come last, one after the other, with the device to themselves.
 
     ``budget`` seconds are kept: what is not ended by then is left, and what would not end in them (going by ``expected`` seconds and by
     what the units so far took) is not begun.
@@ -93,18 +96,23 @@ def work(
     if at_once is not None and at_once < 1:
         raise TicketsError(f"at least 1 process has to train, got {at_once}", hint="without a number all of them may")
     store, results = store.absolute(), results.absolute()
-    job = Job(places=places, store=store, results=results, processes=processes, at_once=at_once, drop_models=drop_models)
+    job = Job(
+        places=places, store=store, results=results, processes=processes, at_once=at_once, drop_models=drop_models, graphs_only=graphs_only
+    )  # fmt: skip
     orders = {unit: Order(unit=unit, attacks=tuple(_of(attacks, unit)), search_only=unit in searches) for unit in dict.fromkeys(units)}
     queue = Queue(budget=budget, expected=expected or {}, total=len(orders))
     for order in orders.values():
         _sort(order, job, queue)
+    repeats = [unit for unit in queue.waiting if unit.repeat]
+    queue.waiting = [unit for unit in queue.waiting if not unit.repeat]
     job = replace(job, processes=max(1, min(processes, len(queue.waiting))))
-    if queue.waiting and job.processes == 1:
-        _here(orders, job, queue)
-    elif queue.waiting:
+    if job.processes > 1:
         from robust_tickets.reproduce.crew import crew
 
         crew(orders, job, queue)
+    queue.waiting += repeats  # each alone: they also tell what a method takes
+    if queue.waiting and not queue.over:
+        _here(orders, replace(job, processes=1, at_once=None), queue)
     summary = Summary(
         done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), left=tuple(queue.left),
         why={unit.id: message for unit, message in queue.failed.items()},
@@ -115,10 +123,14 @@ def work(
 
 def make(order: Order, job: Job) -> Outcome:
     """One unit, in this process."""
-    return one(
-        order.unit, order.attacks, job.places, job.store, job.results, job.processes,
-        search_only=order.search_only, drop_models=job.drop_models, wait=order.wait, training=turn(job.store, job.at_once, order.latest),
-    )  # fmt: skip
+    from robust_tickets.train.engines import graphs_only
+
+    with graphs_only(job.graphs_only):
+        return one(
+            order.unit, order.attacks, job.places, job.store, job.results, job.processes,
+            search_only=order.search_only, drop_models=job.drop_models, wait=order.wait,
+            training=turn(job.store, job.at_once, order.latest),
+        )  # fmt: skip
 
 
 def failure(job: Job, unit: Unit, problem: BaseException) -> str:
@@ -153,8 +165,8 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
         known = found(order.unit, job.results)
         if not complete(known, order.attacks, order.search_only):
             queue.waiting.append(order.unit)
-            if known is not None:  # where its model is gone it is trained again, which nobody expected
-                queue.expected.pop(order.unit, None)
+            if known is not None:
+                queue.begun.add(order.unit)
             return
         if known is not None:
             check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places.subset)

@@ -6,7 +6,8 @@ where they are, and the learning rate is a number on the device. Random numbers 
 the eager code would, and reads their place anew, so dropout, perturbations and gate noise are those of an eager run from the same seed.
 
 The first updates of a shape run eagerly, as real updates (libraries set themselves up in them); then the shape is recorded. Where that
-fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly.
+fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly, or ends if graphs are
+insisted on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import torch
 from torch import Tensor
 
 from robust_tickets import progress
+from robust_tickets.errors import TicketsError
 from robust_tickets.train.engine import Batch, Engine
+from robust_tickets.train.engines import insisted
 
 WARM_UP = 2  # eager updates of a shape before it is recorded
 MOST = 64  # graphs kept; shapes beyond run eagerly
@@ -129,9 +132,14 @@ class Captured(Engine):
             self.fixed = None
             self.graphs.clear()  # a recorded descent would look for the gradients there
             release(self.device, self.pool)
-            progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
             for stream, place in zip(streams, places, strict=True):
                 mend(stream, place)
+            if insisted():
+                raise TicketsError(
+                    f"this step cannot be recorded as a graph: {self.refused}",
+                    hint="where graphs are not insisted on (--graphs-only) it runs eagerly, many times slower",
+                ) from problem
+            progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
         else:
             self.graphs[key] = Recorded(graph, fed, loss)
         finally:

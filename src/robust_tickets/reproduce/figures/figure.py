@@ -11,7 +11,7 @@ from robust_tickets.reproduce.figures.gates import gates
 from robust_tickets.reproduce.figures.layers import survivors_by_layer
 from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
-from robust_tickets.reproduce.figures.sweeps import place, sweep
+from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
 from robust_tickets.reproduce.names import backbone_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.rows import Row
@@ -26,10 +26,6 @@ AXES = {
     "RT-F2": Axis(title="weights removed, %", unit=" %", factor=100),
     "RT-F4": Axis(title="epoch, of a schedule of 10"),
 }
-LINES = (
-    "Lines are means over runs, small dots single runs; a band is the 95 % interval of the mean, drawn where there are five runs or more. "
-    "The axis of accuracies does not start at zero."
-)
 WORDS = {
     "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
     "layers": (
@@ -53,7 +49,7 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
         panels = [panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task)]
         words = _words(id, own)
     else:
-        panels = sweep(id, made, own, folder, lambda row: _axis(id, row))
+        panels = sweep(made, own, folder, lambda row: _axis(id, row), lambda task: f"`tickets reproduce {id} --only task={task}`")
         words = LINES
     panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
     return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))

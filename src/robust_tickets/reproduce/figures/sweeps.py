@@ -17,10 +17,16 @@ from robust_tickets.reproduce.rows import Row
 from robust_tickets.reproduce.unit import BERT
 
 MAIN = ("textfooler-real", "textfooler-substitute")
+LINES = (
+    "Lines are means over runs, small dots single runs; a band is the 95 % interval of the mean, drawn where there are five runs or more. "
+    "The axis of accuracies does not start at zero."
+)
 
 
-def sweep(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None, axis_of: Callable[[Row], Axis]) -> list[Panel]:
-    """For every task a panel of each measure and each thing that is swept."""
+def sweep(
+    rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None, axis_of: Callable[[Row], Axis], command: Callable[[str], str]
+) -> list[Panel]:
+    """For every task a panel of each measure and each thing that is swept; ``command`` runs what is missing of a task."""
     panels: list[Panel] = []
     for backbone, task in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
         here = _levelled([row for row in rows if row.backbone == backbone and task in row.tasks])
@@ -28,7 +34,7 @@ def sweep(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Pat
         own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task) and one.unit.arm in arms]
         found = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of)
         panels += found.panels() if found.enough else []
-        panels += found.missing(f"`tickets reproduce {id} --only task={task}`")
+        panels += found.missing(command(task))
     return panels
 
 

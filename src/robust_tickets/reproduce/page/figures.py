@@ -7,6 +7,7 @@ from pathlib import Path
 
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.drawn import Drawn, show
+from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.pareto import pareto
 from robust_tickets.reproduce.figures.sweeps import place
 from robust_tickets.reproduce.names import arm_title
@@ -43,6 +44,15 @@ def _sources(found: Drawn) -> Html | None:
     if len(links) > IN_SIGHT:
         return tag("details", tag("summary", said), tag("p", join(links, "; "), ".", class_="quiet"))
     return tag("p", f"{said}: ", join(links, "; "), ".", class_="quiet")
+
+
+def by_length(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+    """Accuracy against the length of training, where some arm was trained at several."""
+    drawn = lengths(outcomes, folder)
+    if not drawn.svg:
+        return None
+    said = "Each point is a schedule of its own, whose learning rate falls to 0 at its end: another training, not a later look at one."
+    return join([tag("p", said), show(drawn), _sources(drawn)])
 
 
 def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Html | None:

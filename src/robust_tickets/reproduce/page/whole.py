@@ -20,7 +20,7 @@ from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.board import board, legend
 from robust_tickets.reproduce.page.claims import claims, judged_all, short
-from robust_tickets.reproduce.page.figures import trade_off
+from robust_tickets.reproduce.page.figures import by_length, trade_off
 from robust_tickets.reproduce.page.missing import missing
 from robust_tickets.reproduce.page.origin import origins
 from robust_tickets.reproduce.page.papers import paper_part
@@ -58,6 +58,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         ("answers", "Answers", [claims(judged), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
+        ("length", "Length", [by_length(outcomes, folder)]),
     ]
     sections += [(f"paper-{one.id}", one.name, [paper_part(one, filled, figures, outcomes)]) for one in papers()]
     undrawn = {id: one.why for id, one in figures.items() if one.why}

@@ -1,0 +1,41 @@
+"""How long to train: whole schedules of different lengths, fine-tuning beside tickets. No figure of the papers; campaign D asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robust_tickets.reproduce.arms import arms, swept
+from robust_tickets.reproduce.figures.drawn import Drawn
+from robust_tickets.reproduce.figures.lines import Axis
+from robust_tickets.reproduce.figures.sweeps import LINES, sweep
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.rows import Row
+from robust_tickets.reproduce.rules import told
+from robust_tickets.reproduce.toml import toml
+
+ID, SWEEPS = "Lengths", "_epochs"  # sweeps over whole schedules end so; those along one schedule do not
+AXIS = Axis(title="epochs, each a schedule of its own")
+
+
+def lengths(outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
+    """A line for each arm that was trained at two lengths or more; of the flavour ``corrected``, whose arms all have one length else."""
+    own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
+    trained = {(one.unit.backbone, one.unit.arm): {o.unit.task for o in own if o.unit.arm == one.unit.arm} for one in own}
+    usual = float(told()["training"]["epochs"])
+    rows = [
+        Row(table=ID, name=arms()[base].title, arm=arm, backbone=backbone, tasks=tuple(sorted(tasks)), x=x)
+        for base, points in _schedules().items()
+        for x, arm in sorted([*points, (usual, base)])
+        for (backbone, name), tasks in trained.items()
+        if name == arm
+    ]
+    several = {row.name for row in rows if sum(other.name == row.name for other in rows) > 1}
+    shown = [row for row in rows if row.name in several]
+    panels = sweep(shown, own, folder, lambda _: AXIS, lambda _: "`tickets reproduce --campaign D`")
+    return Drawn(id=ID, caption=LINES, panels=tuple(panel for panel in panels if panel.svg))
+
+
+def _schedules() -> dict[str, tuple[tuple[float, str], ...]]:
+    """By arm: the lengths it is trained at besides its usual one."""
+    return {table["base"]: swept(name) for name, table in toml("sweeps.toml")["sweeps"].items() if name.endswith(SWEEPS)}
