@@ -12,6 +12,7 @@ from robust_tickets.report.page import write_report
 from robust_tickets.reproduce import drawing
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.page import write_page
+from sweeping import run
 
 KINDS = ("report", "reports", "results", "figure")  # of one run, of two, of a folder of results; a figure by itself
 KEPT = tuple(sorted((Path(__file__).parents[2] / "results").glob("*.html")))  # of real results, where the repository has them
@@ -33,6 +34,8 @@ def shown(kind: str, folder: Path, *, hostile: bool = False) -> Path:
     given: dict[str, Any] = {"texts": TEXTS} if hostile else {}
     if kind == "results":
         outcomes(folder, **given)
+        for epochs in (5, 25):
+            write(folder, run(f"finetune_epochs_{epochs}", base="finetune"), {})
         for outcome in read_all(folder) if hostile else ():
             write(folder, _spoilt(outcome), {})
         return write_page(folder / "index.html", folder)

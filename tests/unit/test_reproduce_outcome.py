@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of, place, read, read_all, write
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
 IDS = ("a", "b", "c", "d")
@@ -37,6 +39,24 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert ids_of(tmp_path, outcome().attacks[0].examples) == IDS
     before = path.read_bytes()
     write(tmp_path, read(path), {})
+    assert path.read_bytes() == before
+
+
+def test_what_an_attack_used_has_its_own_name_wherever_it_lay(tmp_path: Path) -> None:
+    """A folder may be called anything; the digest tells what lies in it. The file stays as it is."""
+    encoder = {"name": "enc", "origin": "given path", "digest": next(d for d, n in toml("attacks.toml")["called"].items() if "MiniLM" in n)}
+    about = {
+        "resources": {"encoder": encoder, "tagger": {"name": "enc", "digest": "0" * 64}},
+        "substitutes": ("the Universal Sentence Encoder: enc instead", "a tagger: enclosed instead"),
+        "flags": ("substitute encoder: enc; numbers do not compare", "encoder: encoded"),
+    }
+    told = outcome()
+    path = write(tmp_path, replace(told, attacks=(replace(told.attacks[0], **about),)), {})
+    before = path.read_bytes()
+    (found,) = read(path).attacks
+    assert {kind: one["name"] for kind, one in found.resources.items()} == {"encoder": "all-MiniLM-L6-v2", "tagger": "enc"}
+    assert found.substitutes == ("the Universal Sentence Encoder: all-MiniLM-L6-v2 instead", "a tagger: enclosed instead")
+    assert found.flags == ("substitute encoder: all-MiniLM-L6-v2; numbers do not compare", "encoder: encoded")
     assert path.read_bytes() == before
 
 

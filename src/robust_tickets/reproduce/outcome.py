@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
 from robust_tickets.measure.runs import TrainedRun
+from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
 SCHEMA = 1
@@ -125,7 +126,28 @@ def read(path: Path) -> Outcome:
     outcome: Outcome = build(Outcome, told, path.name)
     if outcome.config_hash != hashed:
         raise TicketsError(f"{path}: the config does not have the hash beside it", hint="restore the file; results are not edited")
-    return outcome
+    return replace(outcome, attacks=tuple(map(_called, outcome.attacks)))
+
+
+def _called(attacked: Attacked) -> Attacked:
+    """The attack with the protocol's names for what it used, wherever that lay."""
+    known = toml("attacks.toml")["called"]
+    found = {
+        kind: known[about["digest"]]
+        for kind, about in attacked.resources.items()
+        if isinstance(about, dict) and about.get("digest") in known
+    }
+    resources = {kind: {**about, "name": found[kind]} if kind in found else about for kind, about in attacked.resources.items()}
+    names = {str(attacked.resources[kind].get("name")): name for kind, name in found.items()}
+    substitutes, flags = (tuple(_with_names(one, names) for one in words) for words in (attacked.substitutes, attacked.flags))
+    return replace(attacked, resources=resources, substitutes=substitutes, flags=flags)
+
+
+def _with_names(words: str, names: Mapping[str, str]) -> str:
+    """As ``gather`` and flags write them: ``the encoder: NAME instead``, ``substitute encoder: NAME; …``."""
+    for before, now in names.items():
+        words = words.replace(f": {before} instead", f": {now} instead").replace(f": {before};", f": {now};")
+    return words
 
 
 def read_all(folder: Path) -> tuple[Outcome, ...]:

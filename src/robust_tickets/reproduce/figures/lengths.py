@@ -15,7 +15,7 @@ from robust_tickets.reproduce.rules import told
 from robust_tickets.reproduce.toml import toml
 
 ID, SWEEPS = "Lengths", "_epochs"  # sweeps over whole schedules end so; those along one schedule do not
-AXIS = Axis(title="epochs, each a schedule of its own")
+AXIS = Axis(title="epochs of training")
 
 
 def lengths(outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
