@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import digest
+from robust_tickets.reproduce.claims import told
+from robust_tickets.reproduce.goals import Goal, goals
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
 from robust_tickets.reproduce.unit import Unit
 
 N = 200
+REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
+BASE, NEAR, FAR = (80, 84, 88, 90, 98), (82, 85, 88, 91, 97), (110, 114, 118, 120, 128)
+CONFIRM = tuple(f"{name}-confirm" for name in (REAL, SUBSTITUTE, "bertattack", "deepwordbug", "pwws"))
 
 
 def ids(split: str) -> tuple[str, ...]:
@@ -61,3 +66,21 @@ def keep(folder: Path, outcomes: list[Outcome]) -> Path:
     for outcome in outcomes:
         write(folder, outcome, {digest(list(ids(split))): ids(split) for split in ("validation", "test")})
     return folder
+
+
+def screening(best: str = "c", table: str = "real") -> list[Outcome]:
+    """Fine-tuning, six configurations of which one gains most, and the winner's forms on test."""
+    runs = arm("finetune", {REAL: BASE, **dict.fromkeys(CONFIRM, BASE)}, train_seconds=100.0, parameters=110e6)
+    for name in told()["screen"]["plain"][1:]:
+        runs += arm(name, {REAL: (80, 81)})
+    for letter in "abcdef":
+        runs += arm(f"sturdy_{letter}", {REAL: (124, 126) if letter == best else (100, 101)}, config={"adversary": {"source": table}})
+    forms = {"ticket": (83e6, 150.0), "full": (110e6, 190.0), "random": (83e6, 140.0)}
+    for form, (size, seconds) in forms.items():
+        about = {"config": {"adversary": {"source": table}}, "parameters": size, "train_seconds": seconds}
+        runs += arm(f"sturdy_{best}_{form}", dict.fromkeys(CONFIRM, FAR), first=2 if form == "ticket" else 0, **about)
+    return runs
+
+
+def by_name(outcomes: list[Outcome]) -> dict[str, Goal]:
+    return {goal.name: goal for goal in goals(outcomes)}

@@ -148,13 +148,16 @@ def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
     assert rest.search == 0
     assert sum(rest.units.values()) == pytest.approx(rest.total)
     asked = campaign("A", places, groups=["main", "more"])  # trained, not attacked by these yet
-    (tmp_path / "store" / "train" / "0").mkdir(parents=True)
-    for kept in (False, True):  # a store without a stage is another machine's
+    trains = []
+    for made in ((), [unit for unit in asked.units if unit.arm == "finetune"], asked.units):  # none, some or all of them in this store
+        for unit in made:
+            (tmp_path / "store" / "units" / unit.id).mkdir(parents=True, exist_ok=True)
         more = cost(asked, have, GPU, store=tmp_path / "store")
         assert not more.done
         assert more.attack > rest.attack
-        assert (more.train == rest.train) == (more.search == 0) == kept
-        (tmp_path / "store" / "train" / "0" / "stage.json").touch()
+        trains.append(more.train)
+    assert trains[0] == cost(asked, have, GPU).train > trains[1] > trains[2] == rest.train
+    assert more.search == 0
 
 
 def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:

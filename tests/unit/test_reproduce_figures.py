@@ -161,6 +161,8 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
     ]  # fmt: skip
     assert len(drawn.sources) == 15
     assert not lengths([one for one in every if "epochs" not in one.unit.arm]).panels
+    elsewhere = [run("random_epochs_5", task="imdb", held=0.1), replace(every[0], unit=replace(every[0].unit, backbone="roberta-base"))]
+    assert [panel.table for panel in lengths([*every, *elsewhere]).panels] == [panel.table for panel in drawn.panels]
     assert not lengths([replace(one, unit=replace(one.unit, flavour="as-published")) for one in every]).panels
 
 

@@ -47,16 +47,16 @@ def test_what_an_attack_used_has_its_own_name_wherever_it_lay(tmp_path: Path) ->
     encoder = {"name": "enc", "origin": "given path", "digest": next(d for d, n in toml("attacks.toml")["called"].items() if "MiniLM" in n)}
     about = {
         "resources": {"encoder": encoder, "tagger": {"name": "enc", "digest": "0" * 64}},
-        "substitutes": ("the Universal Sentence Encoder: enc instead", "a tagger: enclosed instead"),
-        "flags": ("substitute encoder: enc; numbers do not compare", "encoder: encoded"),
+        "substitutes": ("the Universal Sentence Encoder: enc instead", "the part-of-speech tagger: enc instead"),
+        "flags": ("substitute encoder: enc; numbers do not compare", "substitute tagger: enc; numbers do not compare"),
     }
     told = outcome()
     path = write(tmp_path, replace(told, attacks=(replace(told.attacks[0], **about),)), {})
     before = path.read_bytes()
     (found,) = read(path).attacks
     assert {kind: one["name"] for kind, one in found.resources.items()} == {"encoder": "all-MiniLM-L6-v2", "tagger": "enc"}
-    assert found.substitutes == ("the Universal Sentence Encoder: all-MiniLM-L6-v2 instead", "a tagger: enclosed instead")
-    assert found.flags == ("substitute encoder: all-MiniLM-L6-v2; numbers do not compare", "encoder: encoded")
+    assert found.substitutes == ("the Universal Sentence Encoder: all-MiniLM-L6-v2 instead", about["substitutes"][1])
+    assert found.flags == ("substitute encoder: all-MiniLM-L6-v2; numbers do not compare", about["flags"][1])
     assert path.read_bytes() == before
 
 

@@ -22,6 +22,7 @@ from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.wording import merged
+from sweeping import run
 
 
 class Page(HTMLParser):
@@ -231,6 +232,14 @@ def test_a_figure_leads_to_its_runs(text: str) -> None:
     link = re.search(r'Drawn from (\d+) runs of \d+ arms?: <a href="#([^"]+)"', shown)
     assert link is not None
     assert f'id="{link[2]}"' in text
+
+
+def test_lengths_are_shown_where_an_arm_has_several(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
+    assert 'id="length"' not in text
+    shown = make(folder, [*found, run("finetune_epochs_25", base="finetune")])
+    section = shown.partition('<section id="length">')[2].partition("</section>")[0]
+    assert "<svg" in section
+    assert 'href="#length"' in shown
 
 
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:

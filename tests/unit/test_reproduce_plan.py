@@ -164,9 +164,15 @@ def test_only_the_recipe_that_is_chosen_may_be_confirmed(monkeypatch: pytest.Mon
             lambda _, among="arms", won=won: won and (won if among == "arms" else "finetune_epochs_15"),
         )
         asked = ["sturdy_a", "sturdy_a_ticket", "sturdy_c", "sturdy_c_ticket", "sturdy_c_full", "sturdy_f", "sturdy_f_ticket"]
-        assert {arm for arm in (*asked, "finetune_epochs_15", "finetune_epochs_25", "freelb") if may_confirm(arm, ())} == allowed
+        assert {
+            arm
+            for arm in (*asked, "finetune_epochs_15", "finetune_epochs_25", "freelb")
+            if may_confirm(Unit(task="sst2", arm=arm, seed=2), ())
+        } == allowed
         for arm in ("finetune", "finetune_epochs_20", "freelb3"):  # whoever wins
-            assert may_confirm(arm, ())
+            assert may_confirm(Unit(task="sst2", arm=arm, seed=2), ())
+        assert may_confirm(Unit(task="sst2", arm="finetune"), ())
+        assert not may_confirm(Unit(task="sst2", arm="finetune_epochs_20"), ())  # a run that may choose it
 
 
 def test_of_a_search_alone_nothing_is_attacked(equipped: Places) -> None:

@@ -50,12 +50,12 @@ def test_an_arm_s_own_files_are_its_own() -> None:
     queue = queue_of(UNITS)
     first = queue.take()
     assert first is not None
-    queue.fail(first[0], "no corpus", inputs=True)
+    queue.fail(first[0], "no corpus", "inputs")
     assert {unit.arm for unit in queue.failed} == {"finetune"}
     assert {unit.task for unit in queue.failed} == {"sst2"}
     second = queue.take()
     assert second is not None
-    queue.fail(second[0], "another reason", inputs=True)
+    queue.fail(second[0], "another reason", "inputs")
     assert {unit.arm for unit in queue.waiting if unit.task == "sst2"} == {"freelb"}
 
 

@@ -48,7 +48,7 @@ for line in sys.stdin:
         way = "done"
     mark = os.path.join(job["results"], order["unit"].replace("/", "+") + ".asked")
     open(mark, "a").write(order["unit"] + str(os.getpid()) + os.linesep)
-    print(json.dumps({"state": way, "numbers": "fine", "seconds": 1.0, "message": "no good", "inputs": False, "broken": True}), flush=True)
+    print(json.dumps({"state": way, "numbers": "fine", "seconds": 1.0, "message": "no good", "alike": None, "broken": True}), flush=True)
 """
 
 
@@ -167,23 +167,6 @@ def test_processes_share_the_units_and_a_dead_one_is_replaced(stand_in: Any, tmp
     asked = {path.name: path.read_text().splitlines() for path in (tmp_path / "results").glob("*.asked")}
     assert len(asked[ids[3].replace("/", "+") + ".asked"]) == 2, "one that is held up is put back, and waited for at the end"
     assert len({line for lines in asked.values() for line in lines}) >= 5
-
-
-def test_repeats_come_last_and_have_the_device_to_themselves(
-    stand_in: Any, made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One after the other, in this process, when the others are done: their times are the method's."""
-    again = [Unit(task="sst2", arm="finetune", seed=0, repeat=1), Unit(task="sst2", arm="random", seed=0, repeat=1)]
-    jobs: list[Job] = []
-    monkeypatch.setattr(house, "make", lambda order, job, make=house.make: (jobs.append(job), make(order, job))[1])
-    monkeypatch.setattr(sys.modules[__name__], "UNITS", [again[0], *UNITS, again[1]])
-    summary = stand_in({})
-    assert made == again
-    assert {(job.processes, job.at_once) for job in jobs} == {(1, None)}
-    assert set(summary.done) == set(UNITS)
-    assert len(list((tmp_path / "results").glob("*.asked"))) == len(UNITS) - 2
-    nothing = stand_in(dict.fromkeys([unit.id for unit in UNITS], "hang"), budget=0.5)
-    assert set(again) <= set(nothing.found)
 
 
 @pytest.mark.parametrize("way", ["hang", "stubborn"])

@@ -65,8 +65,8 @@ def make(ask: Ask) -> Planned:
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
     gpu = device(OURS)
-    here, there = (cost(made, outcomes, one, places, store=ask.out) for one in (on, gpu))
-    elsewhere = (there.total, gpu) if on.name != OURS else None
+    here = cost(made, outcomes, on, places, store=ask.out)
+    elsewhere = (cost(made, outcomes, gpu, places, store=ask.out).total, gpu) if on.name != OURS else None
     return Planned(plan=made, places=places, outcomes=outcomes, cost=here, device=on, elsewhere=elsewhere)
 
 

@@ -92,7 +92,7 @@ def _check_confirming(attacks: Mapping[Any, Sequence[Any]], results: Path) -> No
     confirmed = [unit for unit, all in attacks.items() if any(one.group == CONFIRM for one in all)]
     done = read_all(results) if confirmed else ()
     for unit in confirmed:
-        if not may_confirm(unit.arm, done):
+        if not may_confirm(unit, done):
             raise TicketsError(
                 f"{unit.id} is not confirmed: that split is attacked once, for the recipe that the screening in {results} chooses",
                 hint="leave the confirming attacks out, or give the --results that hold all of campaigns A and B",

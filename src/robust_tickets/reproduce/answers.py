@@ -12,11 +12,11 @@ from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
 from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
-from robust_tickets.reproduce.goals import goals, trained_on
+from robust_tickets.reproduce.goals import goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import answered, count, here, listed, markdown_table, mean
+from robust_tickets.reproduce.wording import answered, caveat, count, listed, markdown_table, mean
 
 REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
 
@@ -33,17 +33,16 @@ def verdicts(judged: Sequence[Judged]) -> str:
         return NOT_RUN if set(found) == {NOT_RUN} else "not all run"
     if "too few runs" in found:
         return "no claim: too few runs"
-    better = [one.comparison is not None and one.comparison.different and one.comparison.difference > 0 for one in judged]
-    worse = [one.comparison is not None and one.comparison.different and one.comparison.difference < 0 for one in judged]
-    tail = next((words for one in judged if one.comparison and (words := here(one.comparison))), "")
-    if all(better):
-        return f"yes{tail}"
-    if any(worse):
-        return ("no: less sturdy" if all(worse) else "no: under some attacks less sturdy") + tail
-    if any(better):
-        return f"under {count(sum(better), 'attack')} of {len(found)}, not shown under the rest{tail}"
+    different = [one for one in judged if one.comparison and one.comparison.different]
+    better, worse = ([one for one in different if one.comparison and up == (one.comparison.difference > 0)] for up in (True, False))
+    if len(better) == len(judged):
+        return f"yes{caveat(better)}"
+    if worse:
+        return ("no: less sturdy" if len(worse) == len(judged) else "no: under some attacks less sturdy") + caveat(worse)
+    if better:
+        return f"under {count(len(better), 'attack')} of {len(found)}{caveat(better)}, not shown under the rest"
     if set(found) == {"equivalent"}:
-        return f"not by {told()['margin']:g} points or more: equivalent{tail}"
+        return f"not by {told()['margin']:g} points or more: equivalent{caveat(judged)}"
     return "not shown: undecided" + (" in part" if "equivalent" in found else "")
 
 
@@ -88,7 +87,10 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     ranked = screened(outcomes, folder)
     if not ranked:
         return [heads, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
-    trials = "; ".join(f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}" for one in ranked)
+    few = {one.arm: "" if one.n == asked["seeds"] else f", {count(one.n, 'run')} so far" for one in ranked}
+    trials = "; ".join(
+        f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}{few[one.arm]}" for one in ranked
+    )
     screen = (
         f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}, {count(asked['seeds'], 'run')} "
         f"each, which choose and claim nothing; in brackets and clean the gain over {arm_title(asked['against'])}, in points: {trials}. "
@@ -97,14 +99,12 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     if chosen is None:
         left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]
         left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
-        return [heads, screen, f"Not run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
+        return [heads, screen, f"Not all run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
     found = goals(outcomes, folder)
-    reached = sum(goal.reached is True for goal in found)
-    short = f"{reached} of {len(found)} goals {'is' if reached == 1 else 'are'} reached"
     listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)
     return [
         heads,
-        f"**{short}** by {arm_title(chosen)}, on texts that took no part in choosing it.",
+        f"**{reached_of(found)}** by {arm_title(chosen)}, on texts that took no part in choosing it.",
         listed_goals,
         *_overlap(form_of(told()["goals"]["arm"], chosen), outcomes),
         *_family("B-forms", outcomes, folder),
@@ -123,7 +123,7 @@ def _plain(outcomes: Sequence[Outcome], folder: Path | None) -> str:
 def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
     """How much of each attack's candidates was trained on."""
     said = [
-        f"Trained on {names.VARIANTS.get(table.removeprefix('@'), table)}, which hold of the candidates of "
+        f"Trained on {names.TABLES[table]}, which hold of the candidates of "
         + ", ".join(f"{attack_phrase(attack)} {100 * share:.1f} %" for attack, share in shares.items())
         for table, shares in told()["overlap"].items()
         if trained_on(arm, table, outcomes)

@@ -17,7 +17,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
 from robust_tickets.reproduce.rows import arm
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import BERT, Flavour
+from robust_tickets.reproduce.unit import BERT, Flavour, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +102,12 @@ def chosen(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
 
 
-def may_confirm(arm: str, outcomes: Sequence[Outcome]) -> bool:
-    """Whether a campaign attacks the split that confirms for an arm: of what was screened for the chosen ones alone."""
+def may_confirm(unit: Unit, outcomes: Sequence[Outcome]) -> bool:
+    """Whether a campaign attacks the split that confirms for a unit: of what was screened for the chosen ones alone, and fresh runs."""
     roles = chosen(outcomes)
     parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
-    return arm in {written.format(**roles) for part in parts for written in part.arms if roles or "{" not in written}
+    arms = {written.format(**roles) for part in parts for written in part.arms if roles or "{" not in written}
+    return unit.arm in arms and unit.seed >= first_seed(unit.arm)
 
 
 def _lines(

@@ -127,6 +127,11 @@ def first_seed(arm: str) -> int:
     return int(screen["seeds"]) if arm in {*screen["arms"], *tickets, *screen["plain"]} - {screen["against"]} else 0
 
 
+def after_choice(arm: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes without those of the arm's runs that took part in choosing it."""
+    return [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
+
+
 def form_of(role: str, chosen: str) -> str:
     """The arm behind a role: ``@full`` of ``sturdy_a`` is ``sturdy_a_full``.
 
@@ -257,18 +262,25 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
         arm=summaries[0],
         other=summaries[1],
         substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
-        notes=tuple(dict.fromkeys(f"{one.runs.name}: {note}" for one in (first, second) for note in one.notes)),
+        notes=tuple(
+            dict.fromkeys(f"{one.runs.name}: {note}" for one in (first, second) for note in (*one.notes, *_left_out(one.runs.name)))
+        ),
         why="; ".join(missing),
     )
 
 
 def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Reading:
     """The arm's runs, without those that chose it."""
-    outcomes = [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
+    outcomes = after_choice(arm, outcomes)
     asked = Wanted(
         arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone, flavour=flavour
     )
     return read_runs(asked, outcomes, folder)
+
+
+def _left_out(arm: str) -> list[str]:
+    """What is to be said where a claim has fewer runs than the page shows of the arm."""
+    return [f"here without the runs that took part in choosing it: seeds from {first} on"] if (first := first_seed(arm)) else []
 
 
 def _with(one: Judged, adjusted: RunComparison) -> Judged:

@@ -92,12 +92,12 @@ def cost(
 ) -> Cost:
     """What is left of a plan after ``outcomes``; folders of ``places`` are looked at for their sizes.
 
-    Outcomes outlive the ``store``: where it holds no stage, or none is named, what lacks an attack is trained again, its search too.
+    Outcomes outlive stores: what was not made in this ``store`` and lacks an attack is trained again, its search too.
     """
     on = device() if on is None else on
     found = {outcome.unit: outcome for outcome in outcomes}
     trained = {unit for unit, outcome in found.items() if outcome.clean}  # of the others there is the search alone
-    kept = [unit for unit in plan.units if unit in found] if store is not None and any(store.glob("*/*/stage.json")) else []
+    kept = [unit for unit in plan.units if unit in found and store is not None and (store / "units" / unit.id).is_dir()]
     seen = {p.key for unit in kept for p in pieces(unit, (), on, places, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Unit, float] = {}

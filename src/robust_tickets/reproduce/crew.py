@@ -134,7 +134,7 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
             failures(job, unit).unlink(missing_ok=True)
             queue.finish(unit, answer["seconds"], answer["numbers"])
         else:
-            queue.fail(unit, answer["message"], inputs=answer["inputs"])
+            queue.fail(unit, answer["message"], answer["alike"])
             if answer["broken"]:
                 hand.end()
     hand.end()

@@ -17,7 +17,7 @@ from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.measure.metrics import SUCCESS
-from robust_tickets.reproduce.outcome import LETTERS, Attacked
+from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
 
 if TYPE_CHECKING:
     from robust_tickets.run import Stage
@@ -27,10 +27,6 @@ TEXTS = 12  # attacked texts that are kept of each attack
 POINTS = 150  # lines of a search's trace that are kept, evenly spread
 LOSSES = 50  # of a training's
 DIGITS = 5  # of mask distances and gates
-INSTEAD = {
-    "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
-    "masked": "the masked language model",
-}  # fmt: skip
 
 
 def shape(ticket: Ticket) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval
 from robust_tickets.measure.verdict import compare_runs
 from robust_tickets.report.numbers import points, signed_span
-from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, family, form_of, judge, told, winner
+from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, after_choice, family, form_of, judge, told, winner
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
@@ -26,6 +26,7 @@ class Goal:
     asked: str
     reached: bool | None
     told: str
+    few: bool = False  # judged by fewer runs than a claim would need, being a measurement of the machine
 
 
 def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal, ...]:
@@ -39,6 +40,14 @@ def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal
         _unseen(given, judged, arm, outcomes),
         *(_measured(given, name, arm, outcomes) for name in ("clean", "cost", "size")),
     )
+
+
+def reached_of(found: Sequence[Goal]) -> str:
+    """How many goals are, in a line."""
+    sure = [goal for goal in found if goal.reached]
+    few = sum(goal.few for goal in sure)
+    said = f"{len(sure)} of {len(found)} goals {'is' if len(sure) == 1 else 'are'} reached"
+    return said + (f", {few} of them measured in fewer than {FEWEST_RUNS} runs" if few else "")
 
 
 def trained_on(arm: str, table: str, outcomes: Sequence[Outcome]) -> bool:
@@ -96,7 +105,8 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
     metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
     attack, split = (given["seen"], about.split) if name == "clean" else (None, None)
     first, second = (
-        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), outcomes, None) for one in (arm, against)
+        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), after_choice(one, outcomes), None)
+        for one in (arm, against)
     )
     missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
     if missing:
@@ -110,8 +120,9 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
         )  # fmt: skip
     unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
-    words += ", each alone on the device: measured, not claimed" if name == "cost" and min(n) < FEWEST_RUNS else ""
-    return Goal(name=name, asked=asked, reached=a / b <= limit if name == "cost" else a / b < limit, told=words)
+    words += ", each alone on the device" if name == "cost" else ""
+    reached = a / b <= limit if name == "cost" else a / b < limit
+    return Goal(name=name, asked=asked, reached=reached, told=words, few=name == "cost" and min(n) < FEWEST_RUNS)
 
 
 def _difference(value: float, interval: Interval | None, n: tuple[int, int]) -> str:

@@ -15,11 +15,10 @@ from typing import Any, TextIO
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import NamedAttack
-from robust_tickets.reproduce.one import InputError
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.turns import clock
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.work import Job, Order, broken, clear, failure, make, numbers
+from robust_tickets.reproduce.work import Job, Order, alike, broken, clear, failure, make, numbers
 from robust_tickets.run import BusyError
 
 
@@ -55,7 +54,7 @@ def _made(order: Order, job: Job) -> dict[str, Any]:
         return {"state": "busy"}
     except Exception as problem:
         message = failure(job, order.unit, problem)
-        about = {"inputs": isinstance(problem, InputError), "broken": not isinstance(problem, TicketsError) or broken()}
+        about = {"alike": alike(problem), "broken": not isinstance(problem, TicketsError) or broken()}
         return {"state": "failed", "message": message, **about}
 
 

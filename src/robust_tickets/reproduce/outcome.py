@@ -23,6 +23,10 @@ from robust_tickets.reproduce.unit import Unit
 
 SCHEMA = 1
 LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", ERROR: "e"}  # a failed attack is a robust example
+INSTEAD = {
+    "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
+    "masked": "the masked language model",
+}  # fmt: skip
 Metric = Literal["clean", "aua", "suc"]
 assert set(LETTERS) == set(STATUSES)
 
@@ -138,16 +142,13 @@ def _called(attacked: Attacked) -> Attacked:
         if isinstance(about, dict) and about.get("digest") in known
     }
     resources = {kind: {**about, "name": found[kind]} if kind in found else about for kind, about in attacked.resources.items()}
-    names = {str(attacked.resources[kind].get("name")): name for kind, name in found.items()}
-    substitutes, flags = (tuple(_with_names(one, names) for one in words) for words in (attacked.substitutes, attacked.flags))
-    return replace(attacked, resources=resources, substitutes=substitutes, flags=flags)
-
-
-def _with_names(words: str, names: Mapping[str, str]) -> str:
-    """As ``gather`` and flags write them: ``the encoder: NAME instead``, ``substitute encoder: NAME; …``."""
-    for before, now in names.items():
-        words = words.replace(f": {before} instead", f": {now} instead").replace(f": {before};", f": {now};")
-    return words
+    told = [*attacked.substitutes, *attacked.flags]
+    for kind, name in found.items():
+        before = attacked.resources[kind].get("name")
+        for begin, end in ((f"{INSTEAD.get(kind, kind)}: ", " instead"), (f"substitute {kind}: ", ";")):
+            told = [words.replace(f"{begin}{before}{end}", f"{begin}{name}{end}") for words in told]
+    count = len(attacked.substitutes)
+    return replace(attacked, resources=resources, substitutes=tuple(told[:count]), flags=tuple(told[count:]))
 
 
 def read_all(folder: Path) -> tuple[Outcome, ...]:

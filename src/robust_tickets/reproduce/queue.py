@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from typing import Literal
 
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce.unit import Unit
+
+Alike = Literal["arm", "inputs"] | None
 
 
 class Queue:
@@ -19,7 +22,7 @@ class Queue:
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []
-        self.begun: set[Unit] = set()  # have an outcome that lacks something: how long they take says nothing of others
+        self.others: set[Unit] = set()  # made otherwise, as with a part of it there already: how long they took says nothing of the rest
         self.done: dict[Unit, float] = {}  # seconds that each took
         self.failed: dict[Unit, str] = {}
         self.dropped: list[Unit] = []
@@ -55,23 +58,23 @@ class Queue:
             count = len(self.done) + len(self.found) + len(self.failed)
         say(f"[{count}/{self.total}] {unit.id}: {numbers} ({duration(seconds)})")
 
-    def fail(self, unit: Unit, message: str, *, inputs: bool = False) -> None:
-        """``inputs``: for want of its inputs, so that what needs the same is passed over with it."""
+    def fail(self, unit: Unit, message: str, alike: Alike = None) -> None:
+        """``alike`` says what is passed over with it: the other runs of its arm, or all that need the same inputs."""
         with self._lock:
-            alike = self._alike(unit, message) if inputs else []
-            for other in alike:
+            others = self._alike(unit, message, alike) if alike else []
+            for other in others:
                 (self.waiting if other in self.waiting else self.held_up).remove(other)
-            self.failed |= dict.fromkeys((unit, *alike), message)
-        more = f", and {len(alike)} that need the same" if alike else ""
+            self.failed |= dict.fromkeys((unit, *others), message)
+        more = f", and {len(others)} like it" if others else ""
         warn(f"{unit.id} failed and is passed over{more}: {message.splitlines()[0]}")
 
-    def _alike(self, unit: Unit, message: str) -> list[Unit]:
-        """Units of the same arm; of all arms of the task once two have said the same: then it is not the arm's own files."""
+    def _alike(self, unit: Unit, message: str, alike: Alike) -> list[Unit]:
+        """Units of the same arm; of all arms of the task once two want the same inputs: then it is not the arm's own files."""
         place = (unit.backbone, unit.task)
         arms = self.starved.setdefault((*place, message), set())
         arms.add(unit.arm)
         same = [other for other in (*self.waiting, *self.held_up) if (other.backbone, other.task) == place]
-        return [other for other in same if other.arm in arms or len(arms) > 1]
+        return [other for other in same if other.arm == unit.arm or (alike == "inputs" and (other.arm in arms or len(arms) > 1))]
 
     def hold_up(self, unit: Unit) -> None:
         """Another process is at a stage that it needs."""
@@ -92,7 +95,7 @@ class Queue:
     def _seconds(self, unit: Unit) -> float | None:
         """What it will take: as expected, made longer by as much as others took; without that, the longest that is like it."""
         if unit in self.expected:
-            whole = [(other, seconds) for other, seconds in self.done.items() if other not in self.begun and self.expected.get(other)]
+            whole = [(other, seconds) for other, seconds in self.done.items() if other not in self.others and self.expected.get(other)]
             ratios = [seconds / self.expected[other] for other, seconds in whole]
             return self.expected[unit] * (sorted(ratios)[len(ratios) // 2] if ratios else 1.0)
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):

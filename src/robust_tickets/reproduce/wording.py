@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from robust_tickets.measure.runs import RunSummary
@@ -148,6 +148,12 @@ def here(found: RunComparison) -> str:
     return "" if borne else HERE
 
 
+def caveat(judged: Sequence[Judged]) -> str:
+    """``here`` of several claims at once, with the attacks that it is about where it is not about all of them."""
+    about = [attack_phrase(one.claim.attack) for one in judged if one.comparison and here(one.comparison)]
+    return HERE if about and len(about) == len(judged) else HERE.replace(")", f" under {listed(about)})") if about else ""
+
+
 def _points(told: str) -> str:
     """The unit after the last number."""
     return f"{told.removesuffix(HERE)} points{HERE}" if told.endswith(HERE) else f"{told} points"
@@ -159,21 +165,15 @@ def _than(up: bool) -> str:
 
 def _alike(found: Sequence[Judged]) -> list[str]:
     """A sentence for each pair, with all attacks under which it is so."""
-    groups: dict[tuple[str, str], dict[str, str]] = {}
+    groups: dict[tuple[str, str], list[Judged]] = {}
     for one in found:
-        assert one.comparison is not None
-        groups.setdefault((one.claim.arm, one.claim.other), {})[attack_phrase(one.claim.attack)] = here(one.comparison)
+        groups.setdefault((one.claim.arm, one.claim.other), []).append(one)
     margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
     return [
-        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other under {listed(list(attacks))}{_some(attacks)}."
-        for (arm, other), attacks in groups.items()
+        f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points of each other "
+        f"under {listed([attack_phrase(one.claim.attack) for one in alike])}{caveat(alike)}."
+        for (arm, other), alike in groups.items()
     ]
-
-
-def _some(attacks: Mapping[str, str]) -> str:
-    """The caveat, with the attacks that it is about where it is not about all of them."""
-    about = [attack for attack, words in attacks.items() if words]
-    return HERE if len(about) == len(attacks) else HERE.replace(")", f" under {listed(about)})") if about else ""
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 1) -> str:

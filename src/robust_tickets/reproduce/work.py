@@ -21,7 +21,7 @@ from robust_tickets.files import write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.queue import Queue
+from robust_tickets.reproduce.queue import Alike, Queue
 from robust_tickets.reproduce.turns import clock, turn
 from robust_tickets.reproduce.unit import Unit
 
@@ -105,14 +105,10 @@ def work(
         _sort(order, job, queue)
     repeats = [unit for unit in queue.waiting if unit.repeat]
     queue.waiting = [unit for unit in queue.waiting if not unit.repeat]
-    job = replace(job, processes=max(1, min(processes, len(queue.waiting))))
-    if job.processes > 1:
-        from robust_tickets.reproduce.crew import crew
-
-        crew(orders, job, queue)
-    queue.waiting += repeats  # each alone: they also tell what a method takes
-    if queue.waiting and not queue.over:
-        _here(orders, replace(job, processes=1, at_once=None), queue)
+    _all(orders, replace(job, processes=max(1, min(processes, len(queue.waiting)))), queue, apart=False)
+    queue.others |= set(queue.done)  # alone on the device one takes less
+    queue.waiting += repeats
+    _all(orders, replace(job, processes=1), queue, apart=processes > 1)
     summary = Summary(
         done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), left=tuple(queue.left),
         why={unit.id: message for unit, message in queue.failed.items()},
@@ -145,6 +141,13 @@ def failure(job: Job, unit: Unit, problem: BaseException) -> str:
     return message
 
 
+def alike(problem: BaseException) -> Alike:
+    """Which other units fail as this one did."""
+    from robust_tickets.train.engines import UnrecordedError
+
+    return "inputs" if isinstance(problem, InputError) else "arm" if isinstance(problem, UnrecordedError) else None
+
+
 def failures(job: Job, unit: Unit) -> Path:
     return job.store / "failures" / f"{unit.id}.json"
 
@@ -166,7 +169,7 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
         if not complete(known, order.attacks, order.search_only):
             queue.waiting.append(order.unit)
             if known is not None:
-                queue.begun.add(order.unit)
+                queue.others.add(order.unit)
             return
         if known is not None:
             check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places.subset)
@@ -174,6 +177,18 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
     except TicketsError as problem:
         queue.failed[order.unit] = failure(job, order.unit, problem)
         warn(f"{order.unit.id}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+
+
+def _all(orders: Mapping[Unit, Order], job: Job, queue: Queue, *, apart: bool) -> None:
+    """All that waits, by ``job.processes`` processes; a single one is this process, or another one (``apart``), which may die alone."""
+    if not queue.waiting or queue.over:
+        return
+    if job.processes == 1 and not apart:
+        _here(orders, job, queue)
+        return
+    from robust_tickets.reproduce.crew import crew
+
+    crew(orders, job, queue)
 
 
 def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
@@ -186,7 +201,7 @@ def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
                 try:
                     outcome = make(orders[unit], job)
                 except Exception as problem:
-                    queue.fail(unit, failure(job, unit, problem), inputs=isinstance(problem, InputError))
+                    queue.fail(unit, failure(job, unit, problem), alike(problem))
                     if broken():
                         warn("the device answers this process no more; the same command goes on with what is left")
                         return

@@ -22,7 +22,7 @@ from torch import Tensor
 from robust_tickets import progress
 from robust_tickets.errors import TicketsError
 from robust_tickets.train.engine import Batch, Engine
-from robust_tickets.train.engines import insisted
+from robust_tickets.train.engines import UnrecordedError, insisted
 
 WARM_UP = 2  # eager updates of a shape before it is recorded
 MOST = 64  # graphs kept; shapes beyond run eagerly
@@ -135,9 +135,12 @@ class Captured(Engine):
             for stream, place in zip(streams, places, strict=True):
                 mend(stream, place)
             if insisted():
-                raise TicketsError(
+                kind = (
+                    TicketsError if isinstance(problem, torch.OutOfMemoryError) else UnrecordedError
+                )  # there may be more memory next time
+                raise kind(
                     f"this step cannot be recorded as a graph: {self.refused}",
-                    hint="where graphs are not insisted on (--graphs-only) it runs eagerly, many times slower",
+                    hint="without --graphs-only it runs eagerly, many times slower",
                 ) from problem
             progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
         else:

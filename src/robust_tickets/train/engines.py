@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from robust_tickets import progress
+from robust_tickets.errors import TicketsError
 from robust_tickets.layout import has_layout, layout_of
 from robust_tickets.train.engine import Engine
 from robust_tickets.train.room import MULTIPLE
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 Kind = Literal["auto", "eager", "graph"]
 WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
 _insisted = ContextVar("insisted", default=False)
+
+
+class UnrecordedError(TicketsError):
+    """A step that cannot be recorded, where graphs are insisted on: every run of it fails so."""
 
 
 @contextmanager

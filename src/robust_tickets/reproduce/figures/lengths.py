@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,19 +20,19 @@ AXIS = Axis(title="epochs of training")
 
 
 def lengths(outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
-    """A line for each arm that was trained at two lengths or more; of the flavour ``corrected``, whose arms all have one length else."""
+    """A line for each arm that was trained on a task at two lengths or more; of the flavour ``corrected``, where else all have one."""
     own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
-    trained = {(one.unit.backbone, one.unit.arm): {o.unit.task for o in own if o.unit.arm == one.unit.arm} for one in own}
+    places = dict.fromkeys((one.unit.backbone, one.unit.task, one.unit.arm) for one in own)
     usual = float(told()["training"]["epochs"])
     rows = [
-        Row(table=ID, name=arms()[base].title, arm=arm, backbone=backbone, tasks=tuple(sorted(tasks)), x=x)
+        Row(table=ID, name=arms()[base].title, arm=arm, backbone=backbone, tasks=(task,), x=x)
         for base, points in _schedules().items()
         for x, arm in sorted([*points, (usual, base)])
-        for (backbone, name), tasks in trained.items()
+        for backbone, task, name in places
         if name == arm
     ]
-    several = {row.name for row in rows if sum(other.name == row.name for other in rows) > 1}
-    shown = [row for row in rows if row.name in several]
+    several = Counter((row.backbone, row.tasks, row.name) for row in rows)
+    shown = [row for row in rows if several[row.backbone, row.tasks, row.name] > 1]
     panels = sweep(shown, own, folder, lambda _: AXIS, lambda _: "`tickets reproduce --campaign D`")
     return Drawn(id=ID, caption=LINES, panels=tuple(panel for panel in panels if panel.svg))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.claims import screened, told, winner
-from robust_tickets.reproduce.goals import goals
+from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
@@ -56,6 +56,6 @@ def reached(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
         word, kind = REACHED[goal.reached]
         asked = tag("p", tag("b", goal.asked[:1].upper(), goal.asked[1:]), tag("small", goal.told), class_="name")
         items.append(tag("li", asked, tag("p", tag("span", word, class_=f"chip {kind}"))))
-    said = f"{sum(goal.reached is True for goal in found)} of {len(found)} goals are reached."
+    said = f"{reached_of(found)}."
     listed = tag("ul", *items, class_="claims goals")
     return tag("article", tag("h3", "Does the recipe win?"), tag("p", said, class_="verdict lesser"), listed, class_="answer")

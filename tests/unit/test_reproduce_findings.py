@@ -1,0 +1,122 @@
+"""Findings, and the words for verdicts and goals: they say no more than the runs do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from judging import BASE, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, keep, made, screening
+from robust_tickets.reproduce.answers import verdicts
+from robust_tickets.reproduce.claims import judge
+from robust_tickets.reproduce.findings import findings
+from robust_tickets.reproduce.goals import goals, reached_of
+from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.wording import HERE, answered, here
+
+
+def test_findings_say_what_was_not_run() -> None:
+    text = findings([])
+    assert text.count("ot run") >= 2
+    assert "**" not in text
+    part = findings([o for o in screening() if o.unit.arm != "sturdy_e"])
+    assert "Until then nothing is chosen" in part
+    assert "reached" not in part.partition("## B")[2].partition("Not all run")[2]
+    short = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("finetune", 4)])
+    assert "Not all run: Fine-tuning, 4 of 5 runs. Until then nothing is chosen" in short
+    one = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("sturdy_c", 1)])
+    assert re.search(r"2 runs each.*p 0\.8: ticket 62\.0 \(\+18\.0\), clean 0\.0, 1 run so far; ", one)
+    assert one.count("so far") == 1
+
+
+def test_findings_answer_with_intervals(tmp_path: Path) -> None:
+    runs = [*screening(), *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE}), *arm("random", {REAL: BASE, SUBSTITUTE: BASE})]
+    text = findings(read_all(keep(tmp_path, runs)), tmp_path)
+    assert "- than Fine-tuning: **not all run**" in text
+    assert (
+        "- than Random ticket: **not shown: undecided**" in text or "- than Random ticket: **not by 5 points or more: equivalent**" in text
+    )
+    assert "Screened on SST-2, validation" in text
+    assert "the best by the same rule, **Fine-tuning**, is what is to be beaten" in text
+    assert text.count("| **reached** |") == 5
+    assert "PWWS, held out: +15.0 points (+10.1\u00a0to\u00a0+19.9), 5 and 5 runs, different |" in text
+    assert sum(max(1, -(-len(line) // 120)) for line in text.splitlines()) < 100  # two screens
+    assert "| **sturdier** |" in text
+    assert "| Fine-tuning | 92.0, 5 runs | 44.0 (39.8–48.2), 5 runs |" in text
+    assert findings(read_all(tmp_path), tmp_path) == text
+
+
+def test_a_verdict_that_other_texts_may_change_says_so() -> None:
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0].comparison
+    assert judged is not None
+    assert judged.verdict == "different"
+    for low, high, words in ((4.0, 26.0, ""), (-0.5, 30.0, HERE), (-30.0, 0.5, HERE), (-9.0, -1.0, "")):
+        assert here(replace(judged, over_examples=(low, high))) == words
+    assert here(replace(judged, over_examples=None)) == ""
+    same = replace(judged, difference=0.5, adjusted_p=0.9, adjusted_equivalence_p=0.01)
+    assert same.verdict == "equivalent"
+    for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
+        assert here(replace(same, over_examples=(low, high))) == words
+    assert here(replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == ""  # undecided anyway
+
+
+def test_a_caveat_is_about_the_claims_that_a_word_rests_on() -> None:
+    """Of those that need it; where all do, no attack is named."""
+    judged = judge("A", [*arm("finetune", {REAL: BASE, SUBSTITUTE: BASE}), *arm("earlyrobust", {REAL: FAR, SUBSTITUTE: FAR})])
+    sure, doubtful, same = (
+        [replace(one, comparison=one.comparison and replace(one.comparison, **changed)) for one in judged if one.claim.other == "finetune"]
+        for changed in (
+            {"over_examples": (4.0, 26.0)},
+            {"over_examples": (-1.0, 31.0)},
+            {"difference": 0.5, "adjusted_p": 0.9, "adjusted_equivalence_p": 0.01, "over_examples": (-6.0, 7.0)},
+        )
+    )
+    assert verdicts(sure) == "yes"
+    assert verdicts(doubtful) == f"yes{HERE}"
+    assert verdicts([sure[0], doubtful[1]]) == "yes (on these texts; others may differ under TextFooler (substitute lists))"
+    assert verdicts([sure[0], same[1]]) == "under 1 attack of 2, not shown under the rest"
+    assert verdicts([doubtful[0], same[1]]) == f"under 1 attack of 2{HERE}, not shown under the rest"
+    assert verdicts(same) == f"not by 5 points or more: equivalent{HERE}"
+    assert answered(same).endswith(f"under TextFooler (real lists) and TextFooler (substitute lists){HERE}.")
+    close = replace(same[0], comparison=same[0].comparison and replace(same[0].comparison, over_examples=(-3.0, 4.0)))
+    assert answered([close, same[1]]).endswith("(on these texts; others may differ under TextFooler (substitute lists)).")
+
+
+def test_goals_tell_what_other_texts_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HERE not in by_name(screening())["gain"].told
+    monkeypatch.setattr("robust_tickets.reproduce.goals.here", lambda found: HERE)
+    told = by_name(screening())
+    assert HERE in told["gain"].told
+    assert told["unseen"].told.count(HERE) == 3
+
+
+def test_a_goal_that_few_runs_measured_is_told_as_such() -> None:
+    shared = [replace(o, cost={**o.cost, "processes": 9}) for o in screening()]
+    timed = [made("sturdy_c_ticket", 2, repeat=1, train_seconds=150.0), made("finetune", 0, repeat=1, train_seconds=100.0)]
+    found = goals([*shared, *timed])
+    cost = next(goal for goal in found if goal.name == "cost")
+    assert (cost.reached, cost.few) == (True, True)
+    assert cost.told == "1.50 times: 150.0 s against 100.0 s, means of 1 and 1 runs, each alone on the device"
+    assert reached_of(found) == "5 of 5 goals are reached, 1 of them measured in fewer than 5 runs"
+    assert reached_of(goals(screening())) == "5 of 5 goals are reached"
+    assert reached_of([replace(cost, few=False)]) == "1 of 1 goals is reached"
+
+
+def test_a_word_for_several_claims() -> None:
+    base = arm("finetune", {REAL: BASE, SUBSTITUTE: BASE})
+
+    def word(real: tuple[int, ...], substitute: tuple[int, ...]) -> str:
+        judged = judge("A", [*base, *arm("earlyrobust", {REAL: real, SUBSTITUTE: substitute})])
+        return verdicts([one for one in judged if one.claim.other == "finetune"])
+
+    assert word(FAR, FAR) == "yes"
+    assert word(FAR, NEAR) == "under 1 attack of 2, not shown under the rest"
+    assert word((40, 44, 41, 45, 42), FAR) == "no: under some attacks less sturdy"
+    assert word((88, 88, 89, 87, 88), (88, 87, 88, 89, 88)) in (
+        "not by 5 points or more: equivalent",
+        "not shown: undecided",
+        "not shown: undecided in part",
+    )
+    assert word(FAR[:3], FAR[:3]) == "no claim: too few runs"
