@@ -72,14 +72,15 @@ def test_they_are_not_thought_to_take_as_long_as_what_shared_the_device(crews: l
 
 
 def test_what_cannot_be_recorded_is_passed_over_with_its_arm_alone() -> None:
-    queue = Queue(budget=None, expected={}, total=6)
-    queue.waiting = UNITS[2:]
+    queue = Queue(budget=None, expected={}, total=7)
+    third = Unit(task="sst2", arm="earlyrobust")
+    queue.waiting = [*UNITS[2:], third]
     assert alike(UnrecordedError("it waits")) == "arm"
     assert alike(TicketsError("no memory")) is None
     for unit in UNITS[:2]:
         queue.fail(unit, "it waits", "arm")
         assert {other.arm for other in queue.failed} == {one.arm for one in UNITS[: UNITS.index(unit) + 1]}
-    assert not queue.waiting
+    assert queue.waiting == [third]  # two arms that cannot be recorded do not speak for a third
 
 
 @pytest.mark.parametrize("on", [False, True])

@@ -1,6 +1,7 @@
 """Reading: the runs of one arm under one measure, out of all outcomes; what was substituted in them; why there are none.
 
-Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently.
+Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently, but for one thing: a claim leaves
+out the runs that chose an arm (``claims.after_choice``), and says so.
 """
 
 from __future__ import annotations
