@@ -89,7 +89,8 @@ class Hand:
 def crew(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
     """Make the waiting units by ``job.processes`` processes."""
     hands = [Hand(number, job) for number in range(job.processes)]
-    say(f"{len(hands)} processes share the device; their logs: {hands[0].log.parent}")
+    said = f"{len(hands)} processes share the device; their logs" if len(hands) > 1 else "one process has the device to itself; its log"
+    say(f"{said}: {hands[0].log.parent}")
     stopped = threading.Event()
     threads = [threading.Thread(target=_drive, args=(hand, orders, job, queue, stopped), daemon=True) for hand in hands]
     for thread in threads:
