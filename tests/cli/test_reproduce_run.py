@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,13 +197,38 @@ def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
-    """Without --subset the protocol refuses so few rows."""
-    told = tickets(
-        capsys, "reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,freelb", "--only", "metric=clean", "--seeds", "1",
-        *[flag for flag in world.flags if flag != "--subset"], *kept(tmp_path), code=3,
-    )  # fmt: skip
+    """Weights that cannot be read; what to do stands in the terminal too."""
+    models = shutil.copytree(world.models, tmp_path / "models")
+    (models / "bert-base-uncased" / "model.safetensors").write_bytes(b"torn")
+    broken = replace(world, models=models)
+    ask = ["reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,freelb", "--only", "metric=clean", "--seeds", "1"]
+    told = tickets(capsys, *ask, *broken.flags, *kept(tmp_path), code=3)
     assert len(told["work"]["failed"]) == 2
     assert all(told["work"]["why"].values())
+    with pytest.raises(SystemExit):
+        main([*ask, *broken.flags, *kept(tmp_path)])
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("failed: ")]
+    assert len(said) == 2
+    for line, message in zip(said, told["work"]["why"].values(), strict=True):
+        what, _, to_do = message.partition("\n  hint: ")
+        assert to_do
+        assert line.endswith(f"{what}; {to_do}")
+
+
+def test_a_result_of_another_model_is_not_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path) -> None:
+    """Neither for done nor into the table."""
+    shutil.copytree(ran / "results", tmp_path / "results")
+    models = shutil.copytree(world.models, tmp_path / "models")
+    config = models / "bert-base-uncased" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": 24}))
+    same, other = asked(world, tmp_path), asked(replace(world, models=models), tmp_path)
+    assert not tickets(capsys, "reproduce", *same, "--dry-run")["refused"]
+    planned = tickets(capsys, "reproduce", *other, "--dry-run")
+    assert (planned["done"], len(planned["refused"])) == ([], 2)
+    assert all("there is a result of a model with" in words for words in planned["refused"])
+    told = tickets(capsys, "reproduce", *other, code=3)
+    assert len(told["work"]["failed"]) == 2
+    assert not any(cell["ours"] for table in told["tables"] for cell in table["cells"])
 
 
 def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path, ran: Path) -> None:

@@ -34,9 +34,10 @@ def test_findings_say_what_was_not_run() -> None:
 def test_findings_answer_with_intervals(tmp_path: Path) -> None:
     runs = [*screening(), *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE}), *arm("random", {REAL: BASE, SUBSTITUTE: BASE})]
     text = findings(read_all(keep(tmp_path, runs)), tmp_path)
-    assert "- than Fine-tuning: **not all run**" in text
+    assert "- sturdier than Fine-tuning: **not all run**" in text
     assert (
-        "- than Random ticket: **not shown: undecided**" in text or "- than Random ticket: **not by 5 points or more: equivalent**" in text
+        "- sturdier than Random ticket: **not shown: undecided**" in text
+        or "- sturdier than Random ticket: **not by 5 points or more: equivalent**" in text
     )
     assert "Screened on SST-2, validation" in text
     assert "the best by the same rule, **Fine-tuning**, is what is to be beaten" in text

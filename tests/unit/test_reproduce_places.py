@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from judging import made
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import attack, attacks
+from robust_tickets.reproduce.foreign import foreign
 from robust_tickets.reproduce.places import CALLED, ELSEWHERE, HOW, ROLES, Places, missing
+from robust_tickets.reproduce.sizes import _weights
 from robust_tickets.reproduce.unit import Unit
 
 UNIT = Unit(task="sst2", arm="finetune")
@@ -72,19 +76,25 @@ def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
 
 
 def test_nothing_is_missing_where_all_is_there(home: Path) -> None:
-    assert missing(found(home), UNIT, attacks("sst2", ("main", "more"))) == ()
+    places = replace(found(home), subset=True)
+    assert missing(places, UNIT, attacks("sst2", ("main", "more"))) == ()
+    (told,) = missing(replace(places, subset=False), UNIT)  # rows that are a part without being meant to
+    assert told.startswith("sst2: 1 of 67,349 training rows in")
+    assert "--subset" in told
 
 
 def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
-    places = found(home)
+    places = replace(found(home), subset=True)
     (told,) = missing(places, Unit(task="sst2", arm="finetune", backbone="roberta-base"))
     assert "roberta-base" in told
     (told,) = missing(places, Unit(task="imdb", arm="finetune"))
     assert "no folder imdb" in told
+    assert "imdb's train and test files" in told
     (home / "data/mrpc").mkdir()
     (home / "data/mrpc/validation.csv").write_text("text,label\na,1\n")
     (told,) = missing(places, Unit(task="mrpc", arm="finetune"))
     assert "no train and no test rows" in told
+    assert "add train.parquet and test.parquet" in told
     (told,) = missing(Places(), UNIT, [attack("sst2", "textbugger-real")])
     assert told.startswith("no lists of near words: give --resources")
     (told,) = missing(Places(), Unit(task="sst2", arm="orticket"))
@@ -102,3 +112,19 @@ def test_neither_places_nor_the_protocol_import_torch() -> None:
         "places.missing(places.Places(), unit, found); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_result_that_cannot_be_of_what_lies_here_is_known(home: Path) -> None:
+    places = replace(found(home), subset=True)  # one row of SST-2
+    part = replace(made("finetune"), notes=("sst2: 1 of the 67,349 rows of train",))
+    assert foreign(part, places) is None
+    assert "of a part of the data: sst2: 1 of the 67,349" in str(foreign(part, replace(places, subset=False)))
+    assert "of all rows of sst2; 1 lie in" in str(foreign(made("finetune"), places))
+    assert foreign(made("finetune"), replace(places, data=None)) is None  # the Hub's
+    config = home / "models" / "bert-base-uncased" / "config.json"
+    config.write_text('{"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072}')
+    _weights.cache_clear()
+    for parameters, known in ((85_054_464, True), (None, True), (40e6, False), (300e6, False)):
+        why = foreign(replace(part, cost={"dense_encoder_parameters": parameters}), places)
+        assert (why is None) == known
+        assert known or "million parameters; the one in" in str(why)

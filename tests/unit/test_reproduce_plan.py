@@ -47,7 +47,7 @@ def confirming(equipped: Places, tmp_path_factory: pytest.TempPathFactory) -> Pl
     (folder / "data" / "sst2").mkdir(parents=True)
     for split in ("train", "validation", "test"):
         (folder / "data" / "sst2" / f"{split}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
-    return replace(equipped, data=folder / "data")
+    return replace(equipped, data=folder / "data", subset=True)
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -10,6 +10,7 @@ from typing import Any
 from robust_tickets.cli.answer import Answer
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.consistency import findings, summary
+from robust_tickets.reproduce.names import printed_as
 from robust_tickets.reproduce.published import Cell, Column, Paper, Table
 
 SHORT = {"textfooler": "Fooler", "textbugger": "Bugger", "bertattack": "BERT-A"}
@@ -116,4 +117,4 @@ def _shown(column: Column, value: float | None) -> str:
         return "–"
     if column.metric == "speedup_lost_to_search":
         return f"−{value}"
-    return f"{value:.0f}" if column.metric.endswith("_millions") else str(value)
+    return printed_as(column.metric, value)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.cli.answer import Answer
-from robust_tickets.cli.planned import Ask, as_data, counted, in_lines, make, reasons, show_plan
+from robust_tickets.cli.planned import Ask, Planned, as_data, counted, in_lines, make, reasons, show_plan
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.progress import say
+from robust_tickets.progress import duration, say
+
+if TYPE_CHECKING:
+    from robust_tickets.reproduce.work import Summary
 
 
 def dry_run(ask: Ask, budget: float | None) -> Answer:
@@ -61,6 +64,7 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
     from robust_tickets.reproduce.fill import fill_all
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.published import tables
+    from robust_tickets.reproduce.queue import told_of
     from robust_tickets.reproduce.work import work
 
     plan = planned.plan
@@ -68,9 +72,14 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
         plan.units, plan.attacks, planned.places, ask.out, ask.results,
         processes=processes, budget=budget, searches=plan.searches, expected=planned.cost.units,
     )  # fmt: skip
-    outcomes, shown = read_all(ask.results), {one.id for one in tables() if one.kind == "figure"}
+    shown = {one.id for one in tables() if one.kind == "figure"}
+    outcomes = tuple(one for one in read_all(ask.results) if one.unit not in summary.refused)
     filled = [one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells]  # of searches there are none
-    figures = [drawing.draw(id, outcomes, ask.results, ask.flavour) for id in plan.tables if id in shown]
+    figures = [
+        drawing.draw(id, outcomes, ask.results, ask.flavour, {cell.task for cell in plan.cells if cell.table == id})
+        for id in plan.tables
+        if id in shown
+    ]
     written = [*(path for one in filled for path in tell.write(one, ask.out)), *(drawing.write(one, ask.out) for one in figures)]
     written += files.write(ask.results) if outcomes else []
     told = {
@@ -86,13 +95,21 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
             if figure.why:
                 print(f"{figure.id}, not drawn: {figure.why}")
         for id, message in summary.why.items():
-            print(f"failed: {id}: {message.splitlines()[0]}")
+            print(f"failed: {id}: {told_of(message)}")
         if summary.left:
-            print(f"left by the budget: {counted(len(summary.left), 'training run')}; the same command goes on")
+            print(f"left by the budget: {counted(len(summary.left), 'training run')}; {_next(planned, summary, budget)}")
         for path in written:
             print(f"written: {path}")
 
     return Answer(data=told, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def _next(planned: Planned, summary: Summary, budget: float | None) -> str:
+    """What to do about runs that a budget left."""
+    most = max((planned.cost.units.get(unit, 0.0) for unit in summary.left), default=0.0)
+    if budget is not None and most > budget:
+        return f"the longest takes about {duration(most)}, more than --budget"
+    return "the same command goes on"
 
 
 def _check_folders(ask: Ask) -> None:

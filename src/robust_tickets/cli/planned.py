@@ -45,6 +45,7 @@ class Planned:
     outcomes: tuple[Outcome, ...]
     cost: Cost
     device: Device
+    refused: tuple[str, ...] = ()  # why results that are there are not taken
     elsewhere: tuple[float, Device] | None = None  # what it would take on the GPU that the numbers were measured on, where this is none
 
 
@@ -52,6 +53,7 @@ def make(ask: Ask) -> Planned:
     """Plan what was asked for."""
     from robust_tickets.reproduce.campaign import campaign
     from robust_tickets.reproduce.cost import OURS, cost, device
+    from robust_tickets.reproduce.foreign import foreign
     from robust_tickets.reproduce.only import read_only
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.places import Places
@@ -64,10 +66,13 @@ def make(ask: Ask) -> Planned:
         made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
-    gpu = device(OURS)
+    gpu, why = device(OURS), {one.unit: foreign(one, places) for one in outcomes if one.unit in made.attacks}
+    outcomes = tuple(one for one in outcomes if not why.get(one.unit))
     here = cost(made, outcomes, on, places, store=ask.out)
     elsewhere = (cost(made, outcomes, gpu, places, store=ask.out).total, gpu) if on.name != OURS else None
-    return Planned(plan=made, places=places, outcomes=outcomes, cost=here, device=on, elsewhere=elsewhere)
+    return Planned(
+        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=tuple(filter(None, why.values())), elsewhere=elsewhere
+    )
 
 
 def in_lines(planned: Planned, budget: float | None) -> list[str]:
@@ -80,6 +85,8 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
     lines = [plan.title, f"{counted(len(plan.cells), 'cell')}{barred}; {' and '.join(runs)}, {done or 'none'} done"]
     places = planned.places
+    for words in dict.fromkeys(planned.refused):
+        lines.append(f"not taken: {counted(planned.refused.count(words), 'result')}: {words}; give another folder as --results")
     if places.data is None and plan.units:
         lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
         lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
@@ -170,6 +177,7 @@ def as_data(planned: Planned, budget: float | None) -> dict[str, Any]:
         "units": [unit.id for unit in plan.units],
         "arms": _arms(plan, cost),
         "done": [unit.id for unit in cost.done],
+        "refused": list(planned.refused),
         "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
         "elsewhere": {"device": planned.elsewhere[1].about, "seconds": planned.elsewhere[0]} if planned.elsewhere else None,
         "missing": list(plan.missing),

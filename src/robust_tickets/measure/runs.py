@@ -21,6 +21,7 @@ from robust_tickets.measure.resample import RESAMPLES, percent, two_level_interv
 from robust_tickets.measure.student import LEVEL, Interval, mean_interval, prediction_interval
 
 FEWEST_RUNS = 5  # with fewer the number is shown, and nothing is claimed
+FEWEST_SHOWN = 3  # of two runs an interval reaches past any scale
 ROUNDED = 0.051  # points between a value and the percentage of its outcomes: tables keep one decimal
 
 
@@ -133,6 +134,11 @@ class RunSummary:
     def enough(self) -> bool:
         """Whether anything may be claimed from these runs."""
         return self.n >= FEWEST_RUNS
+
+    @property
+    def shown(self) -> Interval | None:
+        """The interval of the mean where it tells a reader something."""
+        return self.interval if self.n >= FEWEST_SHOWN else None
 
     def published_inside(self, value: float) -> bool | None:
         """Whether a published number, one run of others, lies where a further run of ours would; ``None``: the runs cannot say."""

@@ -15,6 +15,13 @@ from typing import Any
 from robust_tickets import progress
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
+FOLDERS = {
+    "data": "one folder a task; else the Hub's",
+    "models": "one folder a backbone; else the Hub's",
+    "resources": "counterfitted_neighbors.json, counterfit-substitute/, nltk_data/",
+    "encoder": "a sentence encoder; else the installed all-MiniLM-L6-v2",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, say what became of it; the exit code."""
@@ -33,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _go(given: argparse.Namespace) -> int:
     from robust_tickets.reproduce.places import Places
+    from robust_tickets.reproduce.queue import told_of
     from robust_tickets.reproduce.work import work
 
     budget = progress.seconds(given.budget) if given.budget else None
@@ -45,7 +53,7 @@ def _go(given: argparse.Namespace) -> int:
         units, attacks, places, given.store, given.results, processes=given.processes, at_once=given.train_at_once, budget=budget,
         drop_models=given.drop_models, graphs_only=given.graphs_only, searches=searches, expected=expected,
     )  # fmt: skip
-    failed = [f"failed: {id}: {message.splitlines()[0]}" for id, message in summary.why.items()]
+    failed = [f"failed: {id}: {told_of(message)}" for id, message in summary.why.items()]
     _tell([*failed, *(f"left: {unit.id}" for unit in summary.left), summary.told])
     return FAILED if summary.failed else 0
 
@@ -131,10 +139,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
     parser.add_argument("--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each")
     parser.add_argument("--graphs-only", action="store_true", help="on a GPU: fail what cannot be recorded, instead of running it eagerly")
-    parser.add_argument("--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="the outcomes")
-    for name in ("data", "models", "resources", "encoder"):
-        parser.add_argument(f"--{name}", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made (runs/reproduce)"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), help="the outcomes (results)")
+    for name, what in FOLDERS.items():
+        parser.add_argument(f"--{name}", type=Path, metavar="FOLDER", help=what)
     parser.add_argument("--subset", action="store_true", help="the data are meant to be a part of the official ones")
     parser.add_argument("--dry-run", action="store_true", help="name the units and their attacks, run nothing")
     parser.add_argument("--quiet", action="store_true")

@@ -69,7 +69,9 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
 def _short(judged: Sequence[Judged]) -> str:
     """Against each other arm a word."""
     others = dict.fromkeys(one.claim.other for one in judged)
-    return "\n".join(f"- than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others)
+    return "\n".join(
+        f"- sturdier than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others
+    )
 
 
 def _others(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -195,8 +197,8 @@ def _claims(judged: Sequence[Judged]) -> str:
 
 
 def _substituted(judged: Sequence[Judged]) -> list[str]:
-    found = dict.fromkeys(words for one in judged for words in one.substituted)
-    return [f"Substituted: {'; '.join(found)}."] if found else []
+    found = dict.fromkeys(f"{attack_title(one.claim.attack)}: {words}" for one in judged for words in one.substituted)
+    return [f"Substituted under {'; under '.join(found)}."] if found else []
 
 
 def _judged(one: Judged) -> tuple[str, str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from robust_tickets.reproduce.unit import Flavour
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"))
 
 
-def draw(id: str, outcomes: Sequence[Outcome], folder: Path, flavour: Flavour = "corrected") -> Drawn:
-    """The figure from our runs."""
-    return figure(id, outcomes, folder, flavour=flavour)
+def draw(id: str, outcomes: Sequence[Outcome], folder: Path, flavour: Flavour = "corrected", tasks: Collection[str] | None = None) -> Drawn:
+    """The figure from our runs; of ``tasks`` alone, where some were asked for."""
+    return figure(id, outcomes, folder, flavour=flavour, tasks=tasks)
 
 
 def write(drawn: Drawn, folder: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.runs import RunSummary, summarise_runs
+from robust_tickets.measure.runs import FEWEST_SHOWN, RunSummary, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
@@ -33,6 +33,11 @@ class Ours:
     prediction: Interval | None
     units: tuple[str, ...]  # ids of the outcomes behind it
     values: tuple[float, ...]  # of each of them
+
+    @property
+    def shown(self) -> Interval | None:
+        """As ``RunSummary.shown``."""
+        return self.interval if self.n >= FEWEST_SHOWN else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,6 @@ VARIANTS = {
     "encoder75": "encoder that passes 75 %", "encoder90": "encoder that passes 90 %",
 }  # fmt: skip
 TABLES = {"@real": "real lists", "@substitute": "substitute vectors", "wordnet": "WordNet's synonyms"}  # of words that a recipe trains on
-PERCENT = ("clean", "aua", "suc")
 
 
 @cache
@@ -33,6 +32,11 @@ def arm_title(name: str) -> str:
     """As ``arms.toml`` calls it."""
     found = arms().get(name)
     return found.title if found is not None else name
+
+
+def printed_as(metric: str, value: float) -> str:
+    """A published number as the papers print it."""
+    return f"{value:.0f}" if metric.endswith("_millions") else str(value)
 
 
 def task_title(name: str) -> str:

@@ -20,6 +20,7 @@ from robust_tickets.files import read_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
+from robust_tickets.reproduce.foreign import foreign
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.unit import Unit
@@ -60,7 +61,7 @@ def one(
         known = found(unit, results)
         recipe = recipe_of(unit, attacks, places)
         if known is not None:
-            check_same(known, recipe, unit, attacks, places.subset)
+            check_same(known, recipe, unit, attacks, places)
             if complete(known, attacks, search_only):
                 return known
         return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, training)
@@ -90,13 +91,11 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
     return recipe
 
 
-def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack] = (), subset: bool = False) -> None:
-    """Refuse to add to an outcome of other settings, or to take it or an attack of it for this one; so a rehearsal's for the real one."""
-    part = protocol.part_of(known.notes)
-    if part is not None and not subset:
+def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> None:
+    """Refuse to add to an outcome of other settings or data, or to take it or an attack of it for this one."""
+    if why := foreign(known, places):
         raise TicketsError(
-            f"there is a result of a part of the data: {part}",
-            hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes it as it is",
+            why, hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes results of a part"
         )
     differs = _differs(known.config.get("recipe", {}), _plain(recipe))
     tables = known.config.get("attacks", {})

@@ -164,9 +164,13 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
 
 def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
     """The ids behind a hash."""
-    found = read_json(folder / "examples" / f"{examples}.json")
+    path, hint = folder / "examples" / f"{examples}.json", "restore the file, or remove the results that name it and run them again"
+    try:
+        found = read_json(path)
+    except TicketsError as problem:
+        raise TicketsError(f"the ids of attacked examples cannot be had: {problem.message}", hint=hint) from None
     if digest(found) != examples:
-        raise TicketsError(f"{folder / 'examples' / examples}.json has another hash than its name", hint="restore the file")
+        raise TicketsError(f"{path} has another hash than its name", hint=hint)
     return tuple(found)
 
 

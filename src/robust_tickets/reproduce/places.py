@@ -118,7 +118,7 @@ def missing(places: Places, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> 
 
     if places.counted:
         return ()
-    told = [*_no_data(places, unit.task), *_no_model(places, unit.backbone)]
+    told = [*(_no_data(places, unit.task) or _short(places, unit.task)), *_no_model(places, unit.backbone)]
     for split in dict.fromkeys(attack.table.get("split") for attack in attacks):
         told += _no_split(places, unit.task, split)
     own = [f"@{role}" for role in arm(unit.arm, unit.flavour, unit.task).roles]
@@ -143,9 +143,21 @@ def _no_data(places: Places, task: str, needs: Sequence[str] = ()) -> list[str]:
         return []
     folder = places.data / task
     if not folder.is_dir():
-        return [f"no folder {task} in {places.data}: put {task}'s train and test files there, or leave --data out for the Hub's"]
+        files = " and ".join(needs or rules(task).needs)
+        return [f"no folder {task} in {places.data}: put {task}'s {files} files there, or leave --data out for the Hub's"]
     lacking = [split for split in needs or rules(task).needs if split not in _splits(folder)]
-    return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add the files"] if lacking else []
+    files = " and ".join(f"{split}.parquet" for split in lacking)
+    return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add {files}, or csv, tsv or jsonl files"] if lacking else []
+
+
+def _short(places: Places, task: str) -> list[str]:
+    """What is said of a folder that holds fewer rows than the protocol's, where that is not meant."""
+    from robust_tickets.reproduce.sizes import rows_of
+
+    rows, official = rows_of(places, task).get("train"), rules(task).train
+    if places.subset or rows is None or rows in official:
+        return []
+    return [f"{task}: {rows:,} of {official[0]:,} training rows in {places.data}: add the others, or say --subset: results then say so too"]
 
 
 def _no_split(places: Places, task: str, split: str | None) -> list[str]:

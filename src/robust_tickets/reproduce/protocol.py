@@ -199,7 +199,11 @@ def check_task(task: Task, unit: Unit, *, subset: bool = False) -> tuple[str, ..
             continue
         if not subset:
             raise _broken(
-                unit, "splits", f"{official:,} rows in {name}", f"{size:,}", "get the official files; a part of them has to be said"
+                unit,
+                "splits",
+                f"{official:,} rows in {name}",
+                f"{size:,}",
+                "get the official files, or say --subset: results then say so too",
             )
         notes.append(f"{size:,} of the {official:,} rows of {name}")
     return tuple(f"{unit.task}: {note}" for note in notes)

@@ -13,6 +13,11 @@ from robust_tickets.reproduce.unit import Unit
 Alike = Literal["arm", "inputs"] | None
 
 
+def told_of(message: str) -> str:
+    """A failure in a line, with what to do about it."""
+    return message.replace("\n  hint: ", "; ").splitlines()[0]
+
+
 class Queue:
     """Units are taken in their order. One that another process holds up is put back, and waited for when nothing else is left."""
 
@@ -25,6 +30,7 @@ class Queue:
         self.others: set[Unit] = set()  # made otherwise, as with a part of it there already: how long they took says nothing of the rest
         self.done: dict[Unit, float] = {}  # seconds that each took
         self.failed: dict[Unit, str] = {}
+        self.refused: list[Unit] = []
         self.dropped: list[Unit] = []
         self.starved: dict[tuple[str, str, str], set[str]] = {}  # backbone, task and message -> arms that failed so
         self._lock = threading.Lock()
@@ -66,7 +72,7 @@ class Queue:
                 (self.waiting if other in self.waiting else self.held_up).remove(other)
             self.failed |= dict.fromkeys((unit, *others), message)
         more = f", and {len(others)} like it" if others else ""
-        warn(f"{unit.id} failed and is passed over{more}: {message.splitlines()[0]}")
+        warn(f"{unit.id} failed and is passed over{more}: {told_of(message)}")
 
     def _alike(self, unit: Unit, message: str, alike: Alike) -> list[Unit]:
         """Units of the same arm; of all arms of the task once two want the same inputs: then it is not the arm's own files."""

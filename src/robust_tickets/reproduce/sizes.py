@@ -21,7 +21,12 @@ def rows_of(places: Places, task: str) -> Mapping[str, int]:
 
 def share_of(places: Places, backbone: str) -> float:
     """What a step of the backbone costs beside one of BERT-base."""
-    return _share(places.models / backbone / "config.json") if places.models is not None else 1.0
+    return max(LEAST, (weights_of(places, backbone) or BASE) / BASE)
+
+
+def weights_of(places: Places, backbone: str) -> int | None:
+    """Weights of the matrices of its layers, by the config in its folder; none where that cannot be told."""
+    return _weights(places.models / backbone / "config.json") if places.models is not None else None
 
 
 @cache
@@ -45,10 +50,10 @@ def _count(path: Path) -> int:
 
 
 @cache
-def _share(config: Path) -> float:
+def _weights(config: Path) -> int | None:
     try:
         told = read_json(config)
         layers, hidden, neurons = (int(told[name]) for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
     except (TicketsError, OSError, KeyError, TypeError, ValueError):
-        return 1.0
-    return max(LEAST, layers * (4 * hidden**2 + 2 * hidden * neurons) / BASE)
+        return None
+    return layers * (4 * hidden**2 + 2 * hidden * neurons)

@@ -20,7 +20,7 @@ from robust_tickets.files import write_json, write_text
 from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.names import attack_title, task_title
+from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.wording import INSIDE, count, markdown_table, measure, merged, sentence
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
@@ -138,12 +138,12 @@ def _name(cell: FilledCell, backbone: bool) -> str:
 
 
 def _line(cell: FilledCell) -> list[str]:
-    printed = NONE if cell.published is None else f"{cell.published:g}"
+    printed = NONE if cell.published is None else printed_as(cell.metric, cell.published)
     ours = cell.ours
     if ours is None:
         return [printed, NONE, "", "", "", ""]
     difference = NONE if cell.difference is None else points(cell.difference)
-    return [printed, f"{ours.mean:.1f}", brief(ours.interval) or NONE, str(ours.n), difference, INSIDE[cell.inside]]
+    return [printed, f"{ours.mean:.1f}", brief(ours.shown) or NONE, str(ours.n), difference, INSIDE[cell.inside]]
 
 
 def _counted(counts: dict[str, int]) -> str:

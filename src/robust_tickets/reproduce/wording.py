@@ -34,7 +34,7 @@ def mean(summary: RunSummary | None) -> str:
     """``45.3 (43.2–47.4), 5 runs``."""
     if summary is None:
         return NONE
-    span = f" ({brief(summary.interval)})" if summary.interval and summary.n > 2 else ""  # of two runs it reaches past any scale
+    span = f" ({brief(summary.shown)})" if summary.shown else ""
     return f"{summary.mean:.1f}{span}, {count(summary.n, 'run')}"
 
 

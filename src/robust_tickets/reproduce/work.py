@@ -37,6 +37,7 @@ class Summary:
     done: tuple[Unit, ...] = ()
     found: tuple[Unit, ...] = ()  # were done before
     failed: tuple[Unit, ...] = ()
+    refused: tuple[Unit, ...] = ()  # of the failed: have a result of other settings or data, which is not taken
     left: tuple[Unit, ...] = ()  # the budget did not reach so far
     why: Mapping[str, str] = field(default_factory=dict)  # unit id -> message, of those that failed
 
@@ -110,7 +111,7 @@ def work(
     queue.waiting += repeats
     _all(orders, replace(job, processes=1), queue, apart=processes > 1)
     summary = Summary(
-        done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), left=tuple(queue.left),
+        done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), refused=tuple(queue.refused), left=tuple(queue.left),
         why={unit.id: message for unit, message in queue.failed.items()},
     )  # fmt: skip
     say(f"units: {summary.told}")
@@ -172,10 +173,11 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
                 queue.others.add(order.unit)
             return
         if known is not None:
-            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places.subset)
+            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places)
         queue.found.append(order.unit)
     except TicketsError as problem:
         queue.failed[order.unit] = failure(job, order.unit, problem)
+        queue.refused.append(order.unit)
         warn(f"{order.unit.id}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from robust_tickets.reproduce import published
@@ -36,9 +37,19 @@ WORDS = {
 }
 
 
-def figure(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> Drawn:
+def figure(
+    id: str,
+    outcomes: Sequence[Outcome],
+    folder: Path | None = None,
+    *,
+    flavour: Flavour = "corrected",
+    tasks: Collection[str] | None = None,
+) -> Drawn:
     """The figure called ``id``. ``folder`` holds the outcomes' files: a point's runs are checked against their examples there."""
-    return draw(published.table(id).id, rows_of(id, flavour), [one for one in outcomes if one.unit.flavour == flavour], folder)
+    asked = [replace(row, tasks=tuple(task for task in row.tasks if tasks is None or task in tasks)) for row in rows_of(id, flavour)]
+    return draw(
+        published.table(id).id, [row for row in asked if row.tasks], [one for one in outcomes if one.unit.flavour == flavour], folder
+    )
 
 
 def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:

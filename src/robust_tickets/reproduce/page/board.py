@@ -100,7 +100,7 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
         why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
         return tag("td", tag("span", why, class_="none"), class_="number", data_key=column.key)
     link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
-    below = [numbers.brief(value.summary.interval)] if column.drawn and value.n > 2 else []
+    below = [numbers.brief(value.summary.shown)] if column.drawn and value.summary.shown else []
     if value.n != one.units:
         below.append(runs(value.n))
     parts = [

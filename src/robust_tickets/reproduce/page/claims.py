@@ -10,7 +10,7 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, told
-from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
@@ -54,7 +54,11 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
         "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them. The "
         f"grey band is the margin of ±{of.margin:g}. {_adjusted(made)} A name leads to its runs."
     )
-    missing = [tag("li", f"{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for one in rest]
+    several = len({one.claim.task for one in judged}) > 1
+    tasks = [f"{task_title(one.claim.task)}, " if several else "" for one in rest]
+    missing = [
+        tag("li", f"{task}{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for task, one in zip(tasks, rest, strict=True)
+    ]
     more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
     said = tag("p", answered(made), class_="verdict lesser")
     listed = tag("ul", *rows, class_="claims")

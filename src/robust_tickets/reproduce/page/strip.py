@@ -42,7 +42,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
 
 
 def said(title: str, measured: Measured) -> str:
-    interval = measured.summary.interval
+    interval = measured.summary.shown
     reach = f", interval {numbers.span(interval)}" if interval else ""
     return f"{title}: {numbers.percent(measured.mean)}{reach}, {runs(measured.n)}"
 
@@ -52,8 +52,8 @@ def runs(n: int) -> str:
 
 
 def _inside(measured: Measured) -> tuple[float, ...]:
-    """The ends of an interval that belong on the axis: with two runs it reaches past anything."""
-    return tuple(measured.summary.interval or ()) if measured.n > 2 else ()
+    """The ends of an interval, which belong on the axis."""
+    return tuple(measured.summary.shown or ())
 
 
 def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
@@ -72,7 +72,7 @@ def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, ki
 
 
 def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float, broad: bool, stacked: bool) -> Html:
-    size, interval, place = 6.5 if broad else 5.5, measured.summary.interval, one.place
+    size, interval, place = 6.5 if broad else 5.5, measured.summary.shown, one.place
     drawn = [line(scale.start, y, scale.end, y, "leader")]
     if interval:
         start, end = (min(max(scale(v), scale.start), scale.end) for v in interval)
@@ -88,7 +88,7 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
     else:
         names = [label(left, y - (41 if stacked else 24), squeeze(one.title, 33), kind="name")]
-        shown = f"{value} · {reach}" if reach else value
+        shown = " · ".join(filter(None, (value, reach, runs(measured.n))))
         names.append(label(left, y - 24, shown, kind="quiet") if stacked else label(scale.end, y - 24, shown, "end", "quiet"))
     return group(*drawn, *names, title=said(one.title, measured))
 
@@ -102,7 +102,7 @@ def _two(title: str) -> list[str]:
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
     """A cell's runs on the axis of its column; the number beside it is its text, so that it is hidden from screen readers."""
     scale = Scale(low=low, high=high, start=4, end=THUMB - 4)
-    interval = measured.summary.interval
+    interval = measured.summary.shown
     parts = [line(0, HIGH / 2, THUMB, HIGH / 2, "leader")]
     if interval:
         start, end = (min(max(scale(v), 0.0), float(THUMB)) for v in interval)

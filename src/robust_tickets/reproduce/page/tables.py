@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.measure.runs import FEWEST_RUNS, FEWEST_SHOWN
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, line
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.names import metric_title, task_title, variant
+from robust_tickets.reproduce.names import metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
@@ -97,7 +97,11 @@ def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> H
     printed = next((cell.published for cell in found if cell.published is not None), None)
     if printed is None and not any(cell.ours for cell in found):
         return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
-    told = tag("span", PRINTED, tag("data", f"{printed:g}", value=exact(printed)), class_="printed") if printed is not None else None
+    told = (
+        tag("span", PRINTED, tag("data", printed_as(found[0].metric, printed), value=exact(printed)), class_="printed")
+        if printed is not None
+        else None
+    )
     ran = [cell for cell in found if cell.ours is not None]
     folded = [cell for cell in ran if cell.by and cell.by.count("-") > 1]  # further constrained, by an encoder or a temperature
     folded = folded if len(folded) < len(ran) else []
@@ -139,7 +143,7 @@ def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
     scale = Scale(low=ends[0] - pad, high=ends[1] + pad, start=3, end=WIDTH - 3)
     middle = HEIGHT / 2
     parts = [line(0, middle, WIDTH, middle, "leader")]
-    if cell.ours.prediction:
+    if cell.ours.prediction and cell.ours.n >= FEWEST_SHOWN:
         start, end = (min(max(scale(v), 0.0), float(WIDTH)) for v in cell.ours.prediction)
         parts.append(tag("rect", x=start, y=middle - 5, width=max(1.5, end - start), height=10, rx=2, class_="haze full arm0"))
     parts += [tag("circle", cx=scale(value), cy=middle, r=2.2, class_="arm0 solid") for value in cell.ours.values]
