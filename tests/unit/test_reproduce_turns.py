@@ -1,4 +1,4 @@
-"""Turns: never more processes at a time than may be, everyone comes to it, and one that fails or is killed gives its turn back."""
+"""Turns: never more processes at a time than may be, who came first is first, and one that fails or is killed gives its turn back."""
 
 from __future__ import annotations
 
@@ -44,6 +44,37 @@ def test_never_more_than_may_be_and_everyone_comes_to_it(tmp_path: Path) -> None
         thread.join(30)
     assert sorted(through) == list(range(6))
     assert most == [2]
+
+
+def test_who_came_first_is_first(tmp_path: Path) -> None:
+    through: list[int] = []
+
+    def work(number: int) -> None:
+        with turn(tmp_path, 1):
+            through.append(number)
+            time.sleep(0.03)  # others look for a turn meanwhile
+
+    line = tmp_path / "turns" / "line"
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    with turn(tmp_path, 1):
+        for number, thread in enumerate(threads):
+            thread.start()
+            while len(list(line.glob("[0-9]*"))) <= number:
+                time.sleep(0.005)
+    for thread in threads:
+        thread.join(30)
+    assert through == list(range(8))
+    assert not any(line.iterdir())
+
+
+def test_a_process_that_was_killed_in_the_line_is_not_waited_for(tmp_path: Path) -> None:
+    line = tmp_path / "turns" / "line"
+    with turn(tmp_path, 1), subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)]) as process:
+        while not any(line.glob("[0-9]*")):
+            time.sleep(0.05)
+        process.kill()
+    with turn(tmp_path, 1):
+        assert not any(line.iterdir())
 
 
 def test_what_is_waited_is_counted_and_what_is_worked_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
-"""Turns at a device. Some processes that train fill a GPU; more only make each other slower. Those that attack use its gaps meanwhile."""
+"""Turns at a device. Some processes that train fill a GPU; more only make each other slower. Those that attack use its gaps meanwhile.
+
+Who came first is first: units are handed out in their order, and one that is overtaken may still wait when the budget is spent.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from robust_tickets.run import BusyError, locked
@@ -29,18 +34,56 @@ def turn(store: Path, most: int | None, latest: float | None = None) -> Iterator
 
     ``latest``: a turn that comes after this time (``time.time()``) is not taken, since what it is for would not end in time.
     """
+    if most is None:
+        yield
+        return
     begun = time.monotonic()
-    while most is not None:
-        for number in range(most):
-            with ExitStack() as held:
-                try:
-                    held.enter_context(locked(store / "turns" / str(number)))
-                except BusyError:
-                    continue
-                _waited[0] += time.monotonic() - begun
-                if latest is not None and time.time() > latest:
-                    raise BusyError("the turn came too late for the budget", hint="the same command goes on with it")
-                yield
-                return
-        time.sleep(LOOK)
-    yield
+    with ExitStack() as held:
+        with _in_line(store / "turns" / "line") as first:
+            while not (first() and _taken(store / "turns", most, held)):
+                time.sleep(LOOK)
+        _waited[0] += time.monotonic() - begun
+        if latest is not None and time.time() > latest:
+            raise BusyError("the turn came too late for the budget", hint="the same command goes on with it")
+        yield
+
+
+def _taken(folder: Path, most: int, held: ExitStack) -> bool:
+    """Take one of the turns, if one is free."""
+    for number in range(most):
+        with suppress(BusyError):
+            held.enter_context(locked(folder / str(number)))
+            return True
+    return False
+
+
+@contextmanager
+def _in_line(line: Path) -> Iterator[Callable[[], bool]]:
+    """A place behind those who came before; call what it gives to ask whether none of them waits any more."""
+    import fcntl
+
+    place = line / f"{time.time_ns():020d}-{os.getpid()}-{threading.get_ident()}"
+    unseen = line / f".{place.name}"
+    line.mkdir(parents=True, exist_ok=True)
+    with open(unseen, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unseen.rename(place)  # all that is seen is locked, as long as its process lives
+        try:
+            yield lambda: not any(_waits(other) for other in sorted(line.glob("[0-9]*")) if other.name < place.name)
+        finally:
+            place.unlink(missing_ok=True)
+
+
+def _waits(place: Path) -> bool:
+    """Whether its process lives; the place of one that was killed is cleared."""
+    import fcntl
+
+    try:
+        with open(place) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            place.unlink(missing_ok=True)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:  # it has its turn meanwhile
+        pass
+    return False
