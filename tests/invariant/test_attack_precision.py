@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from attacking import stable_files, toy_victim
 from robust_tickets.attack import precision, victim
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.registry import BACKBONES
 from tiny import tiny_classifier
 
 TEXTS = ["a good film", "bad bad plot , really", "the story is happy and old", "poor", "very awful great film"] * 3
@@ -39,6 +42,20 @@ def test_a_copy_in_fewer_bits_is_attacked_and_said(monkeypatch: pytest.MonkeyPat
     assert precision.unconfirmed(clf, fast.lines, lambda label: label) == fast.n
     monkeypatch.undo()
     assert precision.unconfirmed(clf, plain.lines, lambda label: label) == 0
+
+
+@pytest.mark.parametrize("bits", precision.PRECISIONS)
+@pytest.mark.parametrize("family", BACKBONES.names())
+def test_a_sure_victim_hides_nothing_from_an_attack_in_fewer_bits(family: str, bits: str) -> None:
+    """A head that adds 8,000 to every logit changes no difference between two texts; in half precision it would swallow them all."""
+    clf = tiny_classifier(family, max_length=24)
+    texts = sorted(set(TEXTS))
+    expected = clf.logits(texts)
+    head = [module for module in clf.model.modules() if getattr(module, "out_features", None) == len(clf.labels)][-1]
+    with torch.no_grad():
+        head.bias += 8000.0
+    found = precision.lowered(clf, bits).logits(texts) - 8000.0
+    assert np.abs(found - expected).max() < 0.25 * np.ptp(expected, axis=0).max()
 
 
 def test_only_a_model_at_hand_has_a_precision() -> None:

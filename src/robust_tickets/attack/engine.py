@@ -19,7 +19,7 @@ from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import answers, fatal, hopeless
 from robust_tickets.attack.plan import Plan
-from robust_tickets.attack.precision import lowered
+from robust_tickets.attack.precision import HEAD, lowered
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
@@ -101,7 +101,7 @@ def run_attack(
         "query_budget": query_budget,
         "temperature": float(temperature) if held is None else [CALIBRATED, held.name, held.digest],
         "subset": subset,
-        "precision": precision,
+        "precision": precision and [precision, HEAD],
         "seen": None if seen is None else [seen.name, seen.digest],
         "clean_full": clean_full,
     }

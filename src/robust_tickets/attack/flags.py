@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from robust_tickets.attack.precision import HEAD
 from robust_tickets.measure.metrics import FEW
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
@@ -117,7 +118,8 @@ def _bits(precision: str | None, unconfirmed: int | None, n: int) -> Iterator[Fl
     if precision is not None:
         yield Flag(
             "precision",
-            f"precision: a copy of the victim in {precision} was attacked; put to the victim itself, {unconfirmed} of {n} outcomes differ",
+            f"precision: a copy of the victim in {precision}, its head in {HEAD}, was attacked; "
+            f"put to the victim itself, {unconfirmed} of {n} outcomes differ",
         )
 
 
