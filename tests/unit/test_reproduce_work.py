@@ -390,7 +390,9 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
     assert all(outcome.cost["processes"] == 2 for outcome in found)
     assert len({outcome.inputs["trained"] for outcome in found}) == 2
     assert len(list((tmp_path / "s" / "search").iterdir())) == 1, "searched once, drawn from twice"
-    assert [path.name for path in (tmp_path / "s" / "turns").iterdir()] == ["0"], "both trained, one at a time"
+    turns = tmp_path / "s" / "turns"
+    assert sorted(path.name for path in turns.iterdir()) == ["0", "line"], "both trained, one at a time"
+    assert not any((turns / "line").iterdir()), "and nobody is left in the line"
     assert "2 done" in capsys.readouterr().out
     assert main([*asked, *small.flags]) == 0
     assert "2 found done" in capsys.readouterr().out
