@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from robust_tickets.attack.precision import PRECISIONS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.registry import ATTACKS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.places import Places
-
-CALL = ("name", "n", "seed", "subset")  # of an attack's table: not the recipe's own settings
-WAYS = (None, "float16", "bfloat16")
+from robust_tickets.walk.recipe import CALL
 
 
 def main() -> None:
@@ -34,24 +32,23 @@ def main() -> None:
     asked = parser.parse_args()
     victim = Classifier.from_pretrained(asked.model)
     split = load_task("sst2", data=asked.data / "sst2", validation="none").split("validation")
-    logits = victim.logits([split[row].texts for row in range(len(split))])
+    logits = victim.logits([example.texts for example in split])
     sure = float(np.median(np.abs(logits[:, 1] - logits[:, 0])))
     places = Places.find(data=asked.data, resources=asked.resources)
     for name in asked.attacks:
         table = attack("sst2", name).placed(places)
-        recipe = ATTACKS.get(table["name"])(**{key: value for key, value in table.items() if key not in CALL})
+        recipe = ATTACKS.get(table.pop("name"))(**{key: value for key, value in table.items() if key not in CALL})
         told: dict[str, Any] = {"attack": name, "median_log_odds": round(sure, 2)}
-        first: list[dict[str, Any]] = []
-        for way in WAYS:
-            begun = time.monotonic()
-            lines = [json.loads(line) for line in recipe(victim, split, n=asked.n, precision=way).lines]
-            first = first or lines
+        itself = recipe(victim, split, n=asked.n)
+        for way in (None, *PRECISIONS):
+            found = itself if way is None else recipe(victim, split, n=asked.n, precision=way)
+            pairs = list(zip(itself.examples(), found.examples(), strict=True))
             told[way or "itself"] = {
-                "n": len(lines),
-                "aua": round(100 * sum(line["status"] == "failed" for line in lines) / len(lines), 2),
-                "other_outcomes": sum(a["status"] != b["status"] for a, b in zip(first, lines, strict=True)),
-                "other_texts": sum(a["perturbed"] != b["perturbed"] for a, b in zip(first, lines, strict=True)),
-                "seconds": round(time.monotonic() - begun, 1),
+                "n": found.n,
+                "aua": found.aua,
+                "other_outcomes": sum(one.status != other.status for one, other in pairs),
+                "other_texts": sum(one.perturbed != other.perturbed for one, other in pairs),
+                "seconds": round(found.seconds, 1),
             }
         print(json.dumps(told), flush=True)
 

@@ -48,17 +48,20 @@ def lowered(clf: Classifier, precision: str | None) -> Classifier:
 def _head(model: Any) -> list[Any]:
     """All that follows the encoder's layers."""
     encoder = encoder_of(model)
-    pooler = getattr(encoder, "pooler", None)
-    return [module for module in (pooler, *model.children()) if module is not None and module is not encoder and encoder is not model]
+    if encoder is model:
+        return []
+    return [module for module in (getattr(encoder, "pooler", None), *model.children()) if module is not None and module is not encoder]
 
 
 def _widened(_module: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Half-precision tensors as float32; all else as it is."""
+    """What a module is given, with its floats as float32."""
     return tuple(map(_wide, given)), {name: _wide(value) for name, value in named.items()}
 
 
 def _wide(value: Any) -> Any:
-    return value.float() if str(getattr(value, "dtype", "")).removeprefix("torch.") in PRECISIONS else value
+    import torch
+
+    return value.float() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
