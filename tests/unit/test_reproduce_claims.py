@@ -32,7 +32,8 @@ from robust_tickets.reproduce.claims import (
 )
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals
-from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.wording import answered
 
 
@@ -132,6 +133,26 @@ def test_repeats_are_reported_and_do_not_weigh() -> None:
     (said,) = [line for line in findings([*runs, *again, *others]).splitlines() if "One seed" in line]
     assert "up to 15.0 points apart (Fine-tuning, 3 runs, TextFooler, real lists)" in said
     assert "SynonymHotFlip" not in said  # of the question's own arms
+    assert said.endswith("(TextFooler, real lists).")  # none of these says which model it is
+
+
+def test_runs_of_one_seed_are_counted_as_models() -> None:
+    def run(name: str, repeat: int, model: str, ticket: str = "") -> Outcome:
+        one = made(name, 0, {REAL: BASE[0] + repeat}, repeat=repeat)
+        return replace(one, inputs={**one.inputs, "trained": model}, ticket={"digest": ticket} if ticket else None)
+
+    same = [run("finetune", repeat, "a") for repeat in range(3)]
+    two = [run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "y"), run("earlyrobust", 2, "b", "x")]
+    once = [run("random", 0, "d", "z")]
+    found = repeated([*same, *two, *once])
+    assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [("earlyrobust", 3, 2, 2), ("finetune", 3, 1, None)]
+    said = models_told(found)
+    assert "EarlyRobust 2 models of 2 tickets in 3 runs; Fine-tuning 1 model in 3 runs." in said
+    assert said.endswith("Runs of one model differ by their attack alone.")
+    assert models_told(repeated(once)) == ""
+    other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")])
+    assert models_told(other).endswith("EarlyRobust 2 models of 1 ticket in 2 runs.")
+    assert said in findings([*same, *two, *once])
 
 
 def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:

@@ -16,6 +16,7 @@ from robust_tickets.reproduce.goals import goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
+from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.wording import answered, caveat, count, listed, markdown_table, mean
 
 REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
@@ -53,7 +54,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
         return [heads, _not_run(judged)]
     arms = list(dict.fromkeys(name for claim in asked.claims for name in (claim.other, claim.arm)))
     attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
-    task, split = asked.claims[0].task, asked.claims[0].split
+    task, split, backbone = asked.claims[0].task, asked.claims[0].split, asked.claims[0].backbone
     return [
         heads,
         _short(judged),
@@ -61,7 +62,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
         _table(arms, attacks, task, split, outcomes),
         _claims(judged),
         *_substituted(judged),
-        *_repeats(arms, outcomes, task, attacks, split),
+        *_repeats(arms, [one for one in outcomes if one.unit.backbone == backbone], task, attacks, split),
         *_others(outcomes, folder),
     ]
 
@@ -164,7 +165,8 @@ def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack
     said = f"**One seed, run again:** up to {most.within_range:.1f} points apart ({arm_title(most.name)}, {count(most.repeated, 'run')}, "
     said += f"{attack_title(attack)}). Standard deviations over runs of one seed beside those over seeds, in points: "
     told = [f"{arm_title(one.name)} {_shown(one.within)} beside {_shown(one.between)}" for name, one in known if name == attacks[0]]
-    return [said + "; ".join(told) + f" ({attack_title(attacks[0])})."]
+    own = [one for one in outcomes if (one.unit.task, one.unit.flavour) == (task, "corrected") and one.unit.arm in arms]
+    return [said + "; ".join(told) + f" ({attack_title(attacks[0])}). {models_told(repeated(own))}".rstrip()]
 
 
 def _shown(value: float | None) -> str:

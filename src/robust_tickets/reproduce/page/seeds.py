@@ -10,6 +10,7 @@ from robust_tickets.reproduce.claims import spreads
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
+from robust_tickets.reproduce.repeated import models_told, repeated
 
 FIRST = 2  # attacks in sight, on the first task
 HEADS = (
@@ -28,9 +29,11 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     """Of every arm with a repeated seed; points of accuracy under attack, largest minus smallest."""
     first: list[Html] = []
     rest: list[Html] = []
-    widest = 0.0
+    widest, models = 0.0, []
     for k, ((task, backbone), members) in enumerate(by_task(found).items()):
         own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
+        if again := repeated(own):
+            models.append(tag("p", f"{where((task, backbone))}: {models_told(again)}"))
         for i, attack in enumerate(attacks_of(members)):
             for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
                 if one.within_range is None or one.between_range is None:
@@ -46,7 +49,8 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     more = tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest)) if rest else None
     said = f"Runs of one seed lie up to {widest:.1f} points apart" + (": it does not." if widest >= 1 else ".")
     question = tag("h3", "Does the seed fix the result?")
-    return tag("article", question, tag("p", said, class_="verdict lesser"), _table(first) if first else None, more, class_="answer")
+    verdict = tag("p", said, class_="verdict lesser")
+    return tag("article", question, verdict, *models, _table(first) if first else None, more, class_="answer")
 
 
 def _table(rows: Sequence[Html]) -> Html:
