@@ -15,6 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import FEWEST_SHOWN, RunSummary, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import Judged, families_of, judge
+from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, columns_of
 from robust_tickets.reproduce.published import Table, cells, table, tables
@@ -73,6 +74,7 @@ class Filled:
     flavour: Flavour
     cells: tuple[FilledCell, ...]
     claims: tuple[Judged, ...]  # of the table's family, or of a campaign's, each adjusted by itself
+    aside: int = 0  # claims of the same families about what a plan leaves out: not told, but adjusted for
 
     @property
     def table(self) -> Table:
@@ -111,12 +113,22 @@ class _Asked:
     named: tuple[str, ...] = ()  # attacks of ours; empty: all that were run and stand for the paper's
 
 
-def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> Filled:
-    """A whole table by its id, or cells of a plan (``plan.Cell``), all of one table or campaign. ``folder`` is where the outcomes lie."""
+def fill(
+    asked: str | Iterable[Any],
+    outcomes: Sequence[Outcome],
+    folder: Path | None = None,
+    *,
+    flavour: Flavour = "corrected",
+    only: Sequence[tuple[str, str]] = (),
+) -> Filled:
+    """A whole table by its id, or cells of a plan (``plan.Cell``), all of one table or campaign. ``folder`` is where the outcomes lie.
+
+    ``only``: what the plan was narrowed by; claims about the rest are judged with the others, since their family is fixed, and not told.
+    """
+    given = [] if isinstance(asked, str) else list(asked)
     if isinstance(asked, str):
         id, wanted = table(asked).id, _of_table(table(asked), flavour)
     else:
-        given = list(asked)
         names = list(dict.fromkeys(cell.table for cell in given))
         if len(names) != 1:
             raise TicketsError(
@@ -124,13 +136,16 @@ def fill(asked: str | Iterable[Any], outcomes: Sequence[Outcome], folder: Path |
             )
         id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]  # of a search alone: a figure draws it
     known = next((one for one in tables() if one.id == id), None)
+    judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
+    claims = [one for one in judged if Only(only).takes_claim(one.claim, given)] if only else judged
     return Filled(
         id=id,
         title=known.title if known else id,
         source=known.source if known else "",
         flavour=flavour,
         cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder)),
-        claims=tuple(one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)),
+        claims=tuple(claims),
+        aside=len(judged) - len(claims),
     )
 
 
@@ -139,7 +154,7 @@ def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None,
     by_table: dict[str, list[Any]] = {}
     for cell in plan.cells:
         by_table.setdefault(cell.table, []).append(cell)
-    return [fill(found, outcomes, folder, flavour=flavour) for found in by_table.values()]
+    return [fill(found, outcomes, folder, flavour=flavour, only=plan.only) for found in by_table.values()]
 
 
 def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:

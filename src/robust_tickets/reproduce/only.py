@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from robust_tickets.errors import TicketsError, did_you_mean
+
+if TYPE_CHECKING:
+    from robust_tickets.reproduce.claims import Claim
+    from robust_tickets.reproduce.plan import Cell
 
 KEYS = ("task", "method", "attack", "backbone", "metric", "seed")
 
@@ -48,6 +53,15 @@ class Only:
         """A column by its published name or by one of our attacks that stand for it; a column without an attack stays."""
         names = (*ours, *([asked] if asked else []), *(name.partition("-")[0] for name in ours))
         return not names or self.takes("attack", *names)
+
+    def takes_claim(self, claim: Claim, cells: Iterable[Cell]) -> bool:
+        """Whether a claim's measure and attack are wanted and both its sides are among ``cells``, which are left of a plan.
+
+        One side alone leaves nothing to compare. A seed does not matter: a claim is about all runs, as a cell is.
+        """
+        left = {(cell.task, cell.backbone, cell.arm) for cell in cells}
+        sides = {(claim.task, claim.backbone, arm) for arm in (claim.arm, claim.other)}
+        return sides <= left and self.takes("metric", claim.metric) and self.takes_attack(None, (claim.attack,))
 
     def check(self) -> None:
         for key, value in self.pairs:

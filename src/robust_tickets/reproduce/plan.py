@@ -53,6 +53,7 @@ class Plan:
     attacks: Mapping[Unit, tuple[NamedAttack, ...]]
     searches: frozenset[Unit] = frozenset()
     missing: tuple[str, ...] = ()
+    only: tuple[tuple[str, str], ...] = ()  # what it was narrowed by
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -182,6 +183,7 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
         attacks={unit: tuple(wanted[unit].values()) for unit in units_in_order},
         searches=frozenset(wanted) - trained,
         missing=tuple(dict.fromkeys(look.told)),
+        only=chosen.pairs,
     )
 
 

@@ -40,6 +40,7 @@ def data(filled: Filled) -> dict[str, Any]:
         "counts": filled.counts(),
         "cells": [asdict(cell) for cell in filled.cells],
         "claims": [{**asdict(one), "verdict": one.verdict, "sentence": sentence(one)} for one in filled.claims],
+        "claims_aside": filled.aside,
     }
 
 
@@ -163,8 +164,10 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
+    holm = "Holm is over the family as it was fixed beforehand, whatever is shown"
+    aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {holm}"] if filled.aside else []
     found = [
-        ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty]),
+        ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty, *aside]),
         ("Substituted", list(substituted)),
         ("Notes", list(notes)),
         ("Without a number", [f"{count(number, 'cell')}: {why}" for why, number in missing.items()]),
