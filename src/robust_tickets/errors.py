@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 BAD_INPUT = 2
 FAILED = 3
+FEW = 3  # near names out of a long list
 
 
 class TicketsError(Exception):
@@ -26,10 +27,16 @@ class TicketsError(Exception):
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that names the closest known word, or all of them."""
+def did_you_mean(word: str, known: Iterable[str], *, listed_by: str = "") -> str:
+    """A hint that names the closest known word, or all of them.
+
+    ``listed_by``: the command that lists them, where they are too many for a hint; then a few near ones are named, and the command.
+    """
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    close = difflib.get_close_matches(word, known, n=FEW if listed_by else 1, cutoff=0.6)
+    near = f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+    if listed_by:
+        return " ".join(filter(None, [near, f"`{listed_by}` lists all {len(known)}"]))
+    if near:
+        return near
     return f"known: {', '.join(known)}" if known else "nothing is known here"

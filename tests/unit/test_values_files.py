@@ -196,6 +196,9 @@ def test_errors_read_well() -> None:
     assert did_you_mean("freelbb", ["freelb", "pgd"]) == "did you mean 'freelb'?"
     assert did_you_mean("zzz", ["pgd", "freelb"]) == "known: freelb, pgd"
     assert did_you_mean("zzz", []) == "nothing is known here"
+    many = [f"name_{i}" for i in range(100)]
+    assert did_you_mean("nam_7", many, listed_by="ls") == "did you mean 'name_7' or 'name_97' or 'name_87'? `ls` lists all 100"
+    assert did_you_mean("zzz", many, listed_by="ls") == "`ls` lists all 100"
 
 
 def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:

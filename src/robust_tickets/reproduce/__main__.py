@@ -29,13 +29,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     progress.quiet(given.quiet)
     try:
-        return _go(given)
+        return _list_arms() if given.arms else _go(given)
     except KeyboardInterrupt:
         print("interrupted\n  what to do: run the same command to go on", file=sys.stderr)
         return 130
     except TicketsError as problem:
         print(f"error: {problem.message}" + (f"\n  what to do: {problem.hint}" if problem.hint else ""), file=sys.stderr)
         return problem.exit_code
+
+
+def _list_arms() -> int:
+    from robust_tickets.reproduce.arms import arms
+
+    wide = max(map(len, arms()))
+    _tell(f"{name:<{wide}}  {one.title}" for name, one in sorted(arms().items()))
+    return 0
 
 
 def _go(given: argparse.Namespace) -> int:
@@ -129,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
     asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E, or several: A,B")
+    asked.add_argument("--arms", action="store_true", help="list the names of all arms, which units are made of, with their titles")
     groups = "main,more,encoder,…, or single attacks; by default main, or a campaign's own"
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
