@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.traces import distances, survivors
+from robust_tickets.reproduce.only import read_only
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.rows import rows
 from sweeping import gates, row, run, weights
 
@@ -70,6 +74,19 @@ def test_every_figure_is_drawn_whole_where_all_its_rows_were_run(id: str) -> Non
     drawn = figure(id, list(every.values()))
     assert drawn.why == ""
     assert len(well_formed(drawn)) >= len({(one.backbone, task) for one in rows(id) for task in one.tasks})
+
+
+@pytest.mark.parametrize("id", [one.id for one in published.tables() if one.kind == "figure"])
+def test_each_panel_that_was_not_run_has_its_own_command(id: str) -> None:
+    """It asks for what the panel lacks, and draws no other."""
+    every = figure(id, []).panels
+    commands = [shlex.split(re.findall(r"`tickets reproduce ([^`]+)`", panel.why)[0]) for panel in every]
+    places = [(one.backbone, task) for one in rows(id) for task in one.tasks]
+    assert len(set(map(tuple, commands))) == len(every) == len(set(places))
+    for panel, (named, flag, *only) in zip(every, commands, strict=True):
+        assert (named, flag) == (id, "--only")
+        asked = {(cell.backbone, cell.task) for cell in plan([named], seeds=1, only=read_only(only), places=Places(counted=True)).cells}
+        assert figure(id, [], places=asked).panels == (panel,)
 
 
 def test_an_unknown_figure_is_refused() -> None:

@@ -76,7 +76,7 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
     outcomes = tuple(one for one in read_all(ask.results) if one.unit not in summary.refused)
     filled = [one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells]  # of searches there are none
     figures = [
-        drawing.draw(id, outcomes, ask.results, ask.flavour, {cell.task for cell in plan.cells if cell.table == id})
+        drawing.draw(id, outcomes, ask.results, ask.flavour, {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id})
         for id in plan.tables
         if id in shown
     ]

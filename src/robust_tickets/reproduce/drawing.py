@@ -17,9 +17,15 @@ from robust_tickets.reproduce.unit import Flavour
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"))
 
 
-def draw(id: str, outcomes: Sequence[Outcome], folder: Path, flavour: Flavour = "corrected", tasks: Collection[str] | None = None) -> Drawn:
-    """The figure from our runs; of ``tasks`` alone, where some were asked for."""
-    return figure(id, outcomes, folder, flavour=flavour, tasks=tasks)
+def draw(
+    id: str,
+    outcomes: Sequence[Outcome],
+    folder: Path,
+    flavour: Flavour = "corrected",
+    places: Collection[tuple[str, str]] | None = None,
+) -> Drawn:
+    """The figure from our runs; of ``places`` (backbone and task) alone, where some were asked for."""
+    return figure(id, outcomes, folder, flavour=flavour, places=places)
 
 
 def write(drawn: Drawn, folder: Path) -> Path:

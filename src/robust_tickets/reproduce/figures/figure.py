@@ -43,10 +43,16 @@ def figure(
     folder: Path | None = None,
     *,
     flavour: Flavour = "corrected",
-    tasks: Collection[str] | None = None,
+    places: Collection[tuple[str, str]] | None = None,
 ) -> Drawn:
-    """The figure called ``id``. ``folder`` holds the outcomes' files: a point's runs are checked against their examples there."""
-    asked = [replace(row, tasks=tuple(task for task in row.tasks if tasks is None or task in tasks)) for row in rows_of(id, flavour)]
+    """The figure called ``id``. ``folder`` holds the outcomes' files: a point's runs are checked against their examples there.
+
+    ``places``: backbones with tasks that are to be drawn, if not all.
+    """
+    asked = [
+        replace(row, tasks=tuple(task for task in row.tasks if places is None or (row.backbone, task) in places))
+        for row in rows_of(id, flavour)
+    ]
     return draw(
         published.table(id).id, [row for row in asked if row.tasks], [one for one in outcomes if one.unit.flavour == flavour], folder
     )
@@ -73,9 +79,9 @@ def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def _searched(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str) -> list[Panel]:
     """The panels of a figure that shows searches, on one task."""
     own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
-    where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
+    where, only = (backbone_title(backbone), f"backbone={backbone}") if id in TASKLESS else (place(backbone, task), f"task={task}")
     if not own:
-        return [Panel(title=where, why=f"{where}: not run; `tickets reproduce {id} --only task={task}` runs it.")]
+        return [Panel(title=where, why=f"{where}: not run; `tickets reproduce {id} --only {only}` runs it.")]
     if id in MAPS:
         return distance_maps(own, task)
     if id in LAYERS:
