@@ -236,6 +236,8 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     assert sorted(path.name for path in paths.values()) == ["ER-T1.csv", "ER-T1.json", "ER-T1.md"]
     told = json.loads(paths[".json"].read_text())
     assert len(told["cells"]) == len(filled.cells)
+    kept = {"mean", "n", "deviation", "interval", "prediction", "units", "values"}
+    assert {name for cell in told["cells"] if cell["ours"] for name in cell["ours"]} == kept
     lines = list(csv.DictReader(io.StringIO(paths[".csv"].read_text())))
     line = next(x for x in lines if (x["row"], x["by"], x["metric"], x["task"]) == ("Fine-tune", REAL, "aua", "sst2"))
     assert (line["mean"], line["runs"], line["inside"]) == ("44.000", "5", "no")

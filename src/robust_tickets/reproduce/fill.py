@@ -12,33 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.runs import FEWEST_SHOWN, RunSummary, summarise_runs
-from robust_tickets.measure.student import Interval
+from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, columns_of
 from robust_tickets.reproduce.published import Table, cells, table, tables
-from robust_tickets.reproduce.reading import ATTACK_METRICS, Reading, Wanted, attacks_of, read_runs
+from robust_tickets.reproduce.reading import ATTACK_METRICS, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.unit import Flavour
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ours:
-    """The mean over training runs. Intervals at 95 %, on these examples; ``prediction`` is of one further run."""
+class Ours(RunSummary):
+    """What the training runs behind a cell say together, with intervals at 95 % on these examples; and which they are."""
 
-    mean: float
-    n: int
-    deviation: float | None
-    interval: Interval | None
-    prediction: Interval | None
     units: tuple[str, ...]  # ids of the outcomes behind it
     values: tuple[float, ...]  # of each of them
-
-    @property
-    def shown(self) -> Interval | None:
-        """As ``RunSummary.shown``."""
-        return self.interval if self.n >= FEWEST_SHOWN else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,23 +207,11 @@ def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], f
         by=by,
         x=asked.x,
         published=asked.published,
-        ours=_ours(summary, reading) if summary else None,
+        ours=Ours(**vars(summary), units=reading.units, values=reading.runs.values) if summary else None,
         difference=summary.mean - asked.published if summary and asked.published is not None else None,
         inside=summary.published_inside(asked.published) if summary and asked.published is not None else None,
         split=reading.split,
         substituted=reading.substituted,
         notes=reading.notes,
         why="" if summary else (asked.why or reading.why),  # a plan knows what an attack lacks
-    )
-
-
-def _ours(summary: RunSummary, reading: Reading) -> Ours:
-    return Ours(
-        mean=summary.mean,
-        n=summary.n,
-        deviation=summary.deviation,
-        interval=summary.interval,
-        prediction=summary.prediction,
-        units=reading.units,
-        values=reading.runs.values,
     )

@@ -38,10 +38,17 @@ def data(filled: Filled) -> dict[str, Any]:
         "source": filled.source,
         "flavour": filled.flavour,
         "counts": filled.counts(),
-        "cells": [asdict(cell) for cell in filled.cells],
+        "cells": [_told(cell) for cell in filled.cells],
         "claims": [{**asdict(one), "verdict": one.verdict, "sentence": sentence(one)} for one in filled.claims],
         "claims_aside": filled.aside,
     }
+
+
+def _told(cell: FilledCell) -> dict[str, Any]:
+    told = asdict(cell)
+    for name in ("name", "level", "over_examples") if cell.ours else ():  # the cell's arm, 95 %, and what a table does not ask for
+        del told["ours"][name]
+    return told
 
 
 def write(filled: Filled, folder: Path) -> list[Path]:

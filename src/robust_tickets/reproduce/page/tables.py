@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robust_tickets.measure.runs import FEWEST_RUNS, FEWEST_SHOWN
+from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, line
 from robust_tickets.report.markup import Html, join, scroll, tag
@@ -120,7 +120,7 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) 
     value = tag("data", shown, value=exact(ours.mean))
     link = tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin") if ours.units and ours.units[0] in anchors else value
     gap = "" if cell.difference is None else numbers.points(cell.difference)
-    verdict = {True: "in", False: "out", None: "plain" if ours.n >= FEWEST_RUNS else "few"}[cell.inside]
+    verdict = {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside]
     below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
     below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
     chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
