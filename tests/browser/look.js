@@ -95,6 +95,9 @@
       });
       return page > width || out.length ? [`the page is ${page} px wide, the screen ${width}`, ...out.slice(0, 12).map(name)] : [];
     },
+    // links of a menu beyond the screen's edge: a box that scrolls would hold them, but nothing tells a reader that there are more
+    menu: (width) =>
+      all("nav a").filter((node) => node.getBoundingClientRect().right > width + 1 || node.getBoundingClientRect().left < -1).map(name),
     headings() {
       const found = [], levels = all("h1, h2, h3, h4, h5, h6").map((node) => [Number(node.tagName[1]), node]);
       if (levels.filter(([level]) => level === 1).length !== 1) found.push(`${levels.filter(([l]) => l === 1).length} headings of level 1`);
@@ -164,6 +167,12 @@
       });
       this.walked = () => ({ unreached: [...waiting].map(name), dull: [...new Set(dull)] });
       return waiting.size;
+    },
+    // the first that fits, if its beginning lies under something else or off the screen
+    hidden(selector) {
+      const node = document.querySelector(selector), box = node.getBoundingClientRect();
+      const top = document.elementFromPoint(box.x + 2, box.y + 2);
+      return top !== null && node.contains(top) ? [] : [`${name(node)} lies at ${Math.round(box.y)} px`];
     },
     // what has the focus, if all of it lies under something else or off the screen
     covered() {

@@ -10,7 +10,7 @@ from tab import Tab
 
 GOOD = """<!doctype html><html lang="en"><head><title>t</title><meta name="viewport" content="width=device-width">
 <style>body {{ color: #222; background: #fff; }} {style}</style></head><body>
-<h1>One</h1><h2>Two</h2><p>Words that can be read.</p>
+<nav><a href="#x">to the link</a></nav><h1>One</h1><h2>Two</h2><p>Words that can be read.</p>
 <table><caption>c</caption><tr><th scope="col">a</th><th scope="col">b</th></tr><tr><td>1</td><td>2</td></tr></table>
 <svg role="img" aria-label="a drawing" width="20" height="20"><text y="15">w</text></svg>
 <svg aria-hidden="true" width="20" height="20"></svg>
@@ -23,6 +23,11 @@ FAULTS = {  # which question finds it -> the fault
         ("", "<div style='overflow-x: auto; width: 90px'><i style='position: absolute; left: 600px'>free</i></div>"),
         ("body { overflow-x: hidden }", "<p style='width: 500px'>cut off</p>"),
         ("", "<meta name=viewport content='width=980'>"),
+    ],
+    "menu": [
+        ("nav { overflow-x: auto; white-space: nowrap }", f"<nav>{'<a href=#x>one of many</a> ' * 9}</nav>"),
+        ("nav { overflow: hidden }", "<nav><a href=#x style='position: relative; left: 340px'>cut off</a></nav>"),
+        ("", "<nav><a href=#x style='position: absolute; left: -9px'>cut off</a></nav>"),
     ],
     "faint": [
         ("p { color: #999 }", ""),
@@ -83,7 +88,7 @@ def ask(tab: Tab, page: Path, what: str) -> list[str]:
     if what in ("unreached", "dull"):
         tab.press("Tab", tab.look("watch") + 2)
         return tab.look("walked")[what]
-    found = tab.look(what, *{"wide": [360], "faint": [4.5]}.get(what, []))
+    found = tab.look(what, *{"wide": [360], "menu": [360], "faint": [4.5]}.get(what, []))
     return found if isinstance(found, list) else found["found"]
 
 

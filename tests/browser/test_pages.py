@@ -39,10 +39,23 @@ def test_it_opens_in_silence_and_alone(tab: Tab, page: Path) -> None:
 def test_it_fits_the_screen(tab: Tab, page: Path, width: int) -> None:
     tab.open(page, width=width)
     none(tab.look("wide", width))
+    none(tab.look("menu", width))
     tab.look("unfold")
     tab.settle()
     none(tab.look("wide", width))
     none(tab.look("drawings"))
+
+
+@pytest.mark.parametrize("width", [360, 580, 1000])  # a phone; about the narrowest for a bar of two lines, and of one
+def test_its_menu_shows_every_link_and_leads_to_a_heading_in_sight(tab: Tab, pages: Callable[[str], Path], width: int) -> None:
+    tab.open(pages("results"), width=width)
+    none(tab.look("menu", width))
+    tab.look("lay")
+    links = tab.run("[...document.querySelectorAll('nav a')].map((one) => one.hash)")
+    assert len(links) > 5
+    for link in links:
+        tab.click(f"nav a[href='{link}']")
+        none(tab.look("hidden", f"{link} > h2"), link)
 
 
 def test_its_text_stands_out_by_day_and_by_night(tab: Tab, page: Path) -> None:
