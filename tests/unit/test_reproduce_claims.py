@@ -34,6 +34,7 @@ from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.repeated import models_told, repeated
+from robust_tickets.reproduce.rows import rows
 from robust_tickets.reproduce.wording import answered
 
 
@@ -101,6 +102,17 @@ def test_claims_to_come_are_counted_already() -> None:
     (early,) = [one.comparison for one in judge("A", runs) if one.comparison]
     assert early.p is not None
     assert early.adjusted_p == pytest.approx(4 * early.p)
+
+
+def test_a_table_s_claims_are_about_the_arms_of_its_flavour() -> None:
+    for flavour, expected in ("corrected", "finetune"), ("as-published", "finetune_rt"):
+        assert expected in {claim.other for claim in family("RT-T1", flavour).claims}
+        about = {(row.arm, task) for row in rows("RT-T1", flavour) for task in row.tasks}
+        assert {(name, claim.task) for claim in family("RT-T1", flavour).claims for name in (claim.arm, claim.other)} <= about
+    both = [*arm("robustt", {REAL: FAR}), *arm("finetune_rt", {REAL: BASE})]
+    runs = [replace(one, unit=replace(one.unit, flavour="as-published")) for one in both]
+    (made,) = [one for one in judge("RT-T1", runs, flavour="as-published") if one.comparison]
+    assert (made.claim.other, made.verdict) == ("finetune_rt", "different")
 
 
 def test_four_runs_make_no_claim() -> None:

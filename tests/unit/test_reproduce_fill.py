@@ -302,3 +302,11 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
 def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
     with pytest.raises(TicketsError, match="for a number"):
         read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)
+
+
+def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
+    for only, expected in ({}, {REAL, SUBSTITUTE}), ({"attack": REAL}, {REAL}), ({"attack": "textfooler"}, {REAL, SUBSTITUTE}):
+        asked = plan(["ER-T1"], seeds=1, only=(("task", "sst2"), *only.items()), places=Places())  # no word lists are at hand
+        (filled,) = fill_all(asked, finetuned())
+        found = {cell.by for cell in filled.cells if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "textfooler")}
+        assert found == expected

@@ -87,12 +87,12 @@ def families_of(table: str) -> tuple[str, ...]:
 
 
 @cache
-def family(id: str) -> Family:
-    """The family called ``id``: ``A``, or a table's ``ER-T1``."""
+def family(id: str, flavour: Flavour = "corrected") -> Family:
+    """The family called ``id``: ``A``, or a table's ``ER-T1``, whose rows may be other arms in another flavour."""
     if id in told()["families"]:
         return _of_campaign(id, told()["families"][id])
     if id in told()["tables"]["rows"]:
-        return _of_table(id)
+        return _of_table(id, flavour)
     raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()))
 
 
@@ -101,7 +101,7 @@ def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, f
 
     Of a campaign's family all claims count, those too that are still to be run; of a table those that were: many rows never will be.
     """
-    found = family(id)
+    found = family(id, flavour)
     chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
     resolved = dict.fromkeys(_resolved(claim, **chosen) for claim in found.claims)  # two roles may be one arm
     apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
@@ -216,11 +216,11 @@ def _of_campaign(id: str, given: Mapping[str, Any]) -> Family:
     return Family(id=id, title=given["title"], question=given["question"], margin=float(told()["margin"]), claims=claims)
 
 
-def _of_table(id: str) -> Family:
+def _of_table(id: str, flavour: Flavour) -> Family:
     from robust_tickets.reproduce.rows import rows
 
     table, begins = published.table(id), told()["tables"]["rows"][id]
-    arms = {(task, row.backbone, row.name): row.arm for row in rows(id) for task in row.tasks if row.arm}
+    arms = {(task, row.backbone, row.name): row.arm for row in rows(id, flavour) for task in row.tasks if row.arm}
     claims = dict.fromkeys(  # two rows may be one arm
         Claim(arm=arm, other=other, attack=attack, task=task, split=None, backbone=backbone)
         for (task, backbone, name), arm in arms.items()

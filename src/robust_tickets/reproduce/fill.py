@@ -126,13 +126,14 @@ def fill(
         id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]  # of a search alone: a figure draws it
     known = next((one for one in tables() if one.id == id), None)
     judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
-    claims = [one for one in judged if Only(only).takes_claim(one.claim, given)] if only else judged
+    chosen = Only(only)
+    claims = [one for one in judged if chosen.takes_claim(one.claim, given)] if only else judged
     return Filled(
         id=id,
         title=known.title if known else id,
         source=known.source if known else "",
         flavour=flavour,
-        cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder)),
+        cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder, chosen)),
         claims=tuple(claims),
         aside=len(judged) - len(claims),
     )
@@ -182,11 +183,12 @@ def _of_plan(cell: Any) -> _Asked:
     )  # fmt: skip
 
 
-def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None) -> list[FilledCell]:
+def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None, chosen: Only) -> list[FilledCell]:
     if asked.metric not in ATTACK_METRICS:
         return [_cell(id, asked, None, outcomes, folder)]
     here = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)]
-    named = asked.named or attacks_of(here, str(asked.attack))  # of all arms: an arm that one of them was not run on says so
+    # of all arms: an arm that one of them was not run on says so
+    named = asked.named or [name for name in attacks_of(here, str(asked.attack)) if chosen.takes_attack(asked.attack, (name,))]
     return [_cell(id, asked, name, outcomes, folder) for name in named or (None,)]
 
 
