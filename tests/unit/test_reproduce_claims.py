@@ -159,11 +159,11 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
     found = repeated([*same, *two, *once])
     assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [("earlyrobust", 3, 2, 2), ("finetune", 3, 1, None)]
     said = models_told(found)
-    assert "EarlyRobust 2 models of 2 tickets in 3 runs; Fine-tuning 1 model in 3 runs." in said
+    assert "EarlyRobust, seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs." in said
     assert said.endswith("Runs of one model differ by their attack alone.")
     assert models_told(repeated(once)) == ""
     other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")])
-    assert models_told(other).endswith("EarlyRobust 2 models of 1 ticket in 2 runs.")
+    assert models_told(other).endswith("EarlyRobust, seed 0: 2 models of 1 ticket in 2 runs.")
     assert said in findings([*same, *two, *once])
 
 

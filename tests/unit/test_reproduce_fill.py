@@ -21,6 +21,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.measure.student import prediction_interval
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.campaign import campaign
+from robust_tickets.reproduce.claims import families_of, judge
 from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.places import Places
@@ -302,6 +303,15 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
 def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
     with pytest.raises(TicketsError, match="for a number"):
         read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_what_leaves_nothing_out_tells_all_claims(name: str) -> None:
+    """B's claims are about the recipe that it chooses, which is none of its own arms."""
+    for only in (), (("seed", "0"),), (("task", "sst2"),):
+        (filled,) = fill_all(campaign(name, Places(counted=True), only=only), finetuned())
+        assert filled.aside == 0
+        assert len(filled.claims) == sum(len(judge(one, finetuned())) for one in families_of(f"campaign {name}"))
 
 
 def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from robust_tickets.measure.runs import FEWEST_RUNS, summarise_runs
 from robust_tickets.report.numbers import NONE, p_value, points, signed_span
 from robust_tickets.reproduce import names
-from robust_tickets.reproduce.claims import Judged, family, form_of, judge, screened, spreads, told, winner
+from robust_tickets.reproduce.claims import Judged, Screened, family, form_of, judge, screened, spreads, told, winner
 from robust_tickets.reproduce.goals import goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
@@ -90,9 +90,8 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     ranked = screened(outcomes, folder)
     if not ranked:
         return [heads, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
-    few = {one.arm: "" if one.n == asked["seeds"] else f", {count(one.n, 'run')} so far" for one in ranked}
     trials = "; ".join(
-        f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}{few[one.arm]}" for one in ranked
+        f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}{_so_far(one)}" for one in ranked
     )
     screen = (
         f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}, {count(asked['seeds'], 'run')} "
@@ -100,9 +99,11 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         f"The rule, fixed before: {asked['rule']}."
     )
     if chosen is None:
-        left = [arm_title(arm) for arm in asked["arms"] if not any(one.arm == arm and one.n == asked["seeds"] for one in ranked)]
+        whole = {one.arm for one in (*ranked, *screened(outcomes, folder, "plain")) if not _so_far(one)}
+        left = [arm_title(arm) for arm in (*asked["arms"], *asked["plain"]) if arm not in whole]
         left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
-        return [heads, screen, f"Not all run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."]
+        until = f"Not all run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."
+        return [heads, f"{screen} {_plain(outcomes, folder)}", until]
     found = goals(outcomes, folder)
     listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)
     return [
@@ -118,9 +119,14 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
 def _plain(outcomes: Sequence[Outcome], folder: Path | None) -> str:
     """The fine-tunings that the recipe is held against the best of."""
     plain = winner(outcomes, folder, "plain")
-    trials = ", ".join(f"{arm_title(one.arm)} {one.aua:.1f}" for one in screened(outcomes, folder, "plain"))
+    trials = "; ".join(f"{arm_title(one.arm)} {one.aua:.1f}{_so_far(one)}" for one in screened(outcomes, folder, "plain"))
     best = f"the best by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
     return f"Plain fine-tuning has as many trials: {trials}; {best}."
+
+
+def _so_far(one: Screened) -> str:
+    """That not all of its runs are there."""
+    return "" if one.n == told()["screen"]["seeds"] else f", {count(one.n, 'run')} so far"
 
 
 def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:

@@ -109,15 +109,17 @@ def fill(
     *,
     flavour: Flavour = "corrected",
     only: Sequence[tuple[str, str]] = (),
+    without: Iterable[tuple[str, str, str, str]] = (),
 ) -> Filled:
     """A whole table by its id, or cells of a plan (``plan.Cell``), all of one table or campaign. ``folder`` is where the outcomes lie.
 
-    ``only``: what the plan was narrowed by; claims about the rest are judged with the others, since their family is fixed, and not told.
+    ``only`` and ``without``: the plan's, what it was narrowed by and what that leaves out. Claims about the latter are judged with the
+    others, since their family is fixed, and not told.
     """
-    given = [] if isinstance(asked, str) else list(asked)
     if isinstance(asked, str):
         id, wanted = table(asked).id, _of_table(table(asked), flavour)
     else:
+        given = list(asked)
         names = list(dict.fromkeys(cell.table for cell in given))
         if len(names) != 1:
             raise TicketsError(
@@ -127,7 +129,8 @@ def fill(
     known = next((one for one in tables() if one.id == id), None)
     judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
     chosen = Only(only)
-    claims = [one for one in judged if chosen.takes_claim(one.claim, given)] if only else judged
+    left_out = {(task, backbone, arm) for name, task, backbone, arm in without if name == id}
+    claims = [one for one in judged if chosen.takes_claim(one.claim, left_out)]
     return Filled(
         id=id,
         title=known.title if known else id,
@@ -144,7 +147,7 @@ def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None,
     by_table: dict[str, list[Any]] = {}
     for cell in plan.cells:
         by_table.setdefault(cell.table, []).append(cell)
-    return [fill(found, outcomes, folder, flavour=flavour, only=plan.only) for found in by_table.values()]
+    return [fill(found, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without) for found in by_table.values()]
 
 
 def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from robust_tickets.errors import TicketsError, did_you_mean
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.claims import Claim
-    from robust_tickets.reproduce.plan import Cell
 
 KEYS = ("task", "method", "attack", "backbone", "metric", "seed")
 
@@ -54,14 +53,13 @@ class Only:
         names = (*ours, *([asked] if asked else []), *(name.partition("-")[0] for name in ours))
         return not names or self.takes("attack", *names)
 
-    def takes_claim(self, claim: Claim, cells: Iterable[Cell]) -> bool:
-        """Whether a claim's measure and attack are wanted and both its sides are among ``cells``, which are left of a plan.
+    def takes_claim(self, claim: Claim, without: Collection[tuple[str, str, str]]) -> bool:
+        """Whether a claim's measure and attack are wanted, and no side of it is ``without``: task, backbone and arm that are left out.
 
         One side alone leaves nothing to compare. A seed does not matter: a claim is about all runs, as a cell is.
         """
-        left = {(cell.task, cell.backbone, cell.arm) for cell in cells}
         sides = {(claim.task, claim.backbone, arm) for arm in (claim.arm, claim.other)}
-        return sides <= left and self.takes("metric", claim.metric) and self.takes_attack(None, (claim.attack,))
+        return sides.isdisjoint(without) and self.takes("metric", claim.metric) and self.takes_attack(None, (claim.attack,))
 
     def check(self) -> None:
         for key, value in self.pairs:

@@ -54,6 +54,7 @@ class Plan:
     searches: frozenset[Unit] = frozenset()
     missing: tuple[str, ...] = ()
     only: tuple[tuple[str, str], ...] = ()  # what it was narrowed by
+    without: frozenset[tuple[str, str, str, str]] = frozenset()  # table, task, backbone and arm of which that leaves nothing
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -184,6 +185,8 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
         searches=frozenset(wanted) - trained,
         missing=tuple(dict.fromkeys(look.told)),
         only=chosen.pairs,
+        without=frozenset((line.table, line.task, line.backbone, line.arm) for line in asked)
+        - {(cell.table, cell.task, cell.backbone, cell.arm) for cell in cells.values()},
     )
 
 

@@ -23,7 +23,7 @@ class Repeated:
     @property
     def told(self) -> str:
         drawn = "" if self.tickets is None else f" of {count(self.tickets, 'ticket')}"
-        return f"{arm_title(self.arm)} {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}"
+        return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}"
 
 
 def repeated(outcomes: Sequence[Outcome]) -> tuple[Repeated, ...]:
@@ -46,5 +46,5 @@ def models_told(found: Sequence[Repeated]) -> str:
     if not found:
         return ""
     alone = any(one.models < one.runs for one in found)
-    said = f"By the hashes of their weights these are: {'; '.join(one.told for one in found)}."
+    said = f"By the hashes of their weights: {'; '.join(one.told for one in found)}."
     return said + " Runs of one model differ by their attack alone." * alone
