@@ -1,7 +1,8 @@
 """Crew: processes that make units side by side on one device (sharing it well, by CUDA MPS say, is the user's affair).
 
 Each is ``python -m robust_tickets.reproduce.hand``, told in lines of JSON what to make, and answers in lines of JSON. It ends when this
-process does, however that ends. One that dies is replaced, and its unit counts as failed.
+process does, however that ends. One that dies is replaced, and its unit counts as failed. One that has made a unit is replaced too: on a
+GPU, runs of one seed were other models in a process that had made another unit before (docs/log.md).
 """
 
 from __future__ import annotations
@@ -134,10 +135,10 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
         elif answer["state"] == "done":
             failures(job, unit).unlink(missing_ok=True)
             queue.finish(unit, answer["seconds"], answer["numbers"])
+            hand.end()
         else:
             queue.fail(unit, answer["message"], answer["alike"])
-            if answer["broken"]:
-                hand.end()
+            hand.end()
     hand.end()
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from robust_tickets.config import build
-from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.turns import clock
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.work import Job, Order, alike, broken, clear, failure, make, numbers
+from robust_tickets.reproduce.work import Job, Order, alike, failure, make, numbers
 from robust_tickets.run import BusyError
 
 
@@ -30,7 +29,6 @@ def main(told: TextIO, answers: TextIO) -> None:
     lines.task_done()
     while line := lines.get():
         answer = _made(_order(json.loads(line)), job)
-        clear()
         lines.task_done()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -53,9 +51,7 @@ def _made(order: Order, job: Job) -> dict[str, Any]:
     except BusyError:
         return {"state": "busy"}
     except Exception as problem:
-        message = failure(job, order.unit, problem)
-        about = {"alike": alike(problem), "broken": not isinstance(problem, TicketsError) or broken()}
-        return {"state": "failed", "message": message, **about}
+        return {"state": "failed", "message": failure(job, order.unit, problem), "alike": alike(problem)}
 
 
 def _job(told: dict[str, Any]) -> Job:
