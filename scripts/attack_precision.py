@@ -16,10 +16,9 @@ import numpy as np
 from robust_tickets.attack.precision import PRECISIONS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
-from robust_tickets.registry import ATTACKS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.places import Places
-from robust_tickets.walk.recipe import CALL
+from robust_tickets.walk.recipe import attack_plan
 
 
 def main() -> None:
@@ -36,8 +35,7 @@ def main() -> None:
     sure = float(np.median(np.abs(logits[:, 1] - logits[:, 0])))
     places = Places.find(data=asked.data, resources=asked.resources)
     for name in asked.attacks:
-        table = attack("sst2", name).placed(places)
-        recipe = ATTACKS.get(table.pop("name"))(**{key: value for key, value in table.items() if key not in CALL})
+        recipe = attack_plan(name, attack("sst2", name).placed(places)).attack
         told: dict[str, Any] = {"attack": name, "median_log_odds": round(sure, 2)}
         itself = recipe(victim, split, n=asked.n)
         for way in (None, *PRECISIONS):

@@ -22,14 +22,13 @@ import torch
 
 from robust_tickets.classifier import load_classifier
 from robust_tickets.data.load import load_task
-from robust_tickets.registry import ATTACKS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.places import Places
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.half import Half
 from robust_tickets.train.loop import Loop
-from robust_tickets.walk.recipe import CALL
+from robust_tickets.walk.recipe import attack_plan
 
 WAYS: dict[str, dict[str, Any]] = {
     "graph-bf16": {"engine": "graph", "precision": "bf16"},
@@ -137,8 +136,8 @@ def _run(kind: str, way: dict[str, Any], asked: argparse.Namespace) -> str:
     task = load_task("sst2", data=asked.data / "sst2", validation="none", max_rows=asked.rows)
     clf = load_classifier(asked.model, task, device="cuda" if cuda else "cpu")
     if kind == "a":
-        table = attack("sst2", "textfooler-real").placed(Places.find(data=asked.data, resources=asked.resources))
-        recipe = ATTACKS.get(table.pop("name"))(**{key: value for key, value in table.items() if key not in CALL})
+        places = Places.find(data=asked.data, resources=asked.resources)
+        recipe = attack_plan("same bits", attack("sst2", "textfooler-real").placed(places)).attack
         recipe(clf, task.split("validation"), n=32, precision="float16" if cuda else None)
     elif kind == "s":
         return str(Begun.for_task("sst2", **way)(clf, task).ticket.digest)

@@ -156,15 +156,16 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
     same = [run("finetune", repeat, "a") for repeat in range(3)]
     two = [run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "y"), run("earlyrobust", 2, "b", "x")]
     once = [run("random", 0, "d", "z")]
-    found = repeated([*same, *two, *once])
+    found = repeated([*same, *two, *once], task="sst2")
     assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [("earlyrobust", 3, 2, 2), ("finetune", 3, 1, None)]
     said = models_told(found)
     assert "EarlyRobust, seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs." in said
     assert said.endswith("Runs of one model differ by their attack alone.")
-    assert models_told(repeated(once)) == ""
-    other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")])
+    assert models_told(repeated(once, task="sst2")) == ""
+    other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")], task="sst2")
     assert models_told(other).endswith("EarlyRobust, seed 0: 2 models of 1 ticket in 2 runs.")
     assert said in findings([*same, *two, *once])
+    assert repeated(same, task="imdb") == repeated(same, task="sst2", backbone="roberta-base") == ()
 
 
 def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:

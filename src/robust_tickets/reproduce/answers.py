@@ -54,7 +54,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
         return [heads, _not_run(judged)]
     arms = list(dict.fromkeys(name for claim in asked.claims for name in (claim.other, claim.arm)))
     attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
-    task, split, backbone = asked.claims[0].task, asked.claims[0].split, asked.claims[0].backbone
+    task, split = asked.claims[0].task, asked.claims[0].split
     return [
         heads,
         _short(judged),
@@ -62,7 +62,7 @@ def _robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str
         _table(arms, attacks, task, split, outcomes),
         _claims(judged),
         *_substituted(judged),
-        *_repeats(arms, [one for one in outcomes if one.unit.backbone == backbone], task, attacks, split),
+        *_repeats(arms, outcomes, task, attacks, split),
         *_others(outcomes, folder),
     ]
 
@@ -171,8 +171,8 @@ def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack
     said = f"**One seed, run again:** up to {most.within_range:.1f} points apart ({arm_title(most.name)}, {count(most.repeated, 'run')}, "
     said += f"{attack_title(attack)}). Standard deviations over runs of one seed beside those over seeds, in points: "
     told = [f"{arm_title(one.name)} {_shown(one.within)} beside {_shown(one.between)}" for name, one in known if name == attacks[0]]
-    own = [one for one in outcomes if (one.unit.task, one.unit.flavour) == (task, "corrected") and one.unit.arm in arms]
-    return [said + "; ".join(told) + f" ({attack_title(attacks[0])}). {models_told(repeated(own))}".rstrip()]
+    models = models_told([one for one in repeated(outcomes, task=task) if one.arm in arms])
+    return [said + "; ".join(told) + f" ({attack_title(attacks[0])}). {models}".rstrip()]
 
 
 def _shown(value: float | None) -> str:

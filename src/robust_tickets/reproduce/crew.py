@@ -132,12 +132,12 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
                 queue.fail(unit, failure(job, unit, died(code)))
         elif answer["state"] == "busy":
             queue.hold_up(unit)
-        elif answer["state"] == "done":
-            failures(job, unit).unlink(missing_ok=True)
-            queue.finish(unit, answer["seconds"], answer["numbers"])
-            hand.end()
         else:
-            queue.fail(unit, answer["message"], answer["alike"])
+            if answer["state"] == "done":
+                failures(job, unit).unlink(missing_ok=True)
+                queue.finish(unit, answer["seconds"], answer["numbers"])
+            else:
+                queue.fail(unit, answer["message"], answer["alike"])
             hand.end()
     hand.end()
 

@@ -159,15 +159,14 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
 @cache
 def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
     """Every named attack with all its settings, and which of them are resources."""
-    from robust_tickets.config import build, to_plain
-    from robust_tickets.walk.recipe import CALL, AttackPlan
+    from robust_tickets.config import to_plain
+    from robust_tickets.walk.recipe import attack_plan
 
     made = []
     for named in attacks(task, GROUPS, flavour):
         roles = {key: value for key, value in named.table.items() if value in ROLES}
         table = {key: value for key, value in named.table.items() if key not in roles}
-        inner = {key: table.pop(key) for key in list(table) if key not in CALL}
-        made.append((named.name, _flat(to_plain(build(AttackPlan, {**table, "attack": inner}, named.name))), roles))
+        made.append((named.name, _flat(to_plain(attack_plan(named.name, table))), roles))
     return tuple(made)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.unit import BERT
 from robust_tickets.reproduce.wording import count
 
 
@@ -26,11 +27,12 @@ class Repeated:
         return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}"
 
 
-def repeated(outcomes: Sequence[Outcome]) -> tuple[Repeated, ...]:
-    """Of every arm and seed that was run again, in the order of their names; of one task, backbone and flavour."""
+def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) -> tuple[Repeated, ...]:
+    """Of every arm and seed that was run again, in the order of their names."""
     runs: dict[tuple[str, int], list[Outcome]] = {}
     for one in outcomes:
-        if "trained" in one.inputs:  # of some, the ticket alone was asked for
+        here = (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")
+        if here and "trained" in one.inputs:  # of some, the ticket alone was asked for
             runs.setdefault((one.unit.arm, one.unit.seed), []).append(one)
     found = []
     for (arm, seed), some in sorted(runs.items()):

@@ -129,7 +129,7 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
         raise TicketsError(f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms))
     baseline = top.baseline if top.baseline in wanted else wanted[0]
     plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
-    attacks = tuple(_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
+    attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
     source = {key: getattr(top, key) for key in Source.__dataclass_fields__}
     if not top.title:
         raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
@@ -139,7 +139,8 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     )  # fmt: skip
 
 
-def _plan(recipe: str, table: Any, seed: int) -> AttackPlan:
+def attack_plan(recipe: str, table: Any, seed: int = 0) -> AttackPlan:
+    """An attack and how it is called, from a recipe's ``[attack]``."""
     if isinstance(table, str):
         table = {"name": table}
     if not isinstance(table, Mapping):

@@ -32,7 +32,7 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     widest, models = 0.0, []
     for k, ((task, backbone), members) in enumerate(by_task(found).items()):
         own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
-        if again := repeated(own):
+        if again := repeated(outcomes, task=task, backbone=backbone):
             models.append(tag("p", f"{where((task, backbone))}: {models_told(again)}"))
         for i, attack in enumerate(attacks_of(members)):
             for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
