@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from robust_tickets.classifier.kernels import CUDNN_FROM
 from robust_tickets.data.prefetch import DEPTH
 from robust_tickets.data.widths import MOST as WIDTHS
 from robust_tickets.train.captured import MOST, WARM_UP
-from robust_tickets.train.engine import CUDNN_FROM
 from robust_tickets.train.engines import WORTH
 from robust_tickets.train.feed import ENOUGH
 from robust_tickets.train.loop import CHECKPOINT_SHARE

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier import Classifier, Encoded
+from robust_tickets.classifier.kernels import attention
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.seeds import numpy_generator
 
@@ -119,13 +120,14 @@ class Shapes:
             fed = {name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names}
             if "token_type_ids" in fed:
                 fed["token_type_ids"].zero_()
-            for _ in range(2):  # libraries set themselves up in the first calls, which must not be captured
-                self.clf.model(**fed)
-            torch.cuda.synchronize(device)
-            graph = torch.cuda.CUDAGraph()
             pool = self._pools.setdefault(self._turn, torch.cuda.graph_pool_handle())
-            with torch.cuda.graph(graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"):
-                told = self.clf.model(**fed).logits.float()
+            graph = torch.cuda.CUDAGraph()
+            with attention(device, length, half=self.clf.model.dtype.itemsize == 2):
+                for _ in range(2):  # libraries set themselves up in the first calls, which must not be captured
+                    self.clf.model(**fed)
+                torch.cuda.synchronize(device)
+                with torch.cuda.graph(graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"):
+                    told = self.clf.model(**fed).logits.float()
             self._graphs[key] = graph, fed, told
         return self._graphs[key]
 

@@ -1,8 +1,8 @@
 """Crew: processes that make units side by side on one device (sharing it well, by CUDA MPS say, is the user's affair).
 
 Each is ``python -m robust_tickets.reproduce.hand``, told in lines of JSON what to make, and answers in lines of JSON. It ends when this
-process does, however that ends. One that dies is replaced, and its unit counts as failed. One that has made a unit is replaced too: on a
-GPU, runs of one seed were other models in a process that had made another unit before (docs/log.md).
+process does, however that ends. One that dies is replaced, and its unit counts as failed. One that has made a unit is replaced too:
+what a library keeps for the life of a process (an order of kernels, docs/log.md) must not reach the next unit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robust_tickets.classifier.kernels import attention
 from robust_tickets.train.half import Half
 from robust_tickets.train.optim import Optim
 from robust_tickets.train.step import Step, Unclipped
 
-CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the memory-efficient kernel (docs/speed.md)
 Batch = Mapping[str, Tensor]
 
 
@@ -90,7 +90,7 @@ class Engine:
 
     def _gradients(self, batch: Batch, share: float) -> Tensor:
         """Add a micro-batch's gradients, weighted; its weighted loss, detached."""
-        with self.half or nullcontext(), attention(batch, self.device, bool(self.half)):
+        with self.half or nullcontext(), attention(self.device, batch["input_ids"].shape[1], half=bool(self.half)):
             return share * self.step(batch, partial(self._backward, share), self._midway)
 
     def _backward(self, share: float, loss: Tensor) -> None:
@@ -134,15 +134,3 @@ class Engine:
 def on_device(device: torch.device) -> bool:
     """Whether what changes from update to update is kept as numbers on the device."""
     return device.type == "cuda"
-
-
-def attention(batch: Batch, device: torch.device, half: bool) -> AbstractContextManager[Any]:
-    """The attention kernel that is fastest at this length; torch's own choice where it is not known."""
-    if not half or device.type != "cuda":
-        return nullcontext()
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    order = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-    if batch["input_ids"].shape[1] >= CUDNN_FROM:
-        order[:2] = reversed(order[:2])
-    return sdpa_kernel(order, set_priority=True)  # type: ignore[no-any-return]
