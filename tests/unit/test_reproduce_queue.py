@@ -87,6 +87,19 @@ def test_what_has_to_wait_for_a_turn_is_told_when_it_is_too_late() -> None:
     assert queue.latest(UNITS[0]) == pytest.approx(latest - 30, abs=5)
 
 
+def test_units_that_share_a_device_are_thought_to_take_longer_and_the_last_ones_less() -> None:
+    queue = Queue(budget=90.0, expected=dict.fromkeys(UNITS, 40.0), total=len(UNITS))
+    queue.waiting += UNITS
+    queue.crowd = 4
+    taken = [queue.take() for _ in range(4)]
+    assert [one[0] for one in taken if one] == UNITS[:3], "a third takes 72 seconds, a fourth would take 96"
+    queue.give_back(UNITS[0])
+    assert queue.take() == (UNITS[3], False)
+    queue.finish(UNITS[1], 400.0, "")  # ten times as expected, and that with four
+    assert queue.take() is None
+    assert not queue.running - {UNITS[2], UNITS[3]}
+
+
 @given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))
 def test_every_unit_is_in_one_place(ways: list[str]) -> None:
     queue = Queue(budget=None, expected={}, total=len(UNITS))

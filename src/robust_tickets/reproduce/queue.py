@@ -11,6 +11,7 @@ from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
+SHARED = 0.6  # of a unit's own seconds that each process beside it costs it: 2.4 times as long with four that train on a GPU
 
 
 def told_of(message: str) -> str:
@@ -24,6 +25,8 @@ class Queue:
     def __init__(self, *, budget: float | None, expected: Mapping[Unit, float], total: int) -> None:
         self.deadline = time.monotonic() + budget if budget is not None else None
         self.expected, self.total = dict(expected), total
+        self.crowd = 1  # processes that train at a time
+        self.running: set[Unit] = set()
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []
@@ -51,6 +54,7 @@ class Queue:
                 for unit in units:
                     if self._fits(unit):
                         units.remove(unit)
+                        self.running.add(unit)
                         return unit, wait or units is self.held_up
             return None
 
@@ -60,6 +64,7 @@ class Queue:
 
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
         with self._lock:
+            self.running.discard(unit)
             self.done[unit] = seconds
             count = len(self.done) + len(self.found) + len(self.failed)
         say(f"[{count}/{self.total}] {unit.id}: {numbers} ({duration(seconds)})")
@@ -67,6 +72,7 @@ class Queue:
     def fail(self, unit: Unit, message: str, alike: Alike = None) -> None:
         """``alike`` says what is passed over with it: the other runs of its arm, or all that need the same inputs."""
         with self._lock:
+            self.running.discard(unit)
             others = self._alike(unit, message, alike) if alike else []
             for other in others:
                 (self.waiting if other in self.waiting else self.held_up).remove(other)
@@ -85,11 +91,13 @@ class Queue:
     def hold_up(self, unit: Unit) -> None:
         """Another process is at a stage that it needs."""
         with self._lock:
+            self.running.discard(unit)
             self.held_up.append(unit)
 
     def give_back(self, unit: Unit) -> None:
         """It was begun and not ended."""
         with self._lock:
+            self.running.discard(unit)
             self.dropped.append(unit)
 
     def _fits(self, unit: Unit) -> bool:
@@ -99,11 +107,14 @@ class Queue:
         return left > 0 and (self._seconds(unit) or 0.0) <= left
 
     def _seconds(self, unit: Unit) -> float | None:
-        """What it will take: as expected, made longer by as much as others took; without that, the longest that is like it."""
+        """What it will take: as expected, made longer by as much as others took (before that, by as many as share the device), and shorter
+        where fewer run now; of a unit of which nothing is expected, the longest that is like it.
+        """
         if unit in self.expected:
             whole = [(other, seconds) for other, seconds in self.done.items() if other not in self.others and self.expected.get(other)]
-            ratios = [seconds / self.expected[other] for other, seconds in whole]
-            return self.expected[unit] * (sorted(ratios)[len(ratios) // 2] if ratios else 1.0)
+            ratios = sorted(seconds / self.expected[other] for other, seconds in whole)
+            full, now = (max(1.0, SHARED * count) for count in (self.crowd, min(self.crowd, len(self.running | {unit}))))
+            return self.expected[unit] * (ratios[len(ratios) // 2] if ratios else full) * now / full
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
             seconds = [taken for other, taken in self.done.items() if like(other)]
             if seconds:

@@ -106,8 +106,11 @@ def work(
         _sort(order, job, queue)
     repeats = [unit for unit in queue.waiting if unit.repeat]
     queue.waiting = [unit for unit in queue.waiting if not unit.repeat]
-    _all(orders, replace(job, processes=max(1, min(processes, len(queue.waiting)))), queue, apart=False)
+    side_by_side = max(1, min(processes, len(queue.waiting)))
+    queue.crowd = min(side_by_side, at_once or side_by_side)
+    _all(orders, replace(job, processes=side_by_side), queue, apart=False)
     queue.others |= set(queue.done)  # alone on the device one takes less
+    queue.crowd = 1
     queue.waiting += repeats
     _all(orders, replace(job, processes=1), queue, apart=processes > 1)
     summary = Summary(
