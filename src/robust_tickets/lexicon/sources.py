@@ -16,6 +16,7 @@ from robust_tickets.lexicon.words import like
 
 NEIGHBOURS = 50  # of a word in the vectors, and
 NEAR = 0.5  # their cosine: TextFooler's
+PUBLISHED = "counterfitted_neighbors.json"  # lists of counter-fitted neighbours, at most 8 a word
 LookUp = Callable[[Sequence[str]], Sequence[Sequence[str]]]  # the candidates of each of some words, best first
 
 
@@ -35,8 +36,12 @@ def source_of(source: str) -> Resource:
             substitute=bool(said.get("substitute", True)),
         )
     if source != "vectors" and not path.exists():
-        hint = 'give "wordnet", "vectors", a folder or file of word vectors, or a JSON file of word lists'
-        raise TicketsError(f"no such source of synonyms: {source}", hint=hint)
+        hint = (
+            'give "wordnet" (needs nothing), "vectors" (`tickets doctor` says how to get them), or the path of word vectors or word lists'
+        )
+        if path.name == PUBLISHED:
+            hint = f"{PUBLISHED} came with Jia et al. (2019), Certified Robustness to Adversarial Word Substitutions; or {hint}"
+        raise TicketsError(f"no such source of synonyms: {source} (looked in {Path.cwd()})", hint=hint)
     return resolve("vectors", None if source == "vectors" else source)
 
 
