@@ -18,8 +18,8 @@ from toy import toy_task
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")]
 
 
-def models(order: str) -> list[str]:
-    """Hashes of what is trained in an order of trainings (t) and attacks (a)."""
+def models(order: str) -> tuple[list[str], list[int]]:
+    """Hashes of what is trained in an order of trainings (t) and attacks (a), and torch's order of kernels in the end."""
     found = []
     for kind in order:
         clf = tiny_classifier(heads=2, hidden=128, neurons=64).to("cuda")
@@ -28,7 +28,7 @@ def models(order: str) -> list[str]:
         else:
             FineTune(epochs=1, batch_size=4, lr=1e-3, precision="bf16", engine="graph", evaluate="never")(clf, toy_task())
             found.append(clf.digest)
-    return found
+    return found, [int(one) for one in torch._C._get_sdp_priority_order()]
 
 
 def test_a_run_is_the_same_in_a_fresh_process_and_in_a_used_one() -> None:
@@ -36,4 +36,6 @@ def test_a_run_is_the_same_in_a_fresh_process_and_in_a_used_one() -> None:
     orders = ("tt", "at")
     with ProcessPoolExecutor(len(orders), mp_context=spawn) as pool:
         found = list(pool.map(models, orders))
-    assert len(set(found[0] + found[1])) == 1
+    (first, kernels), (second, same) = found
+    assert len(set(first + second)) == 1
+    assert kernels == same

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def test_findings_say_what_was_not_run() -> None:
     short = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("finetune", 4)])
     assert "Not all run: Fine-tuning, 4 of 5 runs. Until then nothing is chosen" in short
     one = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("sturdy_c", 1)])
-    assert re.search(r"2 runs each.*p 0\.8: ticket 62\.0 \(\+18\.0\), clean 0\.0, 1 run so far; ", one)
+    assert "| SynonymHotFlip on the real lists, p 0.8: ticket, 1 run so far | 92.0 (0.0) | 62.0 (+18.0) | not run |" in one
     assert one.count("so far") == 1
 
 
@@ -40,7 +39,7 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
         or "- sturdier than Random ticket: **not by 5 points or more: equivalent**" in text
     )
     assert "Screened on SST-2, validation" in text
-    assert "the best by the same rule, **Fine-tuning**, is what is to be beaten" in text
+    assert "the best of them by the same rule, **Fine-tuning**, is what is to be beaten" in text
     assert text.count("| **reached** |") == 5
     assert "PWWS, held out: +15.0 points (+10.1\u00a0to\u00a0+19.9), 5 and 5 runs, different |" in text
     assert sum(max(1, -(-len(line) // 120)) for line in text.splitlines()) < 100  # two screens
@@ -121,3 +120,17 @@ def test_a_word_for_several_claims() -> None:
         "not shown: undecided in part",
     )
     assert word(FAR[:3], FAR[:3]) == "no claim: too few runs"
+
+
+def test_the_screening_shows_another_attack_which_chooses_nothing() -> None:
+    real = {"a": (124, 126), "b": (100, 101)}
+    other = {"a": (20, 21), "b": (160, 161)}  # of 200
+    runs = [one for one in screening("a") if one.unit.arm not in ("finetune", "sturdy_a", "sturdy_b")]
+    runs += arm("finetune", {REAL: BASE, SUBSTITUTE: BASE})
+    for letter in "ab":
+        runs += arm(f"sturdy_{letter}", {REAL: real[letter], SUBSTITUTE: other[letter]})
+    text = findings(runs)
+    assert "by ASCC on the real lists: ticket, on texts that took no part" in text
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ") and "ticket |" in line}
+    assert "| 62.5 (+18.5) | 10.2 (−33.8) |" in rows["ASCC on the real lists: ticket"]
+    assert "| 50.2 (+6.2) | 80.2 (+36.2) |" in rows["SynonymSwap on the real lists, half clean: ticket"]

@@ -366,5 +366,13 @@ def test_only_takes_what_is_named_and_refuses_what_nothing_has(asked: set[str], 
             only.check()
 
 
+def test_what_is_offered_instead_can_be_asked_for() -> None:
+    only = Only(read_only(["method=zzzz"]))
+    assert not only.takes("method", "finetune_epochs_15", "Fine-tuning, 15 epochs")
+    with pytest.raises(TicketsError) as refused:
+        only.check()
+    assert refused.value.hint == "known: finetune_epochs_15"
+
+
 def test_an_empty_folder_of_results_reads_as_none(tmp_path: Path) -> None:
     assert read_all(tmp_path) == ()

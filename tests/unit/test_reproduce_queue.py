@@ -87,17 +87,63 @@ def test_what_has_to_wait_for_a_turn_is_told_when_it_is_too_late() -> None:
     assert queue.latest(UNITS[0]) == pytest.approx(latest - 30, abs=5)
 
 
-def test_units_that_share_a_device_are_thought_to_take_longer_and_the_last_ones_less() -> None:
-    queue = Queue(budget=90.0, expected=dict.fromkeys(UNITS, 40.0), total=len(UNITS))
+def shared(budget: float, expected: float = 40.0) -> Queue:
+    queue = Queue(budget=budget, expected=dict.fromkeys(UNITS, expected), total=len(UNITS))
     queue.waiting += UNITS
     queue.crowd = 4
+    return queue
+
+
+def test_units_that_share_a_device_are_thought_to_take_longer_and_the_last_ones_less() -> None:
+    queue = shared(90.0)
     taken = [queue.take() for _ in range(4)]
-    assert [one[0] for one in taken if one] == UNITS[:3], "a third takes 72 seconds, a fourth would take 96"
+    assert [one[0] for one in taken if one] == UNITS[:3], "three take 84 seconds, four would take 112"
     queue.give_back(UNITS[0])
     assert queue.take() == (UNITS[3], False)
-    queue.finish(UNITS[1], 400.0, "")  # ten times as expected, and that with four
-    assert queue.take() is None
-    assert not queue.running - {UNITS[2], UNITS[3]}
+
+
+def test_a_unit_that_would_keep_others_from_ending_is_not_begun() -> None:
+    queue = shared(300.0)
+    queue.expected |= dict.fromkeys(UNITS[:3], 140.0)
+    taken = [queue.take() for _ in range(4)]
+    assert [one[0] for one in taken if one] == UNITS[:3], "three take 294 seconds; a fourth of 40 would end after 112, and they after 322"
+
+
+@pytest.mark.parametrize("beside", [1, 2, 4])
+def test_what_a_unit_took_beside_others_is_what_the_next_is_thought_to_take(monkeypatch: pytest.MonkeyPatch, beside: int) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    queue = shared(10_000.0)
+    for _ in range(beside):
+        assert queue.take() is not None
+    took = 40.0 * queue._slower(beside)  # as was thought
+    now[0] += took
+    for unit in UNITS[:beside]:
+        queue.finish(unit, took, "")
+    assert queue._alone(UNITS[-1]) == pytest.approx(40.0)
+    assert not queue.running
+
+
+@pytest.mark.parametrize(("processes", "at_once", "crowd"), [(1, None, 1), (6, 4, 4), (3, 4, 3), (50, None, len(UNITS))])
+def test_as_many_are_counted_as_may_train(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: int, at_once: int | None, crowd: int
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(house, "_all", lambda orders, job, queue, apart: seen.append(queue.crowd))
+    work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results", processes=processes, at_once=at_once)
+    assert seen == [crowd, 1], "repeats have the device to themselves"
+
+
+def test_waiting_for_a_turn_is_part_of_what_a_unit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    queue = shared(10_000.0)
+    for _ in range(8):
+        assert queue.take() is not None
+    now[0] += 224.0
+    for unit in UNITS[:8]:
+        queue.finish(unit, 112.0, "")  # half of the time another had its turn
+    assert queue._alone(UNITS[-1]) == pytest.approx(80.0)
 
 
 @given(ways=st.lists(st.sampled_from(["finish", "fail", "hold_up", "give_back"]), min_size=0, max_size=30))
@@ -120,4 +166,5 @@ def test_every_unit_is_in_one_place(ways: list[str]) -> None:
         else:
             queue.give_back(unit)
         assert sorted([*queue.done, *queue.failed, *queue.left]) == sorted(UNITS)
+        assert not queue.running
     assert order[: len(UNITS)] == UNITS[: len(order)], "in the order they came, held up ones after all others"

@@ -24,6 +24,7 @@ from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.kernels import ORDER
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import warn
@@ -101,7 +102,7 @@ def run_attack(
         "query_budget": query_budget,
         "temperature": float(temperature) if held is None else [CALIBRATED, held.name, held.digest],
         "subset": subset,
-        "precision": precision and [precision, HEAD],
+        "precision": precision and [precision, HEAD, ORDER],
         "seen": None if seen is None else [seen.name, seen.digest],
         "clean_full": clean_full,
     }

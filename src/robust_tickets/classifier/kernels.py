@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the memory-efficient kernel (docs/speed.md)
+ORDER = f"memory-efficient below {CUDNN_FROM} tokens, then cuDNN"
 
 
 def attention(device: Any, tokens: int, *, half: bool) -> AbstractContextManager[Any]:
@@ -32,5 +33,5 @@ def _own_order(device: Any) -> None:
     """Have torch put in its own order, which it does once, before ours."""
     import torch
 
-    one = torch.zeros((1, 1, 1, 64), dtype=torch.bfloat16, device=device)
+    one = torch.zeros((1, 1, 8, 64), dtype=torch.float16, device=device)
     torch.nn.functional.scaled_dot_product_attention(one, one, one)

@@ -41,7 +41,8 @@ def source_of(source: str) -> Resource:
         )
         if path.name == PUBLISHED:
             hint = f"{PUBLISHED} came with Jia et al. (2019), Certified Robustness to Adversarial Word Substitutions; or {hint}"
-        raise TicketsError(f"no such source of synonyms: {source} (looked in {Path.cwd()})", hint=hint)
+        where = "" if path.is_absolute() else f" (looked in {Path.cwd()})"
+        raise TicketsError(f"no such source of synonyms: {source}{where}", hint=hint)
     return resolve("vectors", None if source == "vectors" else source)
 
 

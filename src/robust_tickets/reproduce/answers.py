@@ -90,20 +90,18 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     ranked = screened(outcomes, folder)
     if not ranked:
         return [heads, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
-    trials = "; ".join(
-        f"{arm_title(one.arm)} {one.aua:.1f} ({points(one.gain)}), clean {points(one.clean_gain)}{_so_far(one)}" for one in ranked
-    )
-    screen = (
-        f"Screened on {task_title(asked['task'])}, {asked['split']}, {attack_phrase(asked['attack'])}, {count(asked['seeds'], 'run')} "
-        f"each, which choose and claim nothing; in brackets and clean the gain over {arm_title(asked['against'])}, in points: {trials}. "
-        f"The rule, fixed before: {asked['rule']}."
-    )
+    screen = [
+        f"Screened on {task_title(asked['task'])}, {asked['split']}, {count(asked['seeds'], 'run')} each, which choose and claim nothing; "
+        f"in brackets the gain over {arm_title(asked['against'])}, in points. The rule, fixed before, looks at "
+        f"{attack_phrase(asked['attack'])} alone: {asked['rule']}. {_plain(outcomes, folder)}",
+        _trials(outcomes, folder),
+    ]
     if chosen is None:
         whole = {one.arm for one in (*ranked, *screened(outcomes, folder, "plain")) if not _so_far(one)}
         left = [arm_title(arm) for arm in (*asked["arms"], *asked["plain"]) if arm not in whole]
         left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
         until = f"Not all run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."
-        return [heads, f"{screen} {_plain(outcomes, folder)}", until]
+        return [heads, *screen, until]
     found = goals(outcomes, folder)
     listed_goals = markdown_table(("goal", "", "found"), [(g.asked, f"**{REACHED[g.reached]}**", g.told) for g in found], 3)
     return [
@@ -112,16 +110,29 @@ def _sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         listed_goals,
         *_overlap(form_of(told()["goals"]["arm"], chosen), outcomes),
         *_family("B-forms", outcomes, folder),
-        f"{screen} {_plain(outcomes, folder)}",
+        *screen,
     ]
+
+
+def _trials(outcomes: Sequence[Outcome], folder: Path | None) -> str:
+    """All that was screened, the recipe's configurations before the plain fine-tunings, under the attack that chooses and another."""
+    asked = told()["screen"]
+    heads = ("", "clean", *(attack_phrase(asked[which]) for which in ("attack", "shown")))
+    lines = []
+    for among in ("arms", "plain"):
+        shown = {one.arm: one for one in screened(outcomes, folder, among, asked["shown"])}
+        for one in screened(outcomes, folder, among):
+            numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
+            other = shown.get(one.arm)
+            lines.append((arm_title(one.arm) + _so_far(one), *numbers, f"{other.aua:.1f} ({points(other.gain)})" if other else "not run"))
+    return markdown_table(heads, lines)
 
 
 def _plain(outcomes: Sequence[Outcome], folder: Path | None) -> str:
     """The fine-tunings that the recipe is held against the best of."""
     plain = winner(outcomes, folder, "plain")
-    trials = "; ".join(f"{arm_title(one.arm)} {one.aua:.1f}{_so_far(one)}" for one in screened(outcomes, folder, "plain"))
-    best = f"the best by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
-    return f"Plain fine-tuning has as many trials: {trials}; {best}."
+    best = f"the best of them by the same rule, **{arm_title(plain)}**, is what is to be beaten" if plain else "not all of them are run"
+    return f"Plain fine-tuning has as many trials; {best}."
 
 
 def _so_far(one: Screened) -> str:

@@ -171,18 +171,21 @@ class Screened:
     beside: int = FEWEST_RUNS  # runs of the arm it is to beat
 
 
-def screened(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> tuple[Screened, ...]:
+def screened(
+    outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms", attack: str | None = None
+) -> tuple[Screened, ...]:
     """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made.
 
     ``among`` the recipe's, or the plain fine-tunings', which have as many trials. The first seeds alone count, as many as were planned:
-    the chosen one is run more often afterwards, which must not change the choice.
+    the chosen one is run more often afterwards, which must not change the choice. ``attack``: another than the one that chooses.
     """
     asked = told()["screen"]
+    under_attack = attack or asked["attack"]
 
     def means(arm: str, seeds: int) -> tuple[int, float, float] | None:
         own = [o for o in outcomes if o.unit.arm == arm and o.unit.repeat == 0 and o.unit.seed < seeds]
         under, clean = (
-            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=asked["attack"], split=asked["split"]), own, folder)
+            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=under_attack, split=asked["split"]), own, folder)
             for metric in ("aua", "clean")
         )
         return (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None

@@ -64,4 +64,5 @@ class Only:
     def check(self) -> None:
         for key, value in self.pairs:
             if (key, value) not in self._hit:
-                raise TicketsError(f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, self._met.get(key, {})))
+                known = [name for name in self._met.get(key, {}) if "," not in name]  # a comma would part it
+                raise TicketsError(f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, known))

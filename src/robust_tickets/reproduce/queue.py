@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
-SHARED = 0.6  # of a unit's own seconds that each process beside it costs it: 2.4 times as long with four that train on a GPU
+SHARED = 0.7  # n units that train on one device each take 0.7 n times as long as alone, but no less: four on an H200 2.8 (docs/log.md)
+AT_ONCE = 10.0  # seconds in which a turn that is free is taken
 
 
 def told_of(message: str) -> str:
@@ -26,7 +27,10 @@ class Queue:
         self.deadline = time.monotonic() + budget if budget is not None else None
         self.expected, self.total = dict(expected), total
         self.crowd = 1  # processes that train at a time
-        self.running: set[Unit] = set()
+        self.running: dict[Unit, float] = {}  # how far each is, in seconds that it would have taken alone
+        self.began: dict[Unit, float] = {}
+        self.ratios: dict[Unit, float] = {}  # seconds that each would have taken alone, over those expected
+        self._seen = time.monotonic()
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []
@@ -54,17 +58,22 @@ class Queue:
                 for unit in units:
                     if self._fits(unit):
                         units.remove(unit)
-                        self.running.add(unit)
+                        self._go_on()
+                        self.running[unit], self.began[unit] = 0.0, time.monotonic()
                         return unit, wait or units is self.held_up
             return None
 
     def latest(self, unit: Unit) -> float | None:
-        """When (``time.time()``) it has to begin at the latest to end within the budget."""
-        return None if self.deadline is None else time.time() + self.deadline - time.monotonic() - (self._seconds(unit) or 0.0)
+        """When (``time.time()``) it has to begin at the latest to end within the budget, beside as many as train; never before now."""
+        if self.deadline is None:
+            return None
+        with self._lock:
+            needed = (self._alone(unit) or 0.0) * self._slower(len(self.running))
+        return time.time() + max(AT_ONCE, self.deadline - time.monotonic() - needed)
 
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
         with self._lock:
-            self.running.discard(unit)
+            self._ended(unit, seconds)
             self.done[unit] = seconds
             count = len(self.done) + len(self.found) + len(self.failed)
         say(f"[{count}/{self.total}] {unit.id}: {numbers} ({duration(seconds)})")
@@ -72,7 +81,7 @@ class Queue:
     def fail(self, unit: Unit, message: str, alike: Alike = None) -> None:
         """``alike`` says what is passed over with it: the other runs of its arm, or all that need the same inputs."""
         with self._lock:
-            self.running.discard(unit)
+            self._ended(unit)
             others = self._alike(unit, message, alike) if alike else []
             for other in others:
                 (self.waiting if other in self.waiting else self.held_up).remove(other)
@@ -91,32 +100,59 @@ class Queue:
     def hold_up(self, unit: Unit) -> None:
         """Another process is at a stage that it needs."""
         with self._lock:
-            self.running.discard(unit)
+            self._ended(unit)
             self.held_up.append(unit)
 
     def give_back(self, unit: Unit) -> None:
         """It was begun and not ended."""
         with self._lock:
-            self.running.discard(unit)
+            self._ended(unit)
             self.dropped.append(unit)
 
     def _fits(self, unit: Unit) -> bool:
+        """Whether it would end within the budget, and those that run with it."""
         if self.deadline is None:
             return True
-        left = self.deadline - time.monotonic()
-        return left > 0 and (self._seconds(unit) or 0.0) <= left
+        self._go_on()
+        left = [max(0.0, (self._alone(other) or 0.0) - far) for other, far in self.running.items()]
+        return 0 < self.deadline - time.monotonic() >= self._together([*left, self._alone(unit) or 0.0])
 
-    def _seconds(self, unit: Unit) -> float | None:
-        """What it will take: as expected, made longer by as much as others took (before that, by as many as share the device), and shorter
-        where fewer run now; of a unit of which nothing is expected, the longest that is like it.
+    def _alone(self, unit: Unit) -> float | None:
+        """Seconds that it would take alone: as expected, made longer by as much as others took; of a unit of which nothing is expected,
+        the longest that is like it, as it was.
         """
         if unit in self.expected:
-            whole = [(other, seconds) for other, seconds in self.done.items() if other not in self.others and self.expected.get(other)]
-            ratios = sorted(seconds / self.expected[other] for other, seconds in whole)
-            full, now = (max(1.0, SHARED * count) for count in (self.crowd, min(self.crowd, len(self.running | {unit}))))
-            return self.expected[unit] * (ratios[len(ratios) // 2] if ratios else full) * now / full
+            ratios = sorted(ratio for other, ratio in self.ratios.items() if other not in self.others)
+            return self.expected[unit] * (ratios[len(ratios) // 2] if ratios else 1.0)
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
             seconds = [taken for other, taken in self.done.items() if like(other)]
             if seconds:
                 return max(seconds)
         return None
+
+    def _go_on(self) -> None:
+        """What ran since it was looked at last has come so much further."""
+        now = time.monotonic()
+        for unit in self.running:
+            self.running[unit] += (now - self._seen) / self._slower(len(self.running))
+        self._seen = now
+
+    def _ended(self, unit: Unit, seconds: float = 0.0) -> None:
+        """It runs no more; ``seconds``: what it took, beside others perhaps."""
+        self._go_on()
+        far, since = self.running.pop(unit, 0.0), self.began.pop(unit, self._seen)
+        if seconds and self.expected.get(unit):
+            slow = (self._seen - since) / far if far else 1.0
+            self.ratios[unit] = max(far, seconds / slow) / self.expected[unit]  # it may have waited for others besides
+
+    def _slower(self, count: int) -> float:
+        """Times as long as alone that each of so many units takes. More than may train at a time wait or attack, in the others' gaps."""
+        return max(1.0, SHARED * min(count, self.crowd))
+
+    def _together(self, alone: Sequence[float]) -> float:
+        """Seconds until the last of units has ended that begin now, by the seconds that each takes alone: the shorter ones end first."""
+        waits, before = 0.0, 0.0
+        for place, seconds in enumerate(sorted(alone)):
+            waits += (seconds - before) * self._slower(len(alone) - place)
+            before = seconds
+        return waits

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
-from robust_tickets.classifier.kernels import attention
 from robust_tickets.data.prefetch import prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
@@ -202,7 +201,7 @@ class Loop:
         half = self._working()
         for part in self.parts.values():
             part.eval()
-        with half or nullcontext(), attention(self.device, 0, half=half is not None):
+        with half or nullcontext():
             numbers = self.evaluate()
         for part in self.parts.values():
             part.train()
