@@ -43,7 +43,7 @@ def main() -> None:
         recipe = attack_plan(name, attack("sst2", name).placed(places)).attack
         results = [recipe(model, split, n=asked.n, precision="float16" if cuda else None) for model in models]
         for place, (model, result) in enumerate(zip(models, results, strict=True)):
-            told: dict[str, Any] = {"model": str(asked.models[place]), "attack": name, "n": result.n, "own": result.aua}
+            told: dict[str, Any] = {"model": str(asked.models[place]), "attack": name, "n": result.n}
             told["log_odds"] = [round(float(value), 2) for value in sure[place]]
             print(json.dumps(told | on_others(model, results, place)), flush=True)
 
@@ -53,11 +53,12 @@ def on_others(model: Classifier, results: list[Any], place: int) -> dict[str, An
     clean = {one.id: one for one in results[place].examples()}
     right = {"": still(model, {id: (one.label, one.original) for id, one in clean.items()})}
     for number, result in enumerate(results):
-        if number != place:
-            fooled = {one.id: (one.label, one.perturbed) for one in result.examples() if one.status == "success"}
-            right[f"of {number}"] = right[""] - ({*fooled} - still(model, fooled))
+        fooled = {one.id: (one.label, one.perturbed) for one in result.examples() if one.status == "success"}
+        right["own" if number == place else f"of {number}"] = right[""] - ({*fooled} - still(model, fooled))
     shares = {name: round(100 * len(ids) / len(clean), 2) for name, ids in right.items()}
-    return {"clean": shares.pop(""), "on_texts": shares, "on_all": round(100 * len(set.intersection(*right.values())) / len(clean), 2)}
+    others = set.intersection(*(ids for name, ids in right.items() if name != "own"))
+    told = {"clean": shares.pop(""), "own": shares.pop("own"), "on_texts": shares}
+    return told | {"on_all": round(100 * len(others) / len(clean), 2)}
 
 
 def still(model: Classifier, texts: dict[str, tuple[int, Any]]) -> set[str]:

@@ -134,6 +134,45 @@ def test_as_many_are_counted_as_may_train(
     assert seen == [crowd, 1], "repeats have the device to themselves"
 
 
+def test_what_did_not_fit_is_not_begun_after_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Units take twice what was expected; when that is known to be too much for the rest, no second look at them forgets it."""
+    now, made = [1000.0], list[Unit]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def one(unit: Unit, *_: Any, **__: Any) -> Outcome:
+        made.append(unit)
+        now[0] += 300.0
+        return Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={})
+
+    monkeypatch.setattr(house, "one", one)
+    summary = work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results", budget=1060.0, expected=dict.fromkeys(UNITS, 150.0))
+    assert made == UNITS[:3]
+    assert set(summary.left) == set(UNITS[3:])
+
+
+def test_without_an_estimate_sharing_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    queue = Queue(budget=2400.0, expected={}, total=len(UNITS))
+    queue.waiting += UNITS[:8]
+    queue.crowd = 4
+    for _ in range(4):
+        assert queue.take() is not None
+    now[0] += 840.0
+    for unit in UNITS[:4]:
+        queue.finish(unit, 840.0, "")
+    assert sum(queue.take() is not None for _ in range(4)) == 4, "as long again, and there is time for that"
+
+
+def test_what_was_begun_before_says_nothing_of_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A unit that was cut off has no outcome yet, but a folder; it ends sooner than others will."""
+    (tmp_path / "store" / "units" / UNITS[1].id).mkdir(parents=True)
+    seen: list[set[Unit]] = []
+    monkeypatch.setattr(house, "_all", lambda orders, job, queue, apart: seen.append(set(queue.others)))
+    work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results")
+    assert seen[0] == {UNITS[1]}
+
+
 def test_waiting_for_a_turn_is_part_of_what_a_unit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

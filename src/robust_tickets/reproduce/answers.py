@@ -124,8 +124,13 @@ def _trials(outcomes: Sequence[Outcome], folder: Path | None) -> str:
         for one in screened(outcomes, folder, among):
             numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
             other = shown.get(one.arm)
-            lines.append((arm_title(one.arm) + _so_far(one), *numbers, f"{other.aua:.1f} ({points(other.gain)})" if other else "not run"))
+            lines.append((arm_title(one.arm) + _so_far(one), *numbers, _beside(other) if other else "not run"))
     return markdown_table(heads, lines)
+
+
+def _beside(one: Screened) -> str:
+    less = f", over {one.beside} of {FEWEST_RUNS} runs" if one.beside < FEWEST_RUNS else ""
+    return f"{one.aua:.1f} ({points(one.gain)}){_so_far(one)}{less}"
 
 
 def _plain(outcomes: Sequence[Outcome], folder: Path | None) -> str:

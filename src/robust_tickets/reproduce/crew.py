@@ -25,6 +25,7 @@ from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, died, failure, failures
 
 COMMAND = [sys.executable, "-m", "robust_tickets.reproduce.hand"]
+LOOK = 1.0  # seconds between two looks for a unit that fits
 GRACE = 10.0  # seconds that a process is given to end by itself
 
 
@@ -115,7 +116,12 @@ def crew(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
 
 def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, stopped: threading.Event) -> None:
     """Keep one process busy until nothing is left."""
-    while not stopped.is_set() and (taken := queue.take()) is not None:
+    while not stopped.is_set():
+        if (taken := queue.take()) is None:
+            if not queue.may_change:
+                break
+            stopped.wait(LOOK)
+            continue
         unit, wait = taken
         try:
             answer = hand.ask(replace(orders[unit], wait=wait, latest=queue.latest(unit)))

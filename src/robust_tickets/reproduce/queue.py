@@ -12,7 +12,6 @@ from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
 SHARED = 0.7  # n units that train on one device each take 0.7 n times as long as alone, but no less: four on an H200 2.8 (docs/log.md)
-AT_ONCE = 10.0  # seconds in which a turn that is free is taken
 
 
 def told_of(message: str) -> str:
@@ -29,7 +28,7 @@ class Queue:
         self.crowd = 1  # processes that train at a time
         self.running: dict[Unit, float] = {}  # how far each is, in seconds that it would have taken alone
         self.began: dict[Unit, float] = {}
-        self.ratios: dict[Unit, float] = {}  # seconds that each would have taken alone, over those expected
+        self.alone: dict[Unit, float] = {}  # seconds that each that is done would have taken alone
         self._seen = time.monotonic()
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
@@ -51,6 +50,11 @@ class Queue:
     def left(self) -> list[Unit]:
         return [*self.waiting, *self.held_up, *self.dropped]
 
+    @property
+    def may_change(self) -> bool:
+        """Whether something may fit later that does not now: what runs may end sooner than thought, or be held up."""
+        return bool(self.running and (self.waiting or self.held_up)) and not self.over
+
     def take(self) -> tuple[Unit, bool] | None:
         """The next unit that fits, and whether to wait for a stage that another process runs; none: there is nothing more to begin."""
         with self._lock:
@@ -64,12 +68,12 @@ class Queue:
             return None
 
     def latest(self, unit: Unit) -> float | None:
-        """When (``time.time()``) it has to begin at the latest to end within the budget, beside as many as train; never before now."""
+        """When (``time.time()``) it has to begin at the latest to end within the budget, beside as many as train."""
         if self.deadline is None:
             return None
         with self._lock:
             needed = (self._alone(unit) or 0.0) * self._slower(len(self.running))
-        return time.time() + max(AT_ONCE, self.deadline - time.monotonic() - needed)
+        return time.time() + self.deadline - time.monotonic() - needed
 
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
         with self._lock:
@@ -101,6 +105,7 @@ class Queue:
         """Another process is at a stage that it needs."""
         with self._lock:
             self._ended(unit)
+            self.others.add(unit)  # it may find all done by the one that holds it up
             self.held_up.append(unit)
 
     def give_back(self, unit: Unit) -> None:
@@ -119,13 +124,14 @@ class Queue:
 
     def _alone(self, unit: Unit) -> float | None:
         """Seconds that it would take alone: as expected, made longer by as much as others took; of a unit of which nothing is expected,
-        the longest that is like it, as it was.
+        the longest that is like it.
         """
+        alone = {other: seconds for other, seconds in self.alone.items() if other not in self.others}
         if unit in self.expected:
-            ratios = sorted(ratio for other, ratio in self.ratios.items() if other not in self.others)
+            ratios = sorted(seconds / self.expected[other] for other, seconds in alone.items() if self.expected.get(other))
             return self.expected[unit] * (ratios[len(ratios) // 2] if ratios else 1.0)
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
-            seconds = [taken for other, taken in self.done.items() if like(other)]
+            seconds = [taken for other, taken in alone.items() if like(other)]
             if seconds:
                 return max(seconds)
         return None
@@ -141,9 +147,9 @@ class Queue:
         """It runs no more; ``seconds``: what it took, beside others perhaps."""
         self._go_on()
         far, since = self.running.pop(unit, 0.0), self.began.pop(unit, self._seen)
-        if seconds and self.expected.get(unit):
+        if seconds:
             slow = (self._seen - since) / far if far else 1.0
-            self.ratios[unit] = max(far, seconds / slow) / self.expected[unit]  # it may have waited for others besides
+            self.alone[unit] = max(far, seconds / slow)  # it may have waited for others besides
 
     def _slower(self, count: int) -> float:
         """Times as long as alone that each of so many units takes. More than may train at a time wait or attack, in the others' gaps."""

@@ -111,7 +111,8 @@ def work(
     _all(orders, replace(job, processes=side_by_side), queue, apart=False)
     queue.others |= set(queue.done)  # alone on the device one takes less
     queue.crowd = 1
-    queue.waiting += repeats
+    queue.dropped += queue.waiting  # they did not fit
+    queue.waiting = repeats
     _all(orders, replace(job, processes=1), queue, apart=processes > 1)
     summary = Summary(
         done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), refused=tuple(queue.refused), left=tuple(queue.left),
@@ -172,7 +173,7 @@ def _sort(order: Order, job: Job, queue: Queue) -> None:
         known = found(order.unit, job.results)
         if not complete(known, order.attacks, order.search_only):
             queue.waiting.append(order.unit)
-            if known is not None:
+            if known is not None or (job.store / "units" / order.unit.id).is_dir():
                 queue.others.add(order.unit)
             return
         if known is not None:
