@@ -14,7 +14,7 @@ from robust_tickets.reproduce import work as house
 from robust_tickets.reproduce.one import InputError
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.queue import Queue
+from robust_tickets.reproduce.queue import BEGUN, Queue
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import work
 
@@ -85,6 +85,8 @@ def test_what_has_to_wait_for_a_turn_is_told_when_it_is_too_late() -> None:
     assert latest == pytest.approx(time.time() + 70, abs=5)
     queue.finish(UNITS[1], 60.0, "")  # twice as long as thought
     assert queue.latest(UNITS[0]) == pytest.approx(latest - 30, abs=5)
+    queue.finish(UNITS[2], 3000.0, "")  # the rest would not end
+    assert queue.latest(UNITS[0]) == pytest.approx(time.time() + BEGUN, abs=5), "but its process is given the time to begin"
 
 
 def shared(budget: float, expected: float = 40.0) -> Queue:

@@ -12,6 +12,7 @@ from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
 SHARED = 0.7  # n units that train on one device each take 0.7 n times as long as alone, but no less: four on an H200 2.8 (docs/log.md)
+BEGUN = 30.0  # seconds until a process that was handed a unit asks for its turn, at most: what was found to fit is not too late by then
 
 
 def told_of(message: str) -> str:
@@ -73,7 +74,7 @@ class Queue:
             return None
         with self._lock:
             needed = (self._alone(unit) or 0.0) * self._slower(len(self.running))
-        return time.time() + self.deadline - time.monotonic() - needed
+        return time.time() + max(BEGUN, self.deadline - time.monotonic() - needed)
 
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
         with self._lock:

@@ -15,7 +15,6 @@ from pathlib import Path
 from robust_tickets.run import BusyError, locked
 
 LOOK = 0.2  # seconds between two looks for a free turn
-AT_ONCE = 10.0  # seconds in which a turn has not been waited for: whoever began its unit knew the budget
 _waited = [0.0]  # seconds of this process
 
 
@@ -33,14 +32,12 @@ def clock() -> float:
 def turn(store: Path, most: int | None, latest: float | None = None) -> Iterator[None]:
     """Wait until fewer than ``most`` processes that share ``store`` are in here; none: there is no waiting. Ends with the process.
 
-    ``latest``: a turn that has to be waited for and comes after this time (``time.time()``) is not taken, since what it is for would not
-    end in time.
+    ``latest``: a turn that comes after this time (``time.time()``) is not taken, since what it is for would not end in time.
     """
     if most is None:
         yield
         return
     begun = time.monotonic()
-    latest = None if latest is None else max(latest, time.time() + AT_ONCE)
     with ExitStack() as held:
         with _in_line(store / "turns" / "line") as first:
             while not (first() and _taken(store / "turns", most, held)):
