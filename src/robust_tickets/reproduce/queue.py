@@ -59,12 +59,12 @@ class Queue:
     def take(self) -> tuple[Unit, bool] | None:
         """The next unit that fits, and whether to wait for a stage that another process runs; none: there is nothing more to begin."""
         with self._lock:
+            self._go_on()
             for units, wait in ((self.waiting, not self.waiting[1:]), (self.held_up, True)):
                 for unit in units:
                     if self._fits(unit):
                         units.remove(unit)
-                        self._go_on()
-                        self.running[unit], self.began[unit] = 0.0, time.monotonic()
+                        self.running[unit], self.began[unit] = 0.0, self._seen
                         return unit, wait or units is self.held_up
             return None
 
@@ -119,9 +119,8 @@ class Queue:
         """Whether it would end within the budget, and those that run with it."""
         if self.deadline is None:
             return True
-        self._go_on()
         left = [max(0.0, (self._alone(other) or 0.0) - far) for other, far in self.running.items()]
-        return 0 < self.deadline - time.monotonic() >= self._together([*left, self._alone(unit) or 0.0])
+        return 0 < self.deadline - self._seen >= self._together([*left, self._alone(unit) or 0.0])
 
     def _alone(self, unit: Unit) -> float | None:
         """Seconds that it would take alone: as expected, made longer by as much as others took; of a unit of which nothing is expected,

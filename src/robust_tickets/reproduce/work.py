@@ -109,7 +109,7 @@ def work(
     side_by_side = max(1, min(processes, len(queue.waiting)))
     queue.crowd = min(side_by_side, at_once or side_by_side)
     _all(orders, replace(job, processes=side_by_side), queue, apart=False)
-    queue.others |= set(queue.done)  # alone on the device one takes less
+    queue.others |= set(queue.done)  # what was learned in a crowd may be too long for one alone
     queue.crowd = 1
     queue.dropped += queue.waiting  # they did not fit
     queue.waiting = repeats
