@@ -143,7 +143,8 @@ def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
 
 def _forms() -> dict[str, Mapping[str, Any]]:
     forms = toml("sturdy.toml")["forms"]
-    return {"": {**forms["ticket"], "title": "ticket", "searches": True}, **{f"_{form}": table for form, table in forms.items()}}
+    screened = {**forms["ticket"], "title": "ticket, as screened", "searches": True}
+    return {"": screened, **{f"_{form}": table for form, table in forms.items()}}
 
 
 def _sturdy(table: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.wording import count, hours, listed, rehearsed
 
 READ = (
-    "Numbers are percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; "
-    "*other texts* is a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for "
-    "*equivalent* two one-sided tests within ±{margin:g} points, adjusted by Holm within a family that was fixed before the runs. "
-    "*Undecided* is neither a difference nor its absence. p is what the verdict rests on: of no difference, or for *equivalent* of "
-    "±{margin:g} or more."
+    "Percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; *other texts*: "
+    "a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for *equivalent* two one-sided "
+    "tests within ±{margin:g} points, adjusted by Holm within a family fixed before the runs; p is what it rests on. *Undecided* is "
+    "neither a difference nor its absence."
 )
 
 WAITS = "waits for A and B"

@@ -108,7 +108,7 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
         read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), after_choice(one, outcomes), None)
         for one in (arm, against)
     )
-    missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
+    missing = [f"{arm_title(one.runs.name)}: {one.why}" for one in (first, second) if not one.runs.units]
     if missing:
         return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
     a, b = (one.runs.mean for one in (first, second))

@@ -12,6 +12,7 @@ from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
 SHARED = 0.7  # n units that train on one device each take 0.7 n times as long as alone, but no less: four on an H200 2.8 (docs/log.md)
+SPARE = 1.1  # times as long as is thought: of 12 units on an H200 two, 5 to 10 % slower than others had been, were cut off in their attacks
 BEGUN = 30.0  # seconds until a process that was handed a unit asks for its turn, at most: what was found to fit is not too late by then
 
 
@@ -73,7 +74,7 @@ class Queue:
         if self.deadline is None:
             return None
         with self._lock:
-            needed = (self._alone(unit) or 0.0) * self._slower(len(self.running))
+            needed = SPARE * (self._alone(unit) or 0.0) * self._slower(len(self.running))
         return time.time() + max(BEGUN, self.deadline - time.monotonic() - needed)
 
     def finish(self, unit: Unit, seconds: float, numbers: str) -> None:
@@ -120,7 +121,7 @@ class Queue:
         if self.deadline is None:
             return True
         left = [max(0.0, (self._alone(other) or 0.0) - far) for other, far in self.running.items()]
-        return 0 < self.deadline - self._seen >= self._together([*left, self._alone(unit) or 0.0])
+        return 0 < self.deadline - self._seen >= SPARE * self._together([*left, self._alone(unit) or 0.0])
 
     def _alone(self, unit: Unit) -> float | None:
         """Seconds that it would take alone: as expected, made longer by as much as others took; of a unit of which nothing is expected,

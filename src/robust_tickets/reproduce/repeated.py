@@ -20,11 +20,13 @@ class Repeated:
     runs: int
     models: int
     tickets: int | None  # None: of the whole model
+    codes: int = 1  # versions of the code that made them
 
     @property
     def told(self) -> str:
         drawn = "" if self.tickets is None else f" of {count(self.tickets, 'ticket')}"
-        return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}"
+        versions = f", made by {count(self.codes, 'version')} of the code" if self.models > 1 and self.codes > 1 else ""
+        return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}{versions}"
 
 
 def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) -> tuple[Repeated, ...]:
@@ -39,7 +41,9 @@ def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) ->
         if len(some) > 1:
             tickets = {one.ticket["digest"] for one in some if one.ticket}
             models = {one.inputs["trained"] for one in some}
-            found.append(Repeated(arm=arm, seed=seed, runs=len(some), models=len(models), tickets=len(tickets) or None))
+            codes = {one.inputs.get("code") for one in some}
+            counted = {"runs": len(some), "models": len(models), "codes": len(codes)}
+            found.append(Repeated(arm=arm, seed=seed, tickets=len(tickets) or None, **counted))
     return tuple(found)
 
 

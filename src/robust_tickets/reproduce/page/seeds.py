@@ -10,7 +10,8 @@ from robust_tickets.reproduce.claims import spreads
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
-from robust_tickets.reproduce.repeated import models_told, repeated
+from robust_tickets.reproduce.repeated import Repeated, models_told, repeated
+from robust_tickets.reproduce.wording import count
 
 FIRST = 2  # attacks in sight, on the first task
 HEADS = (
@@ -29,11 +30,12 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     """Of every arm with a repeated seed; points of accuracy under attack, largest minus smallest."""
     first: list[Html] = []
     rest: list[Html] = []
-    widest, models = 0.0, []
+    widest, models, again = 0.0, [], list[Repeated]()
     for k, ((task, backbone), members) in enumerate(by_task(found).items()):
         own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
-        if again := repeated(outcomes, task=task, backbone=backbone):
-            models.append(tag("p", f"{where((task, backbone))}: {models_told(again)}"))
+        if here := repeated(outcomes, task=task, backbone=backbone):
+            models.append(tag("p", f"{where((task, backbone))}: {models_told(here)}"))
+            again += here
         for i, attack in enumerate(attacks_of(members)):
             for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
                 if one.within_range is None or one.between_range is None:
@@ -47,10 +49,20 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     if not first and not rest:
         return None
     more = tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest)) if rest else None
-    said = f"Runs of one seed lie up to {widest:.1f} points apart" + (": it does not." if widest >= 1 else ".")
+    said = f"{_fixed(again)} Runs of one seed lie up to {widest:.1f} points apart."
     question = tag("h3", "Does the seed fix the result?")
     verdict = tag("p", said, class_="verdict lesser")
     return tag("article", question, verdict, *models, _table(first) if first else None, more, class_="answer")
+
+
+def _fixed(again: Sequence[Repeated]) -> str:
+    """By the hashes of the weights; numbers under attack differ a little between two attacks on one model too."""
+    if not again:
+        return "The weights were not kept by their hash."
+    apart = [one for one in again if one.models > 1]
+    if not apart:
+        return f"In these runs it does: {'each seed' if len(again) > 1 else 'the seed'} that was run again gave one model."
+    return f"Not always: of {count(len(again), 'seed')} run again, {len(apart)} gave more than one model."
 
 
 def _table(rows: Sequence[Html]) -> Html:
