@@ -125,27 +125,32 @@ def _drive(hand: Hand, orders: Mapping[Unit, Order], job: Job, queue: Queue, sto
         unit, wait = taken
         try:
             answer = hand.ask(replace(orders[unit], wait=wait, latest=queue.latest(unit)))
+            _take_down(answer, unit, hand, job, queue, gone=stopped.is_set())
         except Exception as problem:  # it could not be started or understood: no reason to lose the other units
             hand.stop(hard=True)
             hand.end()
-            queue.fail(unit, failure(job, unit, problem))
-            continue
-        if answer is None:
-            code = hand.end()
-            if stopped.is_set():
-                queue.give_back(unit)
-            else:
-                queue.fail(unit, failure(job, unit, died(code)))
-        elif answer["state"] == "busy":
-            queue.hold_up(unit)
-        else:
-            if answer["state"] == "done":
-                failures(job, unit).unlink(missing_ok=True)
-                queue.finish(unit, answer["seconds"], answer["numbers"])
-            else:
-                queue.fail(unit, answer["message"], answer["alike"])
-            hand.end()
+            if unit not in queue.done:
+                queue.fail(unit, failure(job, unit, problem))
     hand.end()
+
+
+def _take_down(answer: dict[str, Any] | None, unit: Unit, hand: Hand, job: Job, queue: Queue, *, gone: bool) -> None:
+    """What became of a unit. ``gone``: the crew was stopped meanwhile, so that a dead process is no failure."""
+    if answer is None:
+        code = hand.end()
+        if gone:
+            queue.give_back(unit)
+        else:
+            queue.fail(unit, failure(job, unit, died(code)))
+    elif answer["state"] == "busy":
+        queue.hold_up(unit)
+    else:
+        if answer["state"] == "done":
+            failures(job, unit).unlink(missing_ok=True)
+            queue.finish(unit, answer["seconds"], answer["numbers"])
+        else:
+            queue.fail(unit, answer["message"], answer["alike"])
+        hand.end()
 
 
 def threads(processes: int) -> dict[str, str]:
