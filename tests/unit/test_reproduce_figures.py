@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import outcomes as made_up
+from marks import marks
 from robust_tickets.errors import TicketsError
+from robust_tickets.report.figures.axes import look, marker
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.figure import draw, figure
@@ -177,6 +179,9 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
         ("Fine-tuning", "5"), ("Fine-tuning", "10"), ("Fine-tuning", "25"), ("EarlyRobust", "10"), ("EarlyRobust", "25"),
     ]  # fmt: skip
     assert len(drawn.sources) == 15
+    looks = {"finetune": 8, "earlyrobust": 2}
+    shown = lengths(every, None, looks).panels[0].svg
+    assert list(dict.fromkeys(marks(shown))) == [marks(marker(0, 0, place, 20))[0] for place in looks.values()]
     assert not lengths([one for one in every if "epochs" not in one.unit.arm]).panels
     elsewhere = [run("random_epochs_5", task="imdb", held=0.1), replace(every[0], unit=replace(every[0].unit, backbone="roberta-base"))]
     assert [panel.table for panel in lengths([*every, *elsewhere]).panels] == [panel.table for panel in drawn.panels]
@@ -274,12 +279,19 @@ def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
     for drawing in (broad, narrow):
         assert sum(one.get("class") == "name" for one in drawing.iter("text")) == 16
         assert sum(one.get("class") == "faint" for one in drawing.iter("circle")) == 4
-    looks = [one[1:] for one in sorted(re.findall(r"<(circle|rect|polygon)[^>]*class=\"(arm\d) (solid|hollow)", drawn.panels[0].svg))]
+    looks = marks(drawn.panels[0].svg)
     assert len(looks) == 2 * 2 * 16
     assert len(set(looks)) == 16  # no two alike, though the page numbers arms beyond sixteen
+    named = [one.find("title").text.partition(":")[0] for one in broad.iter("g") if one.find("text") is not None]  # type: ignore[union-attr]
+    assert looks[:32:2] == [marks(marker(0, 0, 3 * int(name.removeprefix("arm")), 20))[0] for name in named]
     table = drawn.panels[0].table
     assert table is not None
     assert len(table.rows) == 20
+
+
+def test_no_two_arms_look_alike() -> None:
+    assert len({look(place) for place in range(128)}) == 128
+    assert len({marks(marker(50, 50, place, 20))[0] for place in range(128)}) == 128
 
 
 def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:

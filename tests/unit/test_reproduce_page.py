@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 
 import judging
+from marks import marks
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale
+from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge, told
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import make, write_page
+from robust_tickets.reproduce.page.board import board
 from robust_tickets.reproduce.page.claims import answer
 from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
+from robust_tickets.reproduce.page.strip import strip, swatch, thumbnail
 from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.wording import merged
 from sweeping import run
@@ -121,6 +125,22 @@ def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) ->
     missing = text[text.index('id="missing"') : text.index('id="runs"')]
     assert "not run" in missing
     assert "IMDB" in missing
+
+
+def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> None:
+    """Eight colours and shapes are not enough for the arms there are."""
+    names = list(arms())[:20]
+    base = [one for one in found if one.unit.arm == "finetune"]
+    members = standings([replace(one, unit=replace(one.unit, arm=name)) for name in names for one in base])
+    assert len(members) > 16
+    attack, own = Against(name=ATTACKS[0]), {}
+    for one in members:
+        measured = one.measured("aua", attack)
+        assert measured is not None
+        drawings = (strip([one], attack), thumbnail(measured, one.place, 0, 100), swatch(one.place))
+        (own[one.arm],) = {mark for drawn in drawings for mark in marks(str(drawn))}
+    assert len(set(own.values())) == len(members)
+    assert str(swatch(members[3].place)) in board(members[3].key, members)
 
 
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:

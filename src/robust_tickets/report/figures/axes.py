@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from robust_tickets.report.markup import Html, join, tag
 
-COLOURS = 8  # arms beyond the eighth start over
+COLOURS = 8  # arms beyond the eighth start over, hollow; beyond the sixteenth with another shape
 SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (  # corners around a point of size 1; the first two are a circle and a square
     (),
     (),
@@ -54,10 +54,18 @@ def colour(index: int) -> str:
     return f"arm{index % COLOURS}"
 
 
-def marker(x: float, y: float, index: int, size: float = 7, hollow: bool = False) -> Html:
-    """A point of arm ``index``: its own colour and its own shape, so that colour is never the only sign."""
-    kind = f"{colour(index)} {'hollow' if hollow else 'solid'}"
-    shape = index % len(SHAPES)
+def look(index: int) -> tuple[int, int, bool]:
+    """Colour, shape and hollowness of arm ``index``: no two of the first 128 alike, so that a figure needs no looks of its own."""
+    return index % COLOURS, (index + index // (2 * COLOURS)) % len(SHAPES), index // COLOURS % 2 == 1
+
+
+def marker(x: float, y: float, index: int, size: float = 7, hollow: bool | None = None) -> Html:
+    """A point of arm ``index``, as it looks in every figure: colour is never the only sign.
+
+    ``hollow`` is for a figure in which that says something else.
+    """
+    _, shape, its = look(index)
+    kind = f"{colour(index)} {'hollow' if (its if hollow is None else hollow) else 'solid'}"
     if shape == 0:
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
     if shape == 1:

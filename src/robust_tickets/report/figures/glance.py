@@ -59,7 +59,7 @@ def _row(i: int, found: Attack, scale: Scale, y: float) -> list[Html]:
     if "aua" in found.intervals:
         low, high = found.intervals["aua"]
         drawn.append(tag("rect", x=scale(low), y=y - 9, width=scale(high) - scale(low), height=18, rx=9, class_=f"haze {colour(i)}"))
-    return [*drawn, marker(scale(aua), y, i, 8), label(scale(aua), y - 14, numbers.percent(aua), "middle", "strong")]
+    return [*drawn, marker(scale(aua), y, i, 8, hollow=False), label(scale(aua), y - 14, numbers.percent(aua), "middle", "strong")]
 
 
 def _said(arm: Arm, found: Attack) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from robust_tickets.reproduce.arms import arms, swept
@@ -19,8 +19,11 @@ ID, SWEEPS = "Lengths", "_epochs"  # sweeps over whole schedules end so; those a
 AXIS = Axis(title="epochs of training")
 
 
-def lengths(outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
-    """A line for each arm that was trained on a task at two lengths or more; of the flavour ``corrected``, where else all have one."""
+def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapping[str, int] | None = None) -> Drawn:
+    """A line for each arm that was trained on a task at two lengths or more; of the flavour ``corrected``, where else all have one.
+
+    ``looks`` numbers arms as the page does, for equal colours and shapes.
+    """
     own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
     places = dict.fromkeys((one.unit.backbone, one.unit.task, one.unit.arm) for one in own)
     usual = float(told()["training"]["epochs"])
@@ -33,7 +36,8 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
     ]
     several = Counter((row.backbone, row.tasks, row.name) for row in rows)
     shown = [row for row in rows if several[row.backbone, row.tasks, row.name] > 1]
-    panels = sweep(shown, own, folder, lambda _: AXIS, lambda _: "`tickets reproduce --campaign D`")
+    names = {arms()[base].title: (looks or {}).get(base, len(looks or ()) + k) for k, base in enumerate(_schedules())}
+    panels = sweep(shown, own, folder, lambda _: AXIS, lambda _: "`tickets reproduce --campaign D`", names)
     return Drawn(id=ID, caption=LINES, panels=tuple(panel for panel in panels if panel.svg))
 
 

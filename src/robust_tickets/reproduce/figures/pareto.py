@@ -17,8 +17,7 @@ from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
-# looks: eight colours and shapes, solid or hollow. Arms beyond are faint dots, named by their tooltip and in the table.
-NAMED = 16
+NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
 ASIDE = 9.0, 64.0  # pixels from one arm to the next of the same size, and over all of them
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
@@ -101,15 +100,7 @@ def _spots(
     ranked = sorted(
         found, key=lambda spot: (not spot.best, -len(spot.aua.values), len(spot.title), spot.index)
     )  # a sweep's have long titles
-    return [*_distinct(ranked[:NAMED]), *(replace(spot, named=False) for spot in ranked[NAMED:])]
-
-
-def _distinct(spots: Sequence[Spot]) -> list[Spot]:
-    """No two that look alike: one whose look is taken gets the next that is free."""
-    taken: list[int] = []
-    for spot in spots:
-        taken.append(next(look for k in range(NAMED) if (look := (spot.index + k) % NAMED) not in taken))
-    return [replace(spot, index=look) for spot, look in zip(spots, taken, strict=True)]
+    return [*ranked[:NAMED], *(replace(spot, named=False) for spot in ranked[NAMED:])]
 
 
 def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
@@ -152,7 +143,7 @@ def _aside(spot: Spot, spots: Sequence[Spot], x: Scale) -> float:
 
 
 def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *, broad: bool) -> Html:
-    py, hollow = y(spot.aua.mean), spot.index // 8 % 2 == 1  # the second eight looks
+    py = y(spot.aua.mean)
     if height is None:
         return group(tag("circle", cx=px, cy=py, r=3, class_="faint"), title=spot.said)
     drawn = []
@@ -161,7 +152,7 @@ def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *
         drawn.append(line(px, y(low), px, y(high), f"bar {colour(spot.index)}"))
     if broad:
         drawn.append(line(px + 9, py, start - 10, height, "leader"))
-    drawn += [marker(px, py, spot.index, 6.5, hollow), marker(start, height, spot.index, 5, hollow)]
+    drawn += [marker(px, py, spot.index, 6.5), marker(start, height, spot.index, 5)]
     return group(*drawn, label(start + 13, height + 4.5, squeeze(spot.title, 33), kind="name"), title=spot.said)
 
 

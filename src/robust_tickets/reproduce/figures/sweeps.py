@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,15 +24,23 @@ LINES = (
 
 
 def sweep(
-    rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None, axis_of: Callable[[Row], Axis], command: Callable[[str], str]
+    rows: Sequence[Row],
+    outcomes: Sequence[Outcome],
+    folder: Path | None,
+    axis_of: Callable[[Row], Axis],
+    command: Callable[[str], str],
+    looks: Mapping[str, int] | None = None,
 ) -> list[Panel]:
-    """For every task a panel of each measure and each thing that is swept; ``command`` runs what is missing of a task."""
+    """For every task a panel of each measure and each thing that is swept; ``command`` runs what is missing of a task.
+
+    ``looks`` numbers lines by their names, where they are methods that the page shows elsewhere too; else they are numbered as they come.
+    """
     panels: list[Panel] = []
     for backbone, task in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
         here = _levelled([row for row in rows if row.backbone == backbone and task in row.tasks])
         arms = {row.arm for row in here}
         own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task) and one.unit.arm in arms]
-        found = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of)
+        found = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {})
         panels += found.panels() if found.enough else []
         panels += found.missing(command(task))
     return panels
@@ -58,6 +66,7 @@ class _Sweep:
     own: Sequence[Outcome]
     folder: Path | None
     axis_of: Callable[[Row], Axis]
+    looks: Mapping[str, int]
 
     @property
     def done(self) -> set[str]:
@@ -86,7 +95,7 @@ class _Sweep:
         for index, name in enumerate(dict.fromkeys(row.name for row in self.rows)):
             rows = [row for row in self.rows if row.name == name and (row.x is None or self.axis_of(row) == axis)]
             points = tuple(point for row in rows if (point := self._point(row, attack)) is not None)
-            found += [Series(name=name, index=index, points=points)] if points else []
+            found += [Series(name=name, index=self.looks.get(name, index), points=points)] if points else []
         return found
 
     def _point(self, row: Row, attack: str | None) -> Point | None:

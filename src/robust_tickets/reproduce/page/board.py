@@ -9,7 +9,7 @@ from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import around, colour
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, flattered, where
-from robust_tickets.reproduce.page.strip import runs, thumbnail
+from robust_tickets.reproduce.page.strip import runs, swatch, thumbnail
 
 OF_ALL = "out of all attacked texts"
 
@@ -70,7 +70,7 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         title = tag("span", one.title, class_=f"arm {colour(one.place)}")
         again = one.repeated
         told = f"{runs(one.units)}, {again} repeated" if again else runs(one.units)
-        name = tag("th", title, tag("small", told), scope="row")
+        name = tag("th", swatch(one.place), title, tag("small", told), scope="row")
         body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))
     caption = (
         f"{where(key)}: {len(rows)} way{'s' * (len(rows) != 1)} to train. "

@@ -46,9 +46,9 @@ def _sources(found: Drawn) -> Html | None:
     return tag("p", f"{said}: ", join(links, "; "), ".", class_="quiet")
 
 
-def by_length(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
+def by_length(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Html | None:
     """Accuracy against the length of training, where some arm was trained at several."""
-    drawn = lengths(outcomes, folder)
+    drawn = lengths(outcomes, folder, {one.arm: one.place for one in found})
     if not drawn.svg:
         return None
     said = "Each point is a schedule of its own, whose learning rate falls to 0 at its end: another training, not a later look at one."

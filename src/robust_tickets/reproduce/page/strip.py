@@ -14,7 +14,7 @@ from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
 MOST = 12  # rows; more would be no figure to look at
-THUMB, HIGH = 96, 14  # pixels of a thumbnail
+THUMB, HIGH, DOT = 96, 14, 2.6  # pixels of a thumbnail and of its marks
 LETTERS = 24  # of a line of a name; capitals are wide
 BESIDE = 19  # letters of a name for which there is room beside its value on a phone
 Row = tuple[Standing, Measured]
@@ -30,7 +30,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
     caption = f"Accuracy under {title}, %."
     if first:
         caption += (
-            " A filled mark is one training run, a faint one a further run of a seed that was run before; the line is the mean, the haze "
+            " A mark is one training run, a faint one a further run of a seed that was run before; the line is the mean, the haze "
             f"its 95{numbers.GLUE}% interval over runs. The axis does not start at zero."
         )
     if len(shown) < len(rows):
@@ -107,8 +107,11 @@ def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
     if interval:
         start, end = (min(max(scale(v), 0.0), float(THUMB)) for v in interval)
         parts.append(tag("rect", x=start, y=2, width=max(1.5, end - start), height=HIGH - 4, rx=2, class_=f"haze full {colour(place)}"))
-    parts += [
-        tag("circle", cx=scale(run.value), cy=HIGH / 2, r=2, class_=f"{colour(place)} solid") for run in measured.runs if not run.repeat
-    ]
+    parts += [marker(scale(run.value), HIGH / 2, place, DOT) for run in measured.runs if not run.repeat]
     size = {"viewBox": f"0 0 {THUMB} {HIGH}", "width": THUMB, "height": HIGH}
     return tag("svg", *parts, **size, aria_hidden="true", class_="thumb")
+
+
+def swatch(place: int) -> Html:
+    """An arm's mark beside its name."""
+    return tag("svg", marker(7, 7, place, 5), viewBox="0 0 14 14", width=14, height=14, aria_hidden="true", class_="swatch")

@@ -58,7 +58,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         ("answers", "Answers", [claims(judged), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
-        ("length", "Length", [by_length(outcomes, folder)]),
+        ("length", "Length", [by_length(found, outcomes, folder)]),
     ]
     sections += [(f"paper-{one.id}", one.name, [paper_part(one, filled, figures, outcomes)]) for one in papers()]
     undrawn = {id: one.why for id, one in figures.items() if one.why}
