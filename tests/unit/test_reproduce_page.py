@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -141,6 +142,18 @@ def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> No
         (own[one.arm],) = {mark for drawn in drawings for mark in marks(str(drawn))}
     assert len(set(own.values())) == len(members)
     assert str(swatch(members[3].place)) in board(members[3].key, members)
+
+
+def test_the_first_figure_leaves_out_no_arm_for_a_weaker_one_of_as_many_runs() -> None:
+    share = {name: 0.2 + 0.02 * (7 * i % 15) for i, name in enumerate(list(arms())[:15])}
+    few = [run(name, held=held) for name, held in share.items()]
+    weak = min(share, key=lambda name: share[name])
+    drawn = strip(standings([*few, run(weak, seed=1, held=share[weak])]), Against(name=ATTACKS[0]))
+    assert drawn is not None
+    shown = re.findall(r"<title>([^<]*): [\d.]+\s%", unescape(drawn.partition('class="narrow"')[0]))
+    ranked = sorted(share, key=lambda name: -share[name])
+    assert shown == [arms()[name].title for name in (*ranked[:11], weak)]
+    assert "12 of 15 arms, those with most runs and of as many runs the sturdier" in drawn
 
 
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:

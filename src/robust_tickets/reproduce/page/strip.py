@@ -21,11 +21,14 @@ Row = tuple[Standing, Measured]
 
 
 def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> Html | None:
-    """All arms under one attack, the sturdiest above; those with the most runs where there are too many. The first explains the marks."""
+    """All arms under one attack, the sturdiest above. The first explains the marks.
+
+    Where there are too many, those with most runs are shown, of as many runs the sturdier: none is left out for a weaker one.
+    """
     rows = [(one, measured) for one in found if (measured := one.measured("aua", attack)) is not None]
     if not rows:
         return None
-    shown = sorted(sorted(rows, key=lambda row: (-row[1].n, row[0].place))[:MOST], key=lambda row: -row[1].mean)
+    shown = sorted(sorted(rows, key=lambda row: (-row[1].n, -row[1].mean, row[0].place))[:MOST], key=lambda row: -row[1].mean)
     title = attack.title
     caption = f"Accuracy under {title}, %."
     if first:
@@ -34,7 +37,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
             f"its 95{numbers.GLUE}% interval over runs. The axis does not start at zero."
         )
     if len(shown) < len(rows):
-        caption += f" {len(shown)} of {len(rows)} arms, those with most runs; the table below has all."
+        caption += f" {len(shown)} of {len(rows)} arms, those with most runs and of as many runs the sturdier; the table below has all."
     alt = f"Accuracy under {title}. " + "; ".join(said(one.title, measured) for one, measured in shown)
     values = [run.value for _, m in shown for run in m.runs] + [v for _, m in shown for v in _inside(m)]
     low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
