@@ -108,6 +108,14 @@ def test_too_few_runs_make_no_claim_whatever_they_say(a, b):
     assert not forced.equivalent
 
 
+@given(st.lists(numbers, min_size=1, max_size=5), st.lists(numbers, min_size=1, max_size=5))
+def test_intervals_are_shown_from_three_runs_on(a, b):
+    found = replace(compare_runs(a, b), over_examples=(-1.0, 2.0))
+    some = min(len(a), len(b)) >= 3
+    assert found.shown == (found.interval if some else None)
+    assert found.shown_over_examples == ((-1.0, 2.0) if some else None)
+
+
 @given(enough, enough, st.sampled_from([1.0, 5.0, 30.0]))
 def test_a_verdict_follows_from_the_two_p_values(a, b, margin):
     found = compare_runs(a, b, margin=margin)

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, keep, made, screening
+from robust_tickets.report.numbers import GLUE
 from robust_tickets.reproduce.answers.robust import verdicts
 from robust_tickets.reproduce.claims import judge
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.wording import HERE, answered, here
+
+SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 
 
 def test_findings_say_what_was_not_run() -> None:
@@ -104,6 +107,15 @@ def test_a_goal_that_few_runs_measured_is_told_as_such() -> None:
     assert reached_of(found) == "5 of 5 goals are reached, 1 of them measured in fewer than 5 runs"
     assert reached_of(goals(screening())) == "5 of 5 goals are reached"
     assert reached_of([replace(cost, few=False)]) == "1 of 1 goals is reached"
+
+
+def test_intervals_of_two_runs_are_told_neither_of_goals_nor_of_claims(tmp_path: Path) -> None:
+    for runs, shown in ((3, True), (2, False)):
+        first = {"sturdy_c_ticket": 2, "sturdy_c_full": 0, "sturdy_c_random": 0}  # seeds
+        few = [one for one in screening() if one.unit.seed < runs + first.get(one.unit.arm, 9)]
+        told = by_name(few)
+        assert [SPAN in told[name].told for name in ("gain", "unseen")] == [shown] * 2
+        assert (SPAN in findings(few, keep(tmp_path / str(runs), few))) == shown
 
 
 def test_a_word_for_several_claims() -> None:

@@ -16,6 +16,7 @@ from marks import marks
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale
+from robust_tickets.report.numbers import GLUE
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge, told
 from robust_tickets.reproduce.outcome import Outcome, read_all
@@ -26,8 +27,10 @@ from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.strip import strip, swatch, thumbnail
 from robust_tickets.reproduce.page.sturdy import reached, screening
-from robust_tickets.reproduce.wording import merged
+from robust_tickets.reproduce.wording import merged, sentence
 from sweeping import run
+
+SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 
 
 class Page(HTMLParser):
@@ -214,6 +217,21 @@ def test_an_answer_says_which_claims_are_to_come() -> None:
     assert "Holm for the 4 claims here, 3 of them still to be run; elsewhere" in str(answer(family("A"), judge("A", runs)))
     few = [one for one in runs if one.unit.seed < 4]
     assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
+
+
+def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:
+    base, far = (80, 84, 88), (110, 114, 118)
+    runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
+    folder = judging.keep(tmp_path, runs)
+    for seeds, shown in ((3, True), (2, False)):
+        judged = judge("A", [one for one in runs if one.unit.seed < seeds], folder)
+        first = next(one for one in judged if one.comparison)
+        assert first.comparison is not None
+        assert first.comparison.interval is not None
+        assert first.comparison.over_examples is not None
+        row, words = str(answer(family("A"), judged)), sentence(first)
+        assert [part in row for part in ("other texts: ", 'class="bar', SPAN)] == [shown] * 3
+        assert [part in words for part in ("on further examples too", SPAN)] == [shown] * 2
 
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:

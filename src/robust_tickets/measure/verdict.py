@@ -12,7 +12,7 @@ from typing import Literal
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.resample import RESAMPLES, permutation_p, two_level_difference
-from robust_tickets.measure.runs import FEWEST_RUNS, RunSet
+from robust_tickets.measure.runs import FEWEST_RUNS, FEWEST_SHOWN, RunSet
 from robust_tickets.measure.student import LEVEL, Interval, as_values, check_level, check_margin, welch
 
 Verdict = Literal["different", "equivalent", "undecided", "too few runs"]
@@ -44,6 +44,16 @@ class RunComparison:
     @property
     def enough(self) -> bool:
         return min(self.n) >= FEWEST_RUNS
+
+    @property
+    def shown(self) -> Interval | None:
+        """Welch's interval where it tells a reader something; of two runs it may look sure by chance, or reach past any scale."""
+        return self.interval if min(self.n) >= FEWEST_SHOWN else None
+
+    @property
+    def shown_over_examples(self) -> Interval | None:
+        """The bootstrap's, likewise: two runs drawn again and again are still two."""
+        return self.over_examples if min(self.n) >= FEWEST_SHOWN else None
 
     @property
     def equivalent(self) -> bool:

@@ -64,9 +64,9 @@ def _gain(given: dict[str, Any], one: Judged) -> Goal:
         return Goal(name="gain", asked=asked, reached=None, told=one.why)
     found = one.comparison
     reached = found.different and found.difference >= given["gain"] if found.enough else None
-    low = found.interval[0] if found.interval else None
+    low = found.shown[0] if found.shown else None
     sure = " the whole interval lies above the goal" if low is not None and low >= given["gain"] else ""
-    told = _difference(found.difference, found.interval, found.n) + here(found) + (sure and ";" + sure)
+    told = _difference(found.difference, found.shown, found.n) + here(found) + (sure and ";" + sure)
     return Goal(name="gain", asked=asked, reached=reached, told=told)
 
 
@@ -80,7 +80,7 @@ def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, o
         if found is None:
             parts.append(f"{attack_title(name)}: {judged[name].why}")
         else:
-            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.interval, found.n)}, {found.verdict}{here(found)}")
+            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.shown, found.n)}, {found.verdict}{here(found)}")
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
     aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
     return Goal(
@@ -116,7 +116,7 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
     if name == "clean":
         found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)
         return Goal(
-            name=name, asked=asked, reached=a - b >= -limit if min(n) >= FEWEST_RUNS else None, told=_difference(a - b, found.interval, n)
+            name=name, asked=asked, reached=a - b >= -limit if min(n) >= FEWEST_RUNS else None, told=_difference(a - b, found.shown, n)
         )  # fmt: skip
     unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"

@@ -87,8 +87,8 @@ def sentence(one: Judged) -> str:
     who = f"{arm_title(claim.arm)} against {arm_title(claim.other)}, {task_title(claim.task)}, {attack_title(claim.attack)}"
     if found is None:
         return f"{who}: not run ({one.why})."
-    span = f" ({signed_span(found.interval)})" if found.interval else ""
-    over = f"; on further examples too {signed_span(found.over_examples)}" if found.over_examples else ""
+    span = f" ({signed_span(found.shown)})" if found.shown else ""
+    over = f"; on further examples too {signed_span(found.shown_over_examples)}" if found.shown_over_examples else ""
     difference = f"{points(found.difference)} points{span}{over}"
     least, most = sorted(found.n)
     runs = count(least, "run") + (f" and {most}" if most != least else " each")

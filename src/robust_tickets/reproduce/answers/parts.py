@@ -46,8 +46,8 @@ def claim_cells(one: Judged) -> tuple[str, str, str, str]:
     found = one.comparison
     if found is None:
         return "", "", "", NOT_RUN
-    span = f" ({signed_span(found.interval)})" if found.interval else ""
-    over = signed_span(found.over_examples) if found.over_examples else NONE
+    span = f" ({signed_span(found.shown)})" if found.shown else ""
+    over = signed_span(found.shown_over_examples) if found.shown_over_examples else NONE
     p = found.adjusted_equivalence_p if found.verdict == "equivalent" else found.adjusted_p
     verdict = {"different": "sturdier" if found.difference > 0 else "less sturdy"}.get(found.verdict, found.verdict)
     return points(found.difference) + span, over, p_value(p), f"**{verdict}**{here(found)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
@@ -51,8 +52,9 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     rest = [one for one in judged if not one.comparison]
     told = (
         f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{numbers.GLUE}% "
-        "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them. The "
-        f"grey band is the margin of ±{of.margin:g}. {_adjusted(made)} A name leads to its runs."
+        "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them, "
+        f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(made)} "
+        "A name leads to its runs."
     )
     several = len({one.claim.task for one in judged}) > 1
     tasks = [f"{task_title(one.claim.task)}, " if several else "" for one in rest]
@@ -119,8 +121,8 @@ def _row(one: Judged, margin: float, reach: float) -> Html:
     name = tag("p", pair, tag("small", attack_title(one.claim.attack)), class_="name")
     verdict = tag("p", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c), class_="verdict-of")
     value = tag("data", numbers.points(c.difference), value=exact(c.difference))
-    span = tag("small", numbers.signed_span(c.interval)) if c.interval else None
-    over = tag("small", "other texts: ", numbers.signed_span(c.over_examples)) if c.over_examples else None
+    span = tag("small", numbers.signed_span(c.shown)) if c.shown else None
+    over = tag("small", "other texts: ", numbers.signed_span(c.shown_over_examples)) if c.shown_over_examples else None
     return tag("li", name, tag("p", value, span, over, class_="value"), _drawing(c, margin, reach), verdict)
 
 
@@ -150,8 +152,8 @@ def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
         label(scale(0), 33, "0", "middle", "small"),
         label(scale(margin), 33, f"+{margin:g}", "middle", "small"),
     ]
-    if c.interval:
-        start, end = (min(max(scale(v), scale.start), scale.end) for v in c.interval)  # few runs may reach past any axis
+    if c.shown:
+        start, end = (min(max(scale(v), scale.start), scale.end) for v in c.shown)  # few runs may reach past any axis
         parts.append(line(start, middle, end, middle, f"bar {kind}"))
     parts.append(tag("circle", cx=scale(c.difference), cy=middle, r=5.5, class_=f"{kind} solid"))
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT + 2}", "width": WIDTH, "height": HEIGHT + 2}
