@@ -70,6 +70,26 @@ def test_inside_is_said_with_five_runs_only() -> None:
     assert four.difference is not None
 
 
+def test_a_printed_number_counts_once_by_the_attack_that_is_listed_first() -> None:
+    near, far = tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18)), (100, 101, 102, 101, 99)  # 17.9 is published
+    more = f"{REAL}-encoder50"
+    filled = fill("ER-T1", [*arm("finetune", {REAL: near, more: far, SUBSTITUTE: far}), *arm("earlyrobust", {more: near, SUBSTITUTE: far})])
+    counted = [cell for cell in filled.numbers if cell.ours is not None and cell.attack == "textfooler"]
+    assert [(cell.row, cell.metric, cell.by) for cell in counted if cell.metric == "aua"] == [
+        ("Fine-tune", "aua", REAL), ("EarlyRobust", "aua", SUBSTITUTE),  # of the second the first was not run
+    ]  # fmt: skip
+    told = filled.counts()
+    assert told["numbers"] == len(published.cells("ER-T1")) < len(filled.cells)
+    assert told["filled"] == sum(cell.ours is not None for cell in filled.numbers) < len(filled.ran)
+    judged = [cell.inside for cell in filled.numbers if cell.inside is not None]
+    assert (told["inside"], told["outside"]) == (judged.count(True), judged.count(False))
+    assert one(filled, "Fine-tune", "aua", REAL).inside
+    said = (
+        f"{told['filled']} of {told['numbers']} numbers with runs of ours; {len(judged)} of them with five runs or more, under an attack by"
+    )
+    assert said in tell.markdown(filled)
+
+
 def test_repeats_of_a_seed_weigh_nothing() -> None:
     again = [made("finetune", 0, {REAL: 10}, repeat=r) for r in (1, 2)]
     assert one(fill("ER-T1", [*finetuned(), *again]), "Fine-tune", "aua", REAL) == one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL)

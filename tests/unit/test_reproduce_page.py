@@ -159,6 +159,19 @@ def test_the_first_figure_leaves_out_no_arm_for_a_weaker_one_of_as_many_runs() -
     assert "12 of 15 arms, those with most runs and of as many runs the sturdier" in drawn
 
 
+def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
+    said = re.search(
+        r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by", text
+    )
+    assert said is not None
+    attacked = [replace(one.attacks[0], name=f"{ATTACKS[0]}-encoder50") for one in found]
+    more = make(folder, [replace(one, attacks=(*one.attacks, further)) for one, further in zip(found, attacked, strict=True)])
+    assert "1 constrained" in more
+    assert said[0] in more
+    tile = re.compile(r"<b>(\d+)</b><span>published numbers</span>")
+    assert tile.findall(more) == tile.findall(text)
+
+
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:
     one = next(one for one in standings(found) if one.arm == "finetune")
     value = one.measured("aua", Against(name=ATTACKS[0]))

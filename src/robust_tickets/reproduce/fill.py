@@ -52,6 +52,11 @@ class FilledCell:
     notes: tuple[str, ...]
     why: str
 
+    @property
+    def number(self) -> tuple[object, ...]:
+        """Which number of the table it is beside, whatever attack of ours it is by."""
+        return self.table, self.task, self.row, self.backbone, self.arm, self.metric, self.attack, self.x
+
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
@@ -79,10 +84,24 @@ class Filled:
         """Ours, each once."""
         return tuple(dict.fromkeys(cell.by for cell in self.cells if cell.by is not None))
 
+    @property
+    def numbers(self) -> tuple[FilledCell, ...]:
+        """Each number of the table once: of our attacks that stand for the paper's, by the first listed that was run.
+
+        The first is the plainest; further constraints would count a number again for each of them.
+        """
+        first: dict[tuple[object, ...], FilledCell] = {}
+        for cell in self.cells:
+            if cell.number not in first or (first[cell.number].ours is None and cell.ours is not None):
+                first[cell.number] = cell
+        return tuple(first.values())
+
     def counts(self) -> dict[str, int]:
-        """Cells, those with a number, and of those where five runs can tell: inside and outside."""
-        told = [cell.inside for cell in self.cells]
-        return {"cells": len(told), "filled": len(self.ran), "inside": told.count(True), "outside": told.count(False)}
+        """Numbers of the table, those with runs of ours, and of those where five runs can tell: inside and outside."""
+        told = self.numbers
+        inside = [cell.inside for cell in told]
+        filled = sum(cell.ours is not None for cell in told)
+        return {"numbers": len(told), "filled": filled, "inside": inside.count(True), "outside": inside.count(False)}
 
 
 @dataclass(frozen=True, kw_only=True)

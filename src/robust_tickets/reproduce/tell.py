@@ -21,7 +21,7 @@ from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
-from robust_tickets.reproduce.wording import INSIDE, count, markdown_table, measure, merged, sentence
+from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, sentence
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
 LEGEND = (
@@ -155,9 +155,10 @@ def _line(cell: FilledCell) -> list[str]:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    told = f"{count(counts['filled'], 'cell')} of {counts['cells']} with runs of ours"
+    """A published number counts once, however many attacks of ours stand for its own."""
+    told = f"{counts['filled']} of {count(counts['numbers'], 'number')} with runs of ours"
     judged = counts["inside"] + counts["outside"]
-    return f"{told}; of the {judged} with five runs or more the published number lies inside {counts['inside']} times" if judged else told
+    return f"{told}; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside" if judged else told
 
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:

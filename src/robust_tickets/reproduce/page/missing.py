@@ -24,8 +24,7 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
     for filled in tables:
         for cell in filled.cells:
             if cell.ours is None:
-                number = (cell.table, cell.row, cell.backbone, cell.metric, cell.attack)
-                groups.setdefault((cell.why or "not run", cell.task), {})[number] = cell
+                groups.setdefault((cell.why or "not run", cell.task), {})[cell.number] = cell
     parts: list[Html] = []
     if groups:
         ordered = sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))

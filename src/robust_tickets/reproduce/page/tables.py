@@ -18,7 +18,7 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
 from robust_tickets.reproduce.published import Column
-from robust_tickets.reproduce.wording import merged
+from robust_tickets.reproduce.wording import FIRST, merged
 
 WIDTH, HEIGHT = 104, 20  # pixels of a cell's drawing
 Place = tuple[str, str, str]  # task, row, backbone
@@ -46,13 +46,11 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Html:
 def _counted(filled: Filled) -> Html:
     """One line, and a bar of it: how much was run, and of what five runs can tell how much agrees."""
     counts = filled.counts()
-    printed = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.cells if c.published is not None}
-    reached = {(c.task, c.row, c.backbone, c.metric, c.attack) for c in filled.ran if c.published is not None}
-    said = f"{filled.table.source}. {len(reached)} of {len(printed)} printed numbers have runs of ours beside them"
-    if counts["inside"] + counts["outside"]:  # a printed number is held against every set of candidates
+    said = f"{filled.table.source}. {counts['filled']} of {counts['numbers']} printed numbers have runs of ours beside them"
+    if judged := counts["inside"] + counts["outside"]:
         said += (
-            f"; of {counts['inside'] + counts['outside']} comparisons with five runs or more, the printed number lies inside what one "
-            f"further run of ours might give in {counts['inside']}"
+            f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
+            "one further run of ours might give"
         )
     return tag("p", said, ".", class_="quiet")
 

@@ -98,15 +98,14 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
 
 
 def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
-    cells = [cell for one in filled.values() for cell in one.ran if cell.published is not None]
-    reached = {(cell.table, cell.task, cell.row, cell.backbone, cell.metric, cell.attack) for cell in cells}
+    reached = sum(one.counts()["filled"] for one in filled.values())
     examples = sum(attack.n for outcome in outcomes for attack in outcome.attacks)
     made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found}), len(attacks_of(found))
     told = [
         (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
         (ways, f"way{'s' * (ways != 1)} to train", "and how they fare" if ways != 1 else "and how it fares"),
         (examples, "attacks on texts", count(kinds, "kind")),
-        (len(reached), "published numbers", "with ours beside them"),
+        (reached, "published numbers", "with ours beside them"),
     ]
     tiles = [tag("li", tag("b", f"{value:,}".replace(",", "\u202f")), tag("span", what), tag("small", more)) for value, what, more in told]
     return tag("ul", *tiles, class_="tiles")
