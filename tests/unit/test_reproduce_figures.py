@@ -147,6 +147,21 @@ def test_missing_points_and_tasks_are_named() -> None:
     assert "not run" in searched.why
 
 
+def test_a_panel_that_was_not_run_says_what_no_run_had() -> None:
+    wide = [replace(one, tasks=("sst2", "qnli")) for one in SWEEP]
+    assert "QNLI: not run; `tickets reproduce ER-F3 --only task=qnli` runs them, and needs data of QNLI (104,743 training rows)." in (
+        draw("ER-F3", wide, swept()).why
+    )
+    other = [replace(swept()[0], unit=replace(swept()[0].unit, task="qnli", arm="another", flavour="as-released"))]
+    assert "`tickets reproduce ER-F3 --only task=qnli` runs them." in draw("ER-F3", wide, [*swept(), *other]).why
+    foreign = figure("OR-F1", [run("earlyrobust")]).why
+    assert (
+        "RoBERTa-base: not run; `tickets reproduce OR-F1 --only backbone=roberta-base` runs it, and needs weights of RoBERTa-base."
+        in foreign
+    )
+    assert "BERT-base: not run; `tickets reproduce OR-F1 --only backbone=bert-base-uncased` runs it." in foreign
+
+
 def test_a_row_that_cannot_be_made_says_why() -> None:
     drawn = draw("ER-F3", [*SWEEP, row("Lost", "", why="no code path")], swept())
     assert "Lost: no code path" in drawn.why

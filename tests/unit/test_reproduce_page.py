@@ -128,7 +128,10 @@ def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) ->
     assert '<data value="28.8">28.8</data>' in table[: table.index("</article>")]  # EarlyRobust on SST-2 under TextFooler, as printed
     missing = text[text.index('id="missing"') : text.index('id="runs"')]
     assert "not run" in missing
-    assert "IMDB" in missing
+    assert "not run; needs data of IMDB (25,000 training rows)" in missing
+    assert "not run; needs weights of RoBERTa-base and data of QNLI (104,743 training rows)" in missing
+    assert "not run; needs weights of RoBERTa-base</th><td>SST-2" in missing
+    assert ">not run</th><td>SST-2" in missing
 
 
 def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> None:

@@ -14,6 +14,7 @@ from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
 from robust_tickets.reproduce.names import backbone_title
+from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.rows import Row
 from robust_tickets.reproduce.rows import rows as rows_of
@@ -53,20 +54,28 @@ def figure(
         replace(row, tasks=tuple(task for task in row.tasks if places is None or (row.backbone, task) in places))
         for row in rows_of(id, flavour)
     ]
-    return draw(
-        published.table(id).id, [row for row in asked if row.tasks], [one for one in outcomes if one.unit.flavour == flavour], folder
-    )
+    return draw(published.table(id).id, [row for row in asked if row.tasks], outcomes, folder, flavour)
 
 
-def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None) -> Drawn:
+def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected") -> Drawn:
     """The same from given rows."""
     made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
-    own = sorted((one for one in outcomes if one.unit.arm in arms), key=lambda one: one.unit)  # the same bytes in any order
+    mine = [one for one in outcomes if one.unit.arm in arms and one.unit.flavour == flavour]
+    own = sorted(mine, key=lambda one: one.unit)  # the same bytes in any order
+
+    def how(backbone: str, task: str, what: str = "them") -> str:
+        """The command, and what it needs that no run had."""
+        only = f"backbone={backbone}" if id in TASKLESS else f"task={task}"
+        lacking = needs(backbone, task, outcomes)
+        return f"`tickets reproduce {id} --only {only}` runs {what}" + (f", and needs {lacking}" if lacking else "")
+
     if id in MAPS + LAYERS + GATES:
-        panels = [panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task)]
+        panels = [
+            panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))
+        ]
         words = _words(id, own)
     else:
-        panels = sweep(made, own, folder, lambda row: _axis(id, row), lambda task: f"`tickets reproduce {id} --only task={task}`")
+        panels = sweep(made, own, folder, lambda row: _axis(id, row), how)
         words = LINES
     panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
     return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))
@@ -76,12 +85,12 @@ def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks))
 
 
-def _searched(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str) -> list[Panel]:
-    """The panels of a figure that shows searches, on one task."""
+def _searched(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str, how: str) -> list[Panel]:
+    """The panels of a figure that shows searches, on one task; ``how`` says how to run it."""
     own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
-    where, only = (backbone_title(backbone), f"backbone={backbone}") if id in TASKLESS else (place(backbone, task), f"task={task}")
+    where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
     if not own:
-        return [Panel(title=where, why=f"{where}: not run; `tickets reproduce {id} --only {only}` runs it.")]
+        return [Panel(title=where, why=f"{where}: not run; {how}.")]
     if id in MAPS:
         return distance_maps(own, task)
     if id in LAYERS:

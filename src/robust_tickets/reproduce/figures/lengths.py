@@ -37,7 +37,7 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
     several = Counter((row.backbone, row.tasks, row.name) for row in rows)
     shown = [row for row in rows if several[row.backbone, row.tasks, row.name] > 1]
     names = {arms()[base].title: (looks or {}).get(base, len(looks or ()) + k) for k, base in enumerate(_schedules())}
-    panels = sweep(shown, own, folder, lambda _: AXIS, lambda _: "`tickets reproduce --campaign D`", names)
+    panels = sweep(shown, own, folder, lambda _: AXIS, lambda *_: "`tickets reproduce --campaign D` runs them", names)
     return Drawn(id=ID, caption=LINES, panels=tuple(panel for panel in panels if panel.svg))
 
 

@@ -28,10 +28,10 @@ def sweep(
     outcomes: Sequence[Outcome],
     folder: Path | None,
     axis_of: Callable[[Row], Axis],
-    command: Callable[[str], str],
+    how: Callable[[str, str], str],
     looks: Mapping[str, int] | None = None,
 ) -> list[Panel]:
-    """For every task a panel of each measure and each thing that is swept; ``command`` runs what is missing of a task.
+    """For every task a panel of each measure and each thing that is swept; ``how`` says of a backbone and a task what runs what is missing.
 
     ``looks`` numbers lines by their names, where they are methods that the page shows elsewhere too; else they are numbered as they come.
     """
@@ -42,7 +42,7 @@ def sweep(
         own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task) and one.unit.arm in arms]
         found = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {})
         panels += found.panels() if found.enough else []
-        panels += found.missing(command(task))
+        panels += found.missing(how(backbone, task))
     return panels
 
 
@@ -103,16 +103,16 @@ class _Sweep:
         wanted = Wanted(arm=row.arm, task=unit.task, metric=metric, attack=attack, backbone=unit.backbone, flavour=unit.flavour)
         return Point.of_reading(row.x, read_runs(wanted, self.own, self.folder))
 
-    def missing(self, command: str) -> list[Panel]:
+    def missing(self, how: str) -> list[Panel]:
         """What was not trained, and whether what was trained was attacked."""
         said, done = [], self.done
         unrun = [row for row in self.rows if row.arm not in done]
         if unrun and not self.enough:
             some = f"only {len(self.rows) - len(unrun)} of {len(self.rows)} points are run" if len(unrun) < len(self.rows) else "not run"
-            said.append(f"{self.where}: {some}; {command} runs them.")
+            said.append(f"{self.where}: {some}; {how}.")
         elif unrun:
             points = [row.name if row.x is None else f"{row.name} at {self.axis_of(row).words(row.x)}" for row in unrun]
-            said.append(f"{self.where}, not run: {', '.join(points)}; {command} runs them.")
+            said.append(f"{self.where}, not run: {', '.join(points)}; {how}.")
         if self.enough and not textfoolers(self.own):
             said.append(f"{self.where}: trained, not attacked by TextFooler.")
         return [Panel(title=self.where, why=words) for words in said]

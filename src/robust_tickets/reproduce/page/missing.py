@@ -13,8 +13,10 @@ from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.left import AT_HAND
 from robust_tickets.reproduce.names import arm_title, task_title
+from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import plan
+from robust_tickets.reproduce.reading import NOT_RUN
 from robust_tickets.reproduce.wording import hours
 
 
@@ -24,7 +26,7 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
     for filled in tables:
         for cell in filled.cells:
             if cell.ours is None:
-                groups.setdefault((cell.why or "not run", cell.task), {})[cell.number] = cell
+                groups.setdefault((_why(cell, outcomes), cell.task), {})[cell.number] = cell
     parts: list[Html] = []
     if groups:
         ordered = sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
@@ -45,6 +47,12 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
         listed = tag("ul", *items, class_="said")
         parts.append(tag("details", tag("summary", f"{len(undrawn)} figures of which panels are missing"), listed))
     return join(parts) if parts else None
+
+
+def _why(cell: FilledCell, outcomes: Sequence[Outcome]) -> str:
+    """With what a run of it needs that none of these runs had; where it was run, or cannot be, that is not the reason."""
+    lacking = needs(cell.backbone, cell.task, outcomes) if cell.why in ("", NOT_RUN) else ""
+    return (cell.why or NOT_RUN) + (f"; needs {lacking}" if lacking else "")
 
 
 def _item(id: str, left: dict[str, float]) -> Html:
