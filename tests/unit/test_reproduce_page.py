@@ -111,6 +111,8 @@ def test_the_leaderboard_holds_means_over_runs_and_says_how_it_is_sorted(page: P
     for arm in ARMS:
         values = [one.attacks[0].share("aua") or 0.0 for one in found if one.unit.arm == arm and one.unit.repeat == 0]
         assert f'<data value="{round(sum(values) / len(values), 6)!r}"' in shown
+    row = re.findall(r'data-key="([^"]+)"', shown[: shown.index("</tr>", shown.index("<tbody>"))])
+    assert row == [ATTACKS[0], "clean", "encoder", "flops", "seconds", ATTACKS[1]]  # what an arm costs is not behind every attack
     assert shown.count("aria-sort") == 1
     assert 'aria-sort="descending"' in shown
     column = _keyed(shown)

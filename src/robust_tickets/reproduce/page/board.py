@@ -29,21 +29,29 @@ class Column:
 
 
 def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
-    """Those in which any row has something; the attacks first that most arms met."""
-    every = []
-    for attack in attacks_of(found):
-        about = f"accuracy under {attack.title}, {OF_ALL}"
-        key = f"{attack.name}:{attack.split}" if attack.split else attack.name
-        take = _taken("aua", attack)
-        every.append(Column(key=key, title=attack.title, about=about, take=take, write=numbers.percent, drawn=True, attack=True))
-    clean = "accuracy on the whole evaluated split, unattacked"
-    every.insert(1, Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True))  # in sight
-    size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
-    every.append(Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"))
-    every.append(Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"))
-    time = "search and training, of runs that had the device to themselves"
-    every.append(Column(key="seconds", title="time", about=time, take=_taken("seconds"), write=numbers.seconds, best="low"))
+    """Those in which any row has something: the attack that most arms met, what an arm is and costs, in sight beside it, other attacks."""
+    attacks = [_attack(one) for one in attacks_of(found)]
+    every = [*attacks[:1], *_own(), *attacks[1:]]
     return tuple(column for column in every if any(column.take(one) is not None for one in found))
+
+
+def _attack(attack: Against) -> Column:
+    about = f"accuracy under {attack.title}, {OF_ALL}"
+    key = f"{attack.name}:{attack.split}" if attack.split else attack.name
+    return Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True, attack=True)
+
+
+def _own() -> tuple[Column, ...]:
+    """What is no attack's."""
+    clean = "accuracy on the whole evaluated split, unattacked"
+    size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
+    time = "search and training, of runs that had the device to themselves"
+    return (
+        Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True),
+        Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"),
+        Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"),
+        Column(key="seconds", title="time", about=time, take=_taken("seconds"), write=numbers.seconds, best="low"),
+    )
 
 
 def _taken(metric: str, attack: Against | None = None) -> Callable[[Standing], Measured | None]:
