@@ -15,6 +15,7 @@ from marks import marks
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import look, marker
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.figures.beside import brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.figure import draw, figure
 from robust_tickets.reproduce.figures.lengths import lengths
@@ -302,6 +303,49 @@ def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
     table = drawn.panels[0].table
     assert table is not None
     assert len(table.rows) == 20
+
+
+def test_arms_of_one_size_stand_over_a_bracket_at_their_size() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * size, "processes": 2} for i, size in enumerate((60, 60, 60, 80))}
+    every = [run(arm, held=0.2 + 0.1 * i, cost=sizes[arm]) for i, arm in enumerate(sizes)]
+    drawn = pareto(every, None, task="sst2", attack="textfooler-real")
+    assert "stand side by side, over a bracket whose stem is at their size" in drawn.caption
+    for drawing in well_formed(drawn):
+        (bracket,) = [one.get("d") or "" for one in drawing.iter("path") if one.get("class") == "bracket"]
+        start, end, stem = (float(found) for found in re.findall(r"[MH]([\d.]+)", bracket))
+        ticks = {one.text: float(one.get("x") or 0) for one in drawing.iter("text") if one.get("text-anchor") == "middle"}
+        assert stem == pytest.approx(ticks["60"], abs=0.06)
+        at = {one.findtext("title", "").partition(":")[0]: _middle(one) for one in drawing.iter("g") if one.find("title") is not None}
+        assert start < at["arm0"] < at["arm1"] < at["arm2"] < end
+        assert (at["arm1"], at["arm3"]) == (pytest.approx(stem, abs=0.06), pytest.approx(ticks["80"], abs=0.06))
+
+
+def _middle(group: ElementTree.Element) -> float:
+    """Of the first mark in it: a circle, a rectangle or a polygon."""
+    mark = next(one for one in group if one.tag in ("circle", "rect", "polygon"))
+    if mark.tag == "polygon":
+        across = [float(point.split(",")[0]) for point in (mark.get("points") or "").split()]
+        return (min(across) + max(across)) / 2
+    return float(mark.get("cx") or 0) if mark.tag == "circle" else float(mark.get("x") or 0) + float(mark.get("width") or 0) / 2
+
+
+def test_many_arms_of_one_size_stay_inside_the_plot() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (60 if i < 8 else 80), "processes": 2} for i in range(16)}
+    every = [run(arm, held=0.2 + 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes)]
+    for drawing in well_formed(pareto(every, None, task="sst2", attack="textfooler-real")):
+        (plot,) = [one for one in drawing.iter("rect") if one.get("class") == "plot"]
+        left = float(plot.get("x") or 0)
+        paths = [one.get("d") or "" for one in drawing.iter("path") if one.get("class") == "bracket"]
+        ends = [float(found) for path in paths for found in re.findall(r"[MH]([\d.]+)", path)]
+        assert len(paths) == 2
+        assert left <= min(ends) < max(ends) <= left + float(plot.get("width") or 0)
+
+
+def test_brackets_that_would_touch_stand_one_above_the_other() -> None:
+    found = bunches({0: 100.0, 1: 101.0, 2: 112.0, 3: 113.0, 4: 200.0, 5: 201.0, 6: 300.0})
+    assert [bunch.members for bunch in found] == [(0, 1), (2, 3), (4, 5), (6,)]
+    heights = [float(re.findall(r"V([\d.]+)H", path)[0]) for path in brackets(found, 400)]
+    assert heights == [392, 384, 392]
 
 
 def test_no_two_arms_look_alike() -> None:

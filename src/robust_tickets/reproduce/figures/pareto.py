@@ -8,6 +8,7 @@ from pathlib import Path
 
 from robust_tickets.report.figures.axes import Scale, around, colour, group, label, line, marker, places, squeeze, svg
 from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.figures.beside import WIDEST, brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.sweeps import place
@@ -18,7 +19,6 @@ from robust_tickets.reproduce.unit import BERT, Flavour
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
 NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
-ASIDE = 9.0, 64.0  # pixels from one arm to the next of the same size, and over all of them
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
     "seconds": ("seconds of search and training", "were timed alone on one device"),
@@ -73,7 +73,7 @@ def pareto(
     caption = (
         f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
         "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
-        f"side by side{fewer}. The axes do not start at zero.{timed}"
+        f"side by side, over a bracket whose stem is at their size{fewer}. The axes do not start at zero.{timed}"
     )
     return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
 
@@ -115,7 +115,7 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     broad, shown = kind == "broad", [spot for spot in spots if spot.named]
     bottom = max(bottom, TOP + APART * len(shown) + 10) if broad else bottom
     across, along = [spot.x for spot in spots], [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))]
-    pad = 0.12 * (max(across) - min(across)) or 1.0  # room for arms that stand side by side
+    pad = max(0.12, WIDEST / (right - LEFT - 2 * WIDEST)) * (max(across) - min(across)) or 1.0
     low, high = around(along, max(2.0, 0.08 * (max(along) - min(along))))
     x = Scale(low=max(0.0, min(across) - pad), high=max(across) + pad, start=LEFT, end=right)
     y = Scale(low=low, high=high, start=bottom, end=TOP)
@@ -130,16 +130,13 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     lowest = bottom - 4 if broad else bottom + BELOW + 14 + APART * len(shown)
     wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + APART * k for k, spot in enumerate(shown)]
     heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, APART), strict=True))
+    groups = bunches({spot.index: x(spot.x) for spot in shown})
+    beside = {index: at for group in groups for index, at in group.places.items()}
+    parts += brackets(groups, bottom)
     for spot in sorted(spots, key=lambda spot: spot.named):  # names lie above
-        px = x(spot.x) + _aside(spot, spots, x)
+        px = beside[spot.index] if spot.named else x(spot.x)
         parts.append(_spot(spot, px, y, heights[spot.index] if spot.named else None, right + 26.0 if broad else 14.0, broad=broad))
     return svg(width, bottom + BELOW + (0 if broad else 14 + APART * len(shown)), parts, alt=alt, kind=kind)
-
-
-def _aside(spot: Spot, spots: Sequence[Spot], x: Scale) -> float:
-    """Pixels that tell arms of one size apart, whose bars would lie on one another."""
-    same = sorted(other.index for other in spots if other.named and abs(x(other.x) - x(spot.x)) < 3)
-    return min(ASIDE[0], ASIDE[1] / len(same)) * (same.index(spot.index) - (len(same) - 1) / 2) if spot.named else 0.0
 
 
 def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *, broad: bool) -> Html:
