@@ -144,6 +144,22 @@
       }
       return found;
     },
+    // names of rows of which a word goes on in the next line
+    broken() {
+      const found = [], range = document.createRange();
+      for (const cell of all("tbody th").filter((node) => node.checkVisibility())) {
+        const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) {
+          for (const word of walker.currentNode.data.matchAll(/[\p{L}\p{N}]+/gu)) {
+            range.setStart(walker.currentNode, word.index);
+            range.setEnd(walker.currentNode, word.index + word[0].length);
+            const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+            if (lines.size > 1) found.push(`${name(cell)} breaks ${word[0]}`);
+          }
+        }
+      }
+      return { asked: all("tbody th").length, found };
+    },
     anchors: () =>
       all('a[href^="#"]').filter((node) => !document.getElementById(decodeURIComponent(node.hash.slice(1)))).map((node) => `${node.hash} is nowhere`),
     // where the middle of the first that fits comes to lie, and whether a click there would meet it

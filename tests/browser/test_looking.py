@@ -48,6 +48,16 @@ FAULTS = {  # which question finds it -> the fault
         ("", "<svg role=img aria-label=d width=50 height=20><text x=30 y=15>too long a word</text></svg>"),
         ("", "<svg role=img aria-label=d width=90 height=20><text x=5 y=15>one</text><text x=9 y=15>two</text></svg>"),
     ],
+    "broken": [
+        (
+            "th { overflow-wrap: anywhere; width: 20px }",
+            "<table><caption>c</caption><tr><th scope=row>SynonymHotFlip</th></tr></table>",
+        ),
+        (
+            "th { word-break: break-all; width: 20px }",
+            "<table><caption>c</caption><tr><th scope=row><b>SynonymSwap</b></th></tr></table>",
+        ),
+    ],
     "anchors": [("", "<a href='#nowhere'>lost</a>")],
     "nameless": [("", "<button></button>"), ("", "<input>")],
     "unreached": [("", "<button onfocus='x.focus()'>sends back</button><button>never</button>")],

@@ -9,6 +9,11 @@ import pytest
 from showing import KEPT, KINDS, WORDS, shown
 from tab import Tab
 
+from outcomes import outcomes
+from robust_tickets.reproduce.outcome import write
+from robust_tickets.reproduce.page import write_page
+from sweeping import run
+
 MEGABYTES = 5
 CONTRAST = 4.5  # to 1: WCAG 2's AA for text of any size
 FOREIGN = "img, iframe, link, object, [onload], [onerror], [onfocus], [onmouseover], [href^=javascript], [action]"
@@ -44,6 +49,21 @@ def test_it_fits_the_screen(tab: Tab, page: Path, width: int) -> None:
     tab.settle()
     none(tab.look("wide", width))
     none(tab.look("drawings"))
+
+
+def test_names_in_its_tables_break_between_words(tab: Tab, tmp_path: Path) -> None:
+    """Of methods with long names, in the leaderboard, the screening and the lists of runs, on a phone."""
+    folder = outcomes(tmp_path, seeds=2, repeats=1)
+    for arm in ("sturdy_b", "sturdy_f"):
+        write(folder, run(arm, base="freelb3"), {})
+    tab.open(write_page(folder / "index.html", folder), width=360)
+    tab.look("unfold")
+    tab.settle()
+    assert any("SynonymHotFlip" in words for words in tab.look("words", ".answer tbody th"))
+    seen = tab.look("broken")
+    assert seen["asked"] > 10
+    none(seen["found"])
+    none(tab.look("wide", 360))
 
 
 @pytest.mark.parametrize("width", [360, 580, 1000])  # a phone; about the narrowest for a bar of two lines, and of one
