@@ -92,16 +92,40 @@ def test_claims_are_adjusted_together(tmp_path: Path) -> None:
 
 
 def test_claims_to_come_are_counted_already() -> None:
-    """But for a table: many of its rows will never be run."""
+    """Of a table those on the task: so a verdict stands when more rows come."""
     runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR}), *arm("freelb3", {REAL: FAR})]
 
     def counted(id: str) -> set[int]:
         return {one.comparison.of for one in judge(id, runs) if one.comparison}
 
-    assert (counted("A"), counted("C-methods"), counted("ER-T1")) == ({4}, {2}, {1})
+    on_task = [claim for claim in family("ER-T1").claims if claim.task == "sst2"]
+    assert len(on_task) == 12 < len(family("ER-T1").claims)
+    assert (counted("A"), counted("C-methods"), counted("ER-T1")) == ({4}, {2}, {12})
     (early,) = [one.comparison for one in judge("A", runs) if one.comparison]
     assert early.p is not None
     assert early.adjusted_p == pytest.approx(4 * early.p)
+
+
+def test_a_table_s_tasks_are_adjusted_apart() -> None:
+    """Each is a study of its own: runs on one change nothing of what is said on another."""
+    far, near = ([*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: counts})] for counts in (FAR, NEAR))
+    here, there = judge("ER-T1", far), [replace(one, unit=replace(one.unit, task="imdb")) for one in near]
+    both = judge("ER-T1", [*far, *there])
+    assert [one for one in both if one.claim.task == "sst2"] == [one for one in here if one.claim.task == "sst2"]
+    adjusted = {one.claim.task: one.comparison for one in both if one.comparison}
+    assert {task: found.of for task, found in adjusted.items()} == {"sst2": 12, "imdb": 12}
+    assert all(found.p and found.adjusted_p == pytest.approx(min(1.0, 12 * found.p)) for found in adjusted.values())
+
+
+def test_more_rows_of_a_table_take_no_verdict_back() -> None:
+    runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})]
+    (first,) = [one for one in judge("ER-T1", runs) if one.comparison]
+    more = [run for name in ("earlybert", "pgd", "freelb", "infobert") for run in arm(name, {REAL: BASE[::-1]})]
+    (later,) = [one for one in judge("ER-T1", [*runs, *more]) if one.comparison and one.claim.other == "finetune"]
+    assert first.comparison
+    assert later.comparison
+    assert first.verdict == later.verdict == "different"
+    assert later.comparison.of == first.comparison.of
 
 
 def test_a_table_s_claims_are_about_the_arms_of_its_flavour() -> None:

@@ -224,7 +224,8 @@ def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -
         shown = console.export_text()
         assert ("EarlyRobust against FreeLB, SST-2" in shown) == (("sst2", "freelb", REAL) in expected), only
         assert (f"{filled.aside} further claims about what --only leaves out" in shown) == bool(filled.aside), only
-    assert {one.comparison.of for one in whole.claims if one.comparison} == {6}
+        assert ("all claims of this table on a task, run or not, shown or not" in shown) == bool(filled.aside), only
+    assert {one.comparison.of for one in whole.claims if one.comparison} == {12}
 
 
 def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
@@ -234,6 +235,9 @@ def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
     )
     assert len(whole.claims) == part.aside == 4
     assert (part.claims, whole.aside) == ((), 0)
+    console = Console(width=200, file=io.StringIO(), record=True)
+    tell.show(part, console)
+    assert "Holm counts the claims of a question as they were fixed beforehand, run or not, shown or not" in console.export_text()
 
 
 def test_a_sweep_s_points_have_their_abscissa() -> None:

@@ -232,7 +232,7 @@ def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome,
 def test_an_answer_says_which_claims_are_to_come() -> None:
     base, far = (80, 84, 88, 90, 98), (110, 114, 118, 120, 128)
     runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
-    assert "Holm for the 4 claims here, 3 of them still to be run; elsewhere" in str(answer(family("A"), judge("A", runs)))
+    assert "Holm for the 4 claims here (3 of them still to be run); elsewhere" in str(answer(family("A"), judge("A", runs)))
     few = [one for one in runs if one.unit.seed < 4]
     assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
 
@@ -250,6 +250,16 @@ def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:
         row, words = str(answer(family("A"), judged)), sentence(first)
         assert [part in row for part in ("other texts: ", 'class="bar', SPAN)] == [shown] * 3
         assert [part in words for part in ("on further examples too", SPAN)] == [shown] * 2
+
+
+def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
+    counts = {"textfooler-real": (80, 84, 88, 90, 98), "textfooler-substitute": (80, 84, 88, 90, 98)}
+    here = [run for name in ("finetune", "earlyrobust") for run in judging.arm(name, counts)]
+    there = [replace(one, unit=replace(one.unit, task="imdb")) for one in here]
+    said = "Holm for the 12 claims of this table on SST-2 (10 of them without five runs a side so far)"
+    assert f"{said}; elsewhere" in str(answer(family("ER-T1"), judge("ER-T1", here)))
+    both = str(answer(family("ER-T1"), judge("ER-T1", [*here, *there])))
+    assert f"the 12 claims of this table on IMDB (10 of them without five runs a side so far) and {said.removeprefix('Holm for ')};" in both
 
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:

@@ -127,7 +127,7 @@ def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) ->
 
     Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted apart, so that at level 95 % a
     family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a family is
-    fixed before the runs: all claims of a table. Those with too few runs make no claim, and have no adjusted values.
+    fixed beforehand, such as all claims of a table on one task. Those with too few runs make no claim, and have no adjusted values.
     """
     levels = {comparison.level for comparison in comparisons}
     if len(levels) > 1:

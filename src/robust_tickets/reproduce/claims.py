@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,7 +42,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Claims that are adjusted together: a question of a campaign, or a table."""
+    """Claims that are adjusted together: a question of a campaign, or a table, where each task is adjusted by itself."""
 
     id: str
     title: str
@@ -75,12 +76,17 @@ def told() -> Mapping[str, Any]:
 
 def names() -> tuple[str, ...]:
     """Ids of all families: the campaigns', then the tables'."""
-    return (*told()["families"], *told()["tables"]["rows"])
+    return (*told()["families"], *table_names())
+
+
+def table_names() -> tuple[str, ...]:
+    """Ids of the tables that make claims."""
+    return tuple(told()["tables"]["rows"])
 
 
 def families_of(table: str) -> tuple[str, ...]:
     """Those of a table, or of a campaign by its title: ``campaign B2`` judges ``B`` and ``B-forms``."""
-    if table in told()["tables"]["rows"]:
+    if table in table_names():
         return (table,)
     letter = table.removeprefix("campaign ")[:1] if table.startswith("campaign ") else None
     return tuple(name for name in told()["families"] if name.partition("-")[0] == letter)
@@ -91,23 +97,27 @@ def family(id: str, flavour: Flavour = "corrected") -> Family:
     """The family called ``id``: ``A``, or a table's ``ER-T1``, whose rows may be other arms in another flavour."""
     if id in told()["families"]:
         return _of_campaign(id, told()["families"][id])
-    if id in told()["tables"]["rows"]:
+    if id in table_names():
         return _of_table(id, flavour)
     raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()))
 
 
 def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> tuple[Judged, ...]:
-    """All claims of a family, adjusted together. ``folder`` is where the outcomes lie; without it examples take no part.
+    """All claims of a family, adjusted together on each task. ``folder`` is where the outcomes lie; without it examples take no part.
 
-    Of a campaign's family all claims count, those too that are still to be run; of a table those that were: many rows never will be.
+    All claims on the task count, run or not, so that a verdict stands when others come. Tasks of a table are studies of their own: who
+    reads one of them does not pay for those that nobody runs.
     """
     found = family(id, flavour)
     chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
     resolved = dict.fromkeys(_resolved(claim, **chosen) for claim in found.claims)  # two roles may be one arm
     apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
-    whole = told()["families"][id].get("made", len(resolved)) if id in told()["families"] else None
-    adjusted = iter(judge_family([one.comparison for one in apart if one.comparison], whole))
-    return tuple(_with(one, next(adjusted)) if one.comparison else one for one in apart)
+    made = told()["families"].get(id, {}).get("made")
+    adjusted = {
+        task: iter(judge_family([one.comparison for one in apart if one.comparison and one.claim.task == task], made or number))
+        for task, number in Counter(one.claim.task for one in apart).items()
+    }
+    return tuple(_with(one, next(adjusted[one.claim.task])) if one.comparison else one for one in apart)
 
 
 def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> str | None:

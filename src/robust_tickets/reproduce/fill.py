@@ -67,7 +67,7 @@ class Filled:
     source: str
     flavour: Flavour
     cells: tuple[FilledCell, ...]
-    claims: tuple[Judged, ...]  # of the table's family, or of a campaign's, each adjusted by itself
+    claims: tuple[Judged, ...]  # of the table, each task adjusted by itself, or of a campaign's families
     aside: int = 0  # claims of the same families about what a plan leaves out: not told, but adjusted for
 
     @property

@@ -19,6 +19,7 @@ from typing import Any
 from robust_tickets.files import write_json, write_text
 from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
+from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, sentence
@@ -172,8 +173,7 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
-    holm = "Holm is over the family as it was fixed beforehand, whatever is shown"
-    aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {holm}"] if filled.aside else []
+    aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {_counts(filled.id)}"] if filled.aside else []
     found = [
         ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty, *aside]),
         ("Substituted", list(substituted)),
@@ -181,6 +181,12 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
         ("Without a number", [f"{count(number, 'cell')}: {why}" for why, number in missing.items()]),
     ]
     return [(title, words) for title, words in found if words]
+
+
+def _counts(id: str) -> str:
+    """Which claims Holm counts, for those who see some of them only."""
+    whole = "all claims of this table on a task" if id in table_names() else "the claims of a question as they were fixed beforehand"
+    return f"Holm counts {whole}, run or not, shown or not"
 
 
 def _short(value: float | None) -> str:

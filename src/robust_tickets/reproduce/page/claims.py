@@ -10,12 +10,12 @@ from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import numbers
 from robust_tickets.report.figures.axes import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, told
+from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, table_names, told
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.wording import answered, count, merged, numberless
+from robust_tickets.reproduce.wording import answered, count, listed, merged, numberless
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
@@ -53,7 +53,7 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     told = (
         f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{numbers.GLUE}% "
         "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them, "
-        f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(made)} "
+        f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(of, made)} "
         "A name leads to its runs."
     )
     several = len({one.claim.task for one in judged}) > 1
@@ -67,17 +67,23 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), _against(made), more, class_="answer")
 
 
-def _adjusted(made: Sequence[Judged]) -> str:
-    """How many claims Holm counts. The same pair may stand in another family too."""
-    of = max(one.comparison.of for one in made if one.comparison)
-    ready = sum(one.comparison.enough for one in made if one.comparison)
+def _adjusted(of: Family, made: Sequence[Judged]) -> str:
+    """How many claims Holm counts, on each task by itself. The same pair may stand in another family too."""
+    ready: dict[str, list[RunComparison]] = {}
+    for one in made:
+        if one.comparison and one.comparison.enough:
+            ready.setdefault(one.claim.task, []).append(one.comparison)
     if not ready:
         return "No claim has the five runs that it takes."
-    return (
-        f"Verdicts are by Welch's test, adjusted by Holm for the {count(of, 'claim')} here"
-        + (f", {of - ready} of them still to be run" if ready < of else "")
-        + "; elsewhere on this page the same pair may be one of more."
-    )
+    counted = listed([_counted(of, task, found[0].of, len(found)) for task, found in ready.items()])
+    return f"Verdicts are by Welch's test, adjusted by Holm for {counted}; elsewhere on this page the same pair may be one of more."
+
+
+def _counted(of: Family, task: str, number: int, ready: int) -> str:
+    """A campaign's claims are all to be run; of a table, many never will be, and count all the same."""
+    paper = of.id in table_names()
+    where, rest = (f"of this table on {task_title(task)}", "without five runs a side so far") if paper else ("here", "still to be run")
+    return f"the {count(number, 'claim')} {where}" + (f" ({number - ready} of them {rest})" if ready < number else "")
 
 
 def _against(made: Sequence[Judged]) -> Html | None:
