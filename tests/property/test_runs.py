@@ -41,6 +41,20 @@ def test_one_further_run_adds_its_own_spread(values, level):
     assert high - low == pytest.approx((inner[1] - inner[0]) * math.sqrt(n + 1))
 
 
+@given(some, levels, st.integers(1, 9))
+def test_the_mean_of_further_runs_is_nearer_than_one_and_wider_than_the_mean_of_ours(values, level, further):
+    n, (low, high) = len(values), prediction_interval(values, level, further)
+    reach = float(stats.t.ppf((1 + level) / 2, n - 1)) * math.sqrt(1 / n + 1 / further) * float(stats.tstd(values))
+    assert (low, high) == pytest.approx((np.mean(values) - reach, np.mean(values) + reach))
+    summary = summarise_runs(RunSet.of_values("a", values), level=level, resamples=0, further=further)
+    assert (summary.prediction, summary.further) == ((low, high), further)
+
+
+def test_a_prediction_is_of_one_run_or_more():
+    with pytest.raises(TicketsError, match="one further run or more"):
+        prediction_interval([1.0, 2.0], further=0)
+
+
 @given(some, some, levels)
 def test_welch_is_scipys(a, b, level):
     found, theirs = welch(a, b), stats.ttest_ind(a, b, equal_var=False)
@@ -64,11 +78,13 @@ def test_equivalence_is_two_one_sided_tests_of_scipy_and_an_interval_inside_the_
 
 def test_intervals_cover_what_they_promise():
     generator = np.random.default_rng(0)
-    rows = generator.normal(50, 3.4, size=(2000, 6))
+    rows = generator.normal(50, 3.4, size=(2000, 10))
     mean = [mean_interval(row[:5]) for row in rows]
     following = [prediction_interval(row[:5]) for row in rows]
     assert np.mean([low <= 50 <= high for low, high in mean]) == pytest.approx(0.95, abs=0.015)
     assert np.mean([low <= row[5] <= high for (low, high), row in zip(following, rows, strict=True)]) == pytest.approx(0.95, abs=0.015)
+    five = [prediction_interval(row[:5], further=5) for row in rows]
+    assert np.mean([low <= row[5:].mean() <= high for (low, high), row in zip(five, rows, strict=True)]) == pytest.approx(0.95, abs=0.015)
 
 
 def test_errors_of_both_kinds_are_rare_when_spreads_differ():

@@ -90,6 +90,37 @@ def test_a_printed_number_counts_once_by_the_attack_that_is_listed_first() -> No
     assert said in tell.markdown(filled)
 
 
+def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
+    values = [100 * c / N for c in COUNTS]
+    cell = one(fill("RT-T1", finetuned()), "Fine-tune", "aua", REAL)
+    assert cell.ours is not None
+    assert (cell.ours.prediction, cell.ours.further) == (pytest.approx(prediction_interval(values, further=5)), 5)
+    low, high = cell.ours.prediction or (0.0, 0.0)
+    assert low < cell.ours.mean < high
+    for filled, expected in (
+        (fill("ER-T1", finetuned()), "lies where one further run of ours would, with"),
+        (fill("RT-T1", finetuned()), "lies where the mean of 5 further runs of ours (the paper's numbers are means of 5) would, with"),
+        (
+            fill("ER-T3", [*arm("random", {REAL: COUNTS}), *arm("earlyrobust", {REAL: COUNTS})]),
+            "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
+        ),
+        (
+            fill("ER-T1", [made("pgd", s, {REAL: 80}, train_seconds=800.0 + 100 * s) for s in range(3)]),
+            "one further run of ours or the mean of 5 further runs for speed-up over PGD (a mean of 5 in the paper) would",
+        ),
+    ):
+        assert expected in tell.markdown(filled)
+    lines = csv.DictReader(io.StringIO(tell.as_csv(fill("RT-T1", finetuned()))))
+    assert {line["prediction_of"] for line in lines if line["mean"]} == {"5"}
+
+
+def test_a_plan_holds_a_published_mean_against_the_same() -> None:
+    (filled,) = fill_all(plan(["RT-T1"], seeds=1, only=(("task", "sst2"),), places=Places(counted=True)), finetuned())
+    assert {cell.ours.further for cell in filled.ran if cell.ours} == {5}
+    (filled,) = fill_all(campaign("A", Places(counted=True)), finetuned())
+    assert {cell.ours.further for cell in filled.ran if cell.ours} == {1}
+
+
 def test_repeats_of_a_seed_weigh_nothing() -> None:
     again = [made("finetune", 0, {REAL: 10}, repeat=r) for r in (1, 2)]
     assert one(fill("ER-T1", [*finetuned(), *again]), "Fine-tune", "aua", REAL) == one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL)
@@ -261,7 +292,7 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     assert sorted(path.name for path in paths.values()) == ["ER-T1.csv", "ER-T1.json", "ER-T1.md"]
     told = json.loads(paths[".json"].read_text())
     assert len(told["cells"]) == len(filled.cells)
-    kept = {"mean", "n", "deviation", "interval", "prediction", "units", "values"}
+    kept = {"mean", "n", "deviation", "interval", "prediction", "further", "units", "values"}
     assert {name for cell in told["cells"] if cell["ours"] for name in cell["ours"]} == kept
     lines = list(csv.DictReader(io.StringIO(paths[".csv"].read_text())))
     line = next(x for x in lines if (x["row"], x["by"], x["metric"], x["task"]) == ("Fine-tune", REAL, "aua", "sst2"))

@@ -126,9 +126,10 @@ class RunSummary:
     mean: float
     deviation: float | None
     interval: Interval | None  # of the mean, on these examples
-    prediction: Interval | None  # of one further run, on these examples
+    prediction: Interval | None  # of the mean of ``further`` more runs, on these examples
     over_examples: Interval | None  # of the mean, on further examples too
     level: float
+    further: int = 1
 
     @property
     def enough(self) -> bool:
@@ -141,17 +142,17 @@ class RunSummary:
         return self.interval if self.n >= FEWEST_SHOWN else None
 
     def published_inside(self, value: float) -> bool | None:
-        """Whether a published number, one run of others, lies where a further run of ours would; ``None``: the runs cannot say."""
+        """Whether a published number, the mean of ``further`` runs of others, lies where ours would; ``None``: the runs cannot say."""
         if self.prediction is None or not self.enough:
             return None
         low, high = self.prediction
         return low <= value <= high
 
 
-def summarise_runs(arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> RunSummary:
+def summarise_runs(arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, further: int = 1) -> RunSummary:
     """Mean, spread and intervals over an arm's runs; see ``student`` and ``resample`` for what each interval assumes.
 
-    ``resamples=0`` leaves out the bootstrap over examples.
+    ``resamples=0`` leaves out the bootstrap over examples. ``further``: runs of which the number to be held against these is the mean.
     """
     values = unit_values(arm)
     bootstrap = two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed) if resamples and arm.outcomes else None
@@ -161,9 +162,10 @@ def summarise_runs(arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMP
         mean=float(values.mean()),
         deviation=float(values.std(ddof=1)) if values.size > 1 else None,
         interval=mean_interval(values, level),
-        prediction=prediction_interval(values, level),
+        prediction=prediction_interval(values, level, further),
         over_examples=bootstrap,
         level=level,
+        further=further,
     )
 
 

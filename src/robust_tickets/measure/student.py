@@ -61,15 +61,18 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
     return float(found.mean()) - half, float(found.mean()) + half
 
 
-def prediction_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> Interval | None:
-    """Where one further run would fall: wider than the interval of the mean, since that run has its own luck too.
+def prediction_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL, further: int = 1) -> Interval | None:
+    """Where the mean of ``further`` more runs would fall: wider than the interval of the mean, since these have their own luck too.
 
-    Same assumptions as ``mean_interval``, and it leans harder on the normal shape. For a published number, which is one run of others.
+    Same assumptions as ``mean_interval``, and of one run it leans harder on the normal shape. For a published number, which is one run of
+    others, or the mean of as many.
     """
+    if further < 1:
+        raise TicketsError(f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of")
     found = as_values(values)
     if _deviation(found) == 0:
         return None
-    half = quantile(found.size - 1, level) * _deviation(found) * math.sqrt(1 + 1 / found.size)
+    half = quantile(found.size - 1, level) * _deviation(found) * math.sqrt(1 / further + 1 / found.size)
     return float(found.mean()) - half, float(found.mean()) + half
 
 

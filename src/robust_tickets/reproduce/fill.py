@@ -1,4 +1,4 @@
-"""A published table filled with our runs: beside each printed number ours, the difference, and whether one more run of ours might give it.
+"""A published table filled with our runs: beside each printed number ours, the difference, and whether ours might give it.
 
 Made from outcomes and the published numbers alone. An attack of a paper may have been run with several candidate sets: each is a cell
 of its own, under its name in the protocol, since they differ by more than the methods do.
@@ -17,7 +17,7 @@ from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, columns_of
-from robust_tickets.reproduce.published import Table, cells, table, tables
+from robust_tickets.reproduce.published import Table, averaged, cells, table, tables
 from robust_tickets.reproduce.reading import ATTACK_METRICS, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.unit import Flavour
 
@@ -219,7 +219,8 @@ def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], f
         arm=asked.arm, task=asked.task, metric=asked.metric, attack=by or asked.attack, backbone=asked.backbone, flavour=asked.flavour
     )  # fmt: skip
     reading = read_runs(wanted, outcomes, folder)
-    summary = summarise_runs(reading.runs, resamples=0) if reading.runs.units else None
+    further = averaged(id, asked.row, asked.metric) if asked.published is not None else 1
+    summary = summarise_runs(reading.runs, resamples=0, further=further) if reading.runs.units else None
     return FilledCell(
         table=id,
         task=asked.task,

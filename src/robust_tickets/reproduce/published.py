@@ -7,7 +7,8 @@ names, rows the paper's, but for sparsities, which the papers write as subscript
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -40,6 +41,8 @@ class Paper:
     title: str
     venue: str
     notes: tuple[str, ...]
+    runs: int = 1  # of which every number is the mean; 1: the paper does not say
+    timed: int = 1  # likewise of speed-ups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,7 @@ class Cell:
     attack: str | None
     value: float
     source: str  # paper, venue and table
+    runs: int = 1  # of which it is the mean, by what the paper says; 1 where it says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,7 @@ class Table:
     recipes: tuple[str, ...]  # of ours, whose arms make the rows or the points
     shows: str = ""  # of a figure
     redrawn: str = ""  # of a figure: what of our runs it takes
+    runs: Mapping[str, int] = field(default_factory=dict, hash=False)  # by row, where its caption says of how many its numbers are the mean
 
     @property
     def source(self) -> str:
@@ -149,6 +154,12 @@ def cells(id: str, **where: Any) -> tuple[Cell, ...]:
     return found
 
 
+def averaged(id: str, row: str, metric: str) -> int:
+    """Of how many runs a printed number is the mean, by what the paper says of the row, the measure or all its numbers; 1: nothing."""
+    one, told = table(id), paper(table(id).paper)
+    return one.runs.get(row) or (told.timed if metric.startswith("speedup") and told.timed > 1 else told.runs)
+
+
 def settings(id: str) -> dict[str, Any]:
     """The published hyper-parameters: ``ER-T6`` (by task), ``RT-T5`` (fine-tuning), ``RT-T6`` (by attack), ``RT-T7`` (by task)."""
     known = _numbers()["settings"]
@@ -172,6 +183,7 @@ def _table(entry: dict[str, Any]) -> Table:
         recipes=tuple(entry["recipes"]),
         shows=entry.get("shows", ""),
         redrawn=entry.get("redrawn", ""),
+        runs=entry.get("runs", {}),
     )
 
 
@@ -182,7 +194,7 @@ def _cells(id: str) -> tuple[Cell, ...]:
     return tuple(
         Cell(
             table=id, row=row.name, task=row.task, backbone=row.backbone, metric=column.metric, attack=column.attack,
-            value=value, source=one.source,
+            value=value, source=one.source, runs=averaged(id, row.name, column.metric),
         )
         for row, (*_, values) in zip(one.rows, printed, strict=True)
         for column, value in zip(one.columns, values, strict=True)

@@ -1,7 +1,7 @@
 """A filled table told: in the terminal, as data, and as files in JSON, Markdown and CSV.
 
 By measure and task, a line a row: published, ours with its interval and its runs, the difference, whether the published number lies inside
-the prediction interval for one run. What has no number is counted by its reason, and named line by line in the CSV and the JSON.
+the prediction interval of ours. What has no number is counted by its reason, and named line by line in the CSV and the JSON.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.legend import legend
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, sentence
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
-LEGEND = (
-    "ours: mean over training runs and its 95 % interval on these examples. inside: whether the published number lies where one further "
-    "run of ours would, with five runs or more."
-)
 
 
 def data(filled: Filled) -> dict[str, Any]:
@@ -66,7 +63,7 @@ def as_csv(filled: Filled) -> str:
     """A line a cell, filled or not; lists are joined by semicolons."""
     heads = (
         "table", "task", "row", "backbone", "arm", "metric", "attack", "by", "x", "published", "mean", "runs", "low", "high",
-        "prediction_low", "prediction_high", "difference", "inside", "split", "substituted", "notes", "why", "units",
+        "prediction_low", "prediction_high", "prediction_of", "difference", "inside", "split", "substituted", "notes", "why", "units",
     )  # fmt: skip
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -76,7 +73,8 @@ def as_csv(filled: Filled) -> str:
         ends = [*((ours and ours.interval) or (None, None)), *((ours and ours.prediction) or (None, None))]
         lines.writerow([
             cell.table, cell.task, cell.row, cell.backbone, cell.arm, cell.metric, cell.attack, cell.by, cell.x, cell.published,
-            _short(ours.mean if ours else None), ours.n if ours else 0, *map(_short, ends), _short(cell.difference),
+            _short(ours.mean if ours else None), ours.n if ours else 0, *map(_short, ends), ours.further if ours else "",
+            _short(cell.difference),
             "" if cell.inside is None else INSIDE[cell.inside], cell.split, "; ".join(cell.substituted), "; ".join(cell.notes), cell.why,
             " ".join(ours.units) if ours else "",
         ])  # fmt: skip
@@ -92,7 +90,7 @@ def markdown(filled: Filled) -> str:
     for task, what, lines in _sections(filled):
         parts.append(f"## {task}: {what}\n\n" + markdown_table(("row", *HEADS), [(name, *cells) for name, cells in lines]))
     if filled.ran:
-        parts.append(LEGEND)
+        parts.append(legend(filled))
     parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
     return "\n\n".join(parts) + "\n"
 
@@ -121,7 +119,7 @@ def show(filled: Filled, console: Any) -> None:
         console.print(grid)
     if filled.ran:
         console.print()
-        line(LEGEND)
+        line(legend(filled))
     for title, words in _lists(filled):
         console.print()
         line(title, style="bold")

@@ -13,6 +13,7 @@ from robust_tickets.report.figures.axes import Scale, line
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.legend import expected, further
 from robust_tickets.reproduce.names import metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
@@ -50,7 +51,7 @@ def _counted(filled: Filled) -> Html:
     if judged := counts["inside"] + counts["outside"]:
         said += (
             f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
-            "one further run of ours might give"
+            f"{expected(filled)} might give"
         )
     return tag("p", said, ".", class_="quiet")
 
@@ -121,13 +122,14 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) 
     verdict = {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside]
     below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
     below.append(f"{ours.n} run{'s' if ours.n != 1 else ''}")
-    chip = tag("span", gap, tag("span", f" {WORDS[verdict]}", class_="unseen"), class_=f"gap {verdict}") if gap else None
+    said = WORDS[verdict].format(further(ours.further))
+    chip = tag("span", gap, tag("span", f" {said}", class_="unseen"), class_=f"gap {verdict}") if gap else None
     return tag("span", OURS, link, " ", chip, _drawing(cell, ends), tag("small", ", ".join(below)), class_="ours")
 
 
 WORDS = {
-    "in": "apart: printed lies inside what a further run might give",
-    "out": "apart: printed lies outside what a further run might give",
+    "in": "apart: printed lies inside what {} might give",
+    "out": "apart: printed lies outside what {} might give",
     "few": "apart: too few runs to tell",
     "plain": "apart",
 }
@@ -154,7 +156,8 @@ def key() -> Html:
     """What stands in a cell."""
     words: list[object] = [
         "In a cell: the ", tag("span", "printed", class_="printed"), " number; our mean; ours minus printed, which is ",
-        tag("span", "inside", class_="gap in"), " the prediction interval of one further run of ours or ",
+        tag("span", "inside", class_="gap in"), " the prediction interval of one further run of ours (where the paper "
+        "says that its number is a mean of several, of the mean of as many) or ",
         tag("span", "outside", class_="gap out"), ", or has ", tag("span", "too few runs", class_="gap few"),
         " to tell; attacks with further constraints are folded. Drawn: our runs as dots, that interval as a haze, the printed number as a ",
         "stroke. A number of ours leads to its runs. Outside is no refutation: the papers attacked other samples of texts, with word lists "

@@ -1,0 +1,42 @@
+"""What is to be said beside a filled table: which further runs of ours the published numbers are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.wording import MEASURES, listed
+
+
+def legend(filled: Filled) -> str:
+    """How to read the numbers."""
+    return (
+        "ours: mean over training runs and its 95 % interval on these examples. inside: whether the published number lies where "
+        f"{expected(filled)} would, with five runs or more."
+    )
+
+
+def further(runs: int) -> str:
+    """What is held against a number that is the mean of so many runs."""
+    return "one further run" if runs == 1 else f"the mean of {runs} further runs"
+
+
+def expected(filled: Filled) -> str:
+    """The same for a table: where the paper says of some of its numbers only that they are means, of which."""
+    groups: dict[int, list[FilledCell]] = {}
+    for cell in filled.ran:
+        if cell.ours and cell.published is not None:
+            groups.setdefault(cell.ours.further, []).append(cell)
+    if len(groups) == 1 and 1 not in groups:
+        (runs,) = groups
+        return f"{further(runs)} of ours (the paper's numbers are means of {runs})"
+    means = [f"{further(runs)} for {_about(found, filled)} (a mean of {runs} in the paper)" for runs, found in groups.items() if runs > 1]
+    return " or ".join(["one further run of ours", *means] if 1 in groups or not groups else means)
+
+
+def _about(found: Sequence[FilledCell], filled: Filled) -> str:
+    """The measures that these cells have to themselves, or else their rows."""
+    others = {cell.metric for cell in filled.ran if cell not in found}
+    metrics = {cell.metric for cell in found}
+    names = [MEASURES[name] for name in MEASURES if name in metrics] if not metrics & others else [cell.row for cell in found]
+    return listed(list(dict.fromkeys(names)))
