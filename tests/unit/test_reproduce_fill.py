@@ -98,8 +98,8 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
     low, high = cell.ours.prediction or (0.0, 0.0)
     assert low < cell.ours.mean < high
     for filled, expected in (
-        (fill("ER-T1", finetuned()), "lies where one further run of ours would, with"),
-        (fill("RT-T1", finetuned()), "lies where the mean of 5 further runs of ours (the paper's numbers are means of 5) would, with"),
+        (fill("ER-T1", finetuned()), "where one further run of ours would lie, at"),
+        (fill("RT-T1", finetuned()), "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at"),
         (
             fill("ER-T3", [*arm("random", {REAL: COUNTS}), *arm("earlyrobust", {REAL: COUNTS})]),
             "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
@@ -299,7 +299,7 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     assert (line["mean"], line["runs"], line["inside"]) == ("44.000", "5", "no")
     assert len(lines) == len(filled.cells)
     marked = paths[".md"].read_text()
-    assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | no |" in marked
+    assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | 33.7–54.3 | no |" in marked
     assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: sturdier, +10.0 points" in marked
     assert "TextFooler, substitute lists: made-up vectors" in marked
     before = {path: path.read_bytes() for path in paths.values()}
@@ -319,9 +319,26 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     tell.show(fill("ER-T1", finetuned()), console)
     text = console.export_text()
     assert "39.8–48.2" in text
+    assert ("33.7–54.3" in text) == (width == 100)  # a narrow one leaves names their room
+    assert "prediction: where one further run of ours would" in text.replace("\n", " ")
     assert "+26.1" in text
     assert all(len(line) <= width for line in text.splitlines())
     assert "trained, not attacked by textbugger" in text.replace("\n  ", " ")
+
+
+def test_intervals_end_where_the_measure_does() -> None:
+    """A percentage at 0 and 100, a count at 0; the CSV and the JSON have them as they are."""
+    told = tell.markdown(fill("ER-T1", arm("finetune", {REAL: (0, 2, 4, 40, 60)})))
+    assert "Intervals are shown cut at 0, and at 100 %" in told
+    assert "| 17.9 | 10.6 | 0.0–27.5 | 5 | −7.3 | 0.0–52.1 | yes |" in told
+    whole = fill("ER-T1", arm("finetune", {REAL: (184, 184, 184, 184, 100)}))
+    assert "83.6 | 60.3–100.0 | 5 | +65.7 | 26.5–100.0 | no |" in tell.markdown(whole)
+    line = next(x for x in csv.DictReader(io.StringIO(tell.as_csv(whole))) if x["metric"] == "aua" and x["mean"])
+    assert float(line["prediction_high"]) > 100
+    far = replace(whole, cells=tuple(replace(cell, metric="queries") for cell in whole.cells if cell.metric == "aua" and cell.ours))
+    assert "26.5–140.7" in tell.markdown(far)
+    assert "cut at" not in tell.markdown(far)
+    assert "cut at" not in tell.markdown(fill("ER-T1", [one for one in finetuned() if one.unit.seed < 1]))
 
 
 def test_a_name_with_odd_letters_is_no_path(tmp_path: Path) -> None:

@@ -1,19 +1,40 @@
-"""What is to be said beside a filled table: which further runs of ours the published numbers are held against."""
+"""What is to be said beside a filled table: which further runs of ours the published numbers are held against, and its intervals."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from robust_tickets.measure.runs import FEWEST_SHOWN
+from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.fill import Filled, FilledCell
+from robust_tickets.reproduce.published import PERCENT
 from robust_tickets.reproduce.wording import MEASURES, listed
 
 
 def legend(filled: Filled) -> str:
     """How to read the numbers."""
-    return (
-        "ours: mean over training runs and its 95 % interval on these examples. inside: whether the published number lies where "
-        f"{expected(filled)} would, with five runs or more."
+    said = (
+        "ours: mean over training runs and its 95 % interval on these examples. prediction: where "
+        f"{expected(filled)} would lie, at 95 %. inside: whether the published number does, said with five runs or more."
     )
+    cut = any(shown(cell, ends) != ends for cell in filled.ran for ends in intervals(cell) if ends)
+    return said + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
+
+
+def intervals(cell: FilledCell) -> tuple[Interval | None, Interval | None]:
+    """Of the mean, and where the published number is to lie; ``None`` where there is none that tells something."""
+    ours = cell.ours
+    if ours is None:
+        return None, None
+    return ours.shown, ours.prediction if ours.n >= FEWEST_SHOWN and cell.published is not None else None
+
+
+def shown(cell: FilledCell, ends: Interval) -> Interval:
+    """An interval as far as the measure goes: none is below 0, and a percentage not above 100."""
+    most = 100.0 if cell.metric in PERCENT else math.inf
+    low, high = (min(max(end, 0.0), most) for end in ends)
+    return low, high
 
 
 def further(runs: int) -> str:

@@ -1,7 +1,7 @@
 """A filled table told: in the terminal, as data, and as files in JSON, Markdown and CSV.
 
-By measure and task, a line a row: published, ours with its interval and its runs, the difference, whether the published number lies inside
-the prediction interval of ours. What has no number is counted by its reason, and named line by line in the CSV and the JSON.
+By measure and task, a line a row: published, ours with its interval and its runs, the difference, the prediction interval and whether the
+published number lies inside it. What has no number is counted by its reason, and named line by line in the CSV and the JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.legend import legend
+from robust_tickets.reproduce.legend import intervals, legend, shown
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, sentence
 
-HEADS = ("published", "ours", "95 %", "runs", "difference", "inside")
+HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
+NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
 
 
 def data(filled: Filled) -> dict[str, Any]:
@@ -112,10 +113,11 @@ def show(filled: Filled, console: Any) -> None:
     for task, what, lines in _sections(filled):
         grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         grid.title, grid.title_justify, grid.title_style = Text(f"\n{task}: {what}"), "left", ""
-        for head in ("", *HEADS):
+        heads = [head for head in HEADS if head != "prediction" or console.width >= NARROW]
+        for head in ("", *heads):
             grid.add_column(head, justify="right" if head else "left", overflow="fold", no_wrap=bool(head))
         for name, cells in lines:
-            grid.add_row(Text(clean(name)), *cells)
+            grid.add_row(Text(clean(name)), *[cell for head, cell in zip(HEADS, cells, strict=True) if head in heads])
         console.print(grid)
     if filled.ran:
         console.print()
@@ -148,9 +150,10 @@ def _line(cell: FilledCell) -> list[str]:
     printed = NONE if cell.published is None else printed_as(cell.metric, cell.published)
     ours = cell.ours
     if ours is None:
-        return [printed, NONE, "", "", "", ""]
+        return [printed, NONE, *[""] * (len(HEADS) - 2)]
     difference = NONE if cell.difference is None else points(cell.difference)
-    return [printed, f"{ours.mean:.1f}", brief(ours.shown) or NONE, str(ours.n), difference, INSIDE[cell.inside]]
+    mean, prediction = (brief(shown(cell, ends)) if ends else NONE for ends in intervals(cell))
+    return [printed, f"{ours.mean:.1f}", mean, str(ours.n), difference, prediction, INSIDE[cell.inside]]
 
 
 def _counted(counts: dict[str, int]) -> str:
