@@ -335,6 +335,7 @@ def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...]
     part = screening([*base, *six[:2]], folder)
     assert part is not None
     assert "1 of 6 configurations" in part
+    assert "gains in points over Fine-tuning, the mean of its 5 runs. Of each the first 2 runs count" in part
     chosen, goals = screening([*base, *six], folder), reached([*base, *six], folder)
     assert chosen is not None
     assert "Chosen: " in chosen

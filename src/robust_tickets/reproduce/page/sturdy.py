@@ -13,6 +13,7 @@ from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.wording import count
 
 REACHED = {True: ("reached", "sure"), False: ("not reached", "success"), None: ("cannot be told", "few")}
 
@@ -32,7 +33,8 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
         )
     heads = ("configuration", "under attack", "gain under attack", "clean", "gain, clean")
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
-    said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {arm_title(asked['against'])}. "
+    base = f"{arm_title(asked['against'])}, the mean of its {count(found[0].beside, 'run')}"
+    said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {base}. "
     said += f"Of each the first {asked['seeds']} runs count, whatever is run later; no claim is made here. "
     caption = tag("caption", tag("span", said + f"The rule: {asked['rule']}"))
     chosen = winner(outcomes, folder)
