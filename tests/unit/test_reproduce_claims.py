@@ -169,7 +169,7 @@ def test_repeats_are_reported_and_do_not_weigh() -> None:
     (said,) = [line for line in findings([*runs, *again, *others]).splitlines() if "One seed" in line]
     assert "up to 15.0 points apart (Fine-tuning, 3 runs, TextFooler, real lists)" in said
     assert "SynonymHotFlip" not in said  # of the question's own arms
-    assert said.endswith("(TextFooler, real lists).")  # none of these says which model it is
+    assert said.endswith("(Fine-tuning, 3 runs, TextFooler, real lists).")  # none of these says which model it is
 
 
 def test_runs_of_one_seed_are_counted_as_models() -> None:

@@ -29,7 +29,7 @@ def test_findings_say_what_was_not_run() -> None:
     short = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("finetune", 4)])
     assert "Not all run: Fine-tuning, 4 of 5 runs. Until then nothing is chosen" in short
     one = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("sturdy_c", 1)])
-    assert "| SynonymHotFlip on the real lists, p 0.8: ticket, as screened, 1 run so far | 92.0 (0.0) | 62.0 (+18.0) | not run |" in one
+    assert "| SynonymHotFlip on the real lists, p 0.8: screened ticket, 1 run so far | 92.0 (0.0) | 62.0 (+18.0) | not run |" in one
     assert one.count("so far") == 1
 
 
@@ -145,9 +145,9 @@ def test_the_screening_shows_another_attack_which_chooses_nothing() -> None:
         runs += arm(f"sturdy_{letter}", {REAL: real[letter], SUBSTITUTE: other[letter]})
     text = findings(runs)
     assert "The recipe is ASCC on the real lists: EarlyRobust ticket;" in text
-    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ") and "as screened |" in line}
-    assert "| 62.5 (+18.5) | 10.2 (−33.8) |" in rows["ASCC on the real lists: ticket, as screened"]
-    assert "| 50.2 (+6.2) | 80.2 (+36.2) |" in rows["SynonymSwap on the real lists, half clean: ticket, as screened"]
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ") and "screened ticket |" in line}
+    assert "| 62.5 (+18.5) | 10.2 (−33.8) |" in rows["ASCC on the real lists: screened ticket"]
+    assert "| 50.2 (+6.2) | 80.2 (+36.2) |" in rows["SynonymSwap on the real lists, half clean: screened ticket"]
 
 
 LESS = (50, 54, 58, 60, 68)

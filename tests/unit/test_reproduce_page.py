@@ -339,6 +339,8 @@ def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...]
     chosen, goals = screening([*base, *six], folder), reached([*base, *six], folder)
     assert chosen is not None
     assert "Chosen: " in chosen
+    assert len(re.findall(r'<tr><th scope="row">', chosen)) == 7, "six, and the one plain trial that was run"
+    assert chosen.count("TextFooler (substitute lists)") == 1, "which chooses nothing, and is shown all the same"
     assert goals is not None
     assert "goals are reached" in goals
 

@@ -143,7 +143,7 @@ def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
 
 def _forms() -> dict[str, Mapping[str, Any]]:
     forms = toml("sturdy.toml")["forms"]
-    screened = {**forms["ticket"], "title": "ticket, as screened", "searches": True}
+    screened = {**forms["ticket"], "title": "screened ticket", "searches": True}
     return {"": screened, **{f"_{form}": table for form, table in forms.items()}}
 
 

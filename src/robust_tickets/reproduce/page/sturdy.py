@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, scroll, tag
-from robust_tickets.reproduce.claims import screened, told, winner
+from robust_tickets.reproduce.claims import Among, screened, told, winner
 from robust_tickets.reproduce.goals import goals, reached_of
-from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.names import arm_title, attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.wording import count
 
+WRITE = (numbers.percent, numbers.points)  # a value and its gain
+KINDS: dict[Among, str] = {"arms": "trained on word swaps", "plain": "plain fine-tuning, as many trials"}
 REACHED = {True: ("reached", "sure"), False: ("not reached", "success"), None: ("cannot be told", "few")}
 
 
@@ -23,28 +25,43 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
     found, asked = screened(outcomes, folder), told()["screen"]
     if not found:
         return None
-    rows = []
-    for one in found:
-        link = tag("a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin")
-        name = tag("th", link, tag("small", f"{one.n} run{'s' if one.n != 1 else ''}"), scope="row")
-        values = ((one.aua, numbers.percent), (one.gain, numbers.points), (one.clean, numbers.percent), (one.clean_gain, numbers.points))
-        rows.append(
-            tag("tr", name, *[tag("td", tag("data", write(value), value=exact(value)), class_="number") for value, write in values])
-        )
-    heads = ("configuration", "under attack", "gain under attack", "clean", "gain, clean")
+    shown = tuple(attack_phrase(asked[which]) for which in ("attack", "shown"))
+    heads = ("", "clean", "gain", shown[0], "gain", shown[1], "gain")
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
     base = f"{arm_title(asked['against'])}, the mean of its {count(found[0].beside, 'run')}"
-    said = f"Under {attack_title(asked['attack'])}, on {asked['split']}; gains in points over {base}. "
-    said += f"Of each the first {asked['seeds']} runs count, whatever is run later; no claim is made here. "
-    caption = tag("caption", tag("span", said + f"The rule: {asked['rule']}"))
+    said = (
+        f"On {asked['split']}; gains in points over {base}. Of each the first {asked['seeds']} runs count, whatever is run later; no claim "
+    )
+    said += f"is made here. The rule looks at {shown[0]} alone: {asked['rule']}"
+    caption = tag("caption", tag("span", said))
+    bodies = [_trials(among, outcomes, folder, len(heads)) for among in KINDS]
     chosen = winner(outcomes, folder)
     title = f"Chosen: {arm_title(chosen)}" if chosen else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"
     plain = winner(outcomes, folder, "plain")
     if chosen and plain:
         title += f"; to be beaten, the best of as many fine-tunings: {arm_title(plain)}"
-    table = scroll("Screening", tag("table", caption, tag("thead", head), tag("tbody", *rows)))
+    table = scroll("Screening", tag("table", caption, tag("thead", head), *bodies))
     question = "Which way of training on word swaps?"
     return tag("article", tag("h3", question), tag("p", title, ".", class_="verdict lesser"), table, class_="answer")
+
+
+def _trials(among: Among, outcomes: Sequence[Outcome], folder: Path, columns: int) -> Html | None:
+    """The configurations of one kind, the best by the rule first, under the attack that chooses and another."""
+    asked = told()["screen"]
+    others = {one.arm: one for one in screened(outcomes, folder, among, asked["shown"])}
+    rows = []
+    for one in screened(outcomes, folder, among):
+        link = tag("a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin")
+        name = tag("th", link, tag("small", count(one.n, "run")), scope="row")
+        other = others.get(one.arm)
+        pairs = [(one.clean, one.clean_gain), (one.aua, one.gain), (other.aua, other.gain) if other else (None, None)]
+        rows.append(tag("tr", name, *[_number(value, write) for pair in pairs for value, write in zip(pair, WRITE, strict=True)]))
+    head = tag("tr", tag("th", KINDS[among], colspan=columns, scope="rowgroup"))
+    return tag("tbody", head, *rows) if rows else None
+
+
+def _number(value: float | None, write: Callable[[float], str]) -> Html:
+    return tag("td", numbers.NONE if value is None else tag("data", write(value), value=exact(value)), class_="number")
 
 
 def reached(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
