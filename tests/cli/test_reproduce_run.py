@@ -175,6 +175,18 @@ def test_searches_are_not_called_training(capsys: pytest.CaptureFixture[str], tm
         assert words in capsys.readouterr().out
 
 
+def test_what_counts_as_done_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A folder that is not there, and results of what cannot be run here, would both leave a reader guessing."""
+    said = {}
+    for folder in (tmp_path / "none", Path(__file__).parents[2] / "results"):
+        with pytest.raises(SystemExit):
+            main(["reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--dry-run", "--results", str(folder)])
+        said[folder.name] = " ".join(capsys.readouterr().out.split())
+    assert "9 cells, of which 6 cannot be run here; 5 training runs, none done results: there is no folder" in said["none"]
+    assert "9 cells, of which 6 cannot be run here (6 of them have results); 5 training runs, 5 done" in said["results"]
+    assert "there is no folder" not in said["results"]
+
+
 def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
     told = tickets(capsys, "reproduce", "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
     assert told["seconds"]["train"] == 0

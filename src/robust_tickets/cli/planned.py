@@ -46,6 +46,7 @@ class Planned:
     cost: Cost
     device: Device
     refused: tuple[str, ...] = ()  # why results that are there are not taken
+    absent: Path | None = None  # the folder of results, where there is none
     elsewhere: tuple[float, Device] | None = None  # what it would take on the GPU that the numbers were measured on, where this is none
 
 
@@ -71,20 +72,26 @@ def make(ask: Ask) -> Planned:
     here = cost(made, outcomes, on, places, store=ask.out)
     elsewhere = (cost(made, outcomes, gpu, places, store=ask.out).total, gpu) if on.name != OURS else None
     return Planned(
-        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=tuple(filter(None, why.values())), elsewhere=elsewhere
-    )
+        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=tuple(filter(None, why.values())), elsewhere=elsewhere,
+        absent=None if ask.results.is_dir() else ask.results,
+    )  # fmt: skip
 
 
 def in_lines(planned: Planned, budget: float | None) -> list[str]:
     """The plan in a few lines."""
     plan, cost = planned.plan, planned.cost
     done, cannot = len(cost.done), [cell for cell in plan.cells if cell.why]
-    barred = f", of which {len(cannot)} cannot be made here" if cannot else ""
+    made = {one.unit for one in planned.outcomes}
+    there = sum(any(unit in made for unit in cell.units) for cell in cannot)
+    barred = f", of which {len(cannot)} cannot be run here" if cannot else ""
+    barred += f" ({there} of them {'has' if there == 1 else 'have'} results)" if there else ""
     searched = len(plan.searches)  # of these nothing is trained
     runs = [counted(len(plan.units) - searched, "training run")] if len(plan.units) > searched or not searched else []
     runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
     lines = [plan.title, f"{counted(len(plan.cells), 'cell')}{barred}; {' and '.join(runs)}, {done or 'none'} done"]
     places = planned.places
+    if planned.absent is not None:
+        lines.append(f"results: there is no folder {planned.absent} here, so that nothing counts as done; --results names another")
     for words in dict.fromkeys(planned.refused):
         lines.append(f"not taken: {counted(planned.refused.count(words), 'result')}: {words}; give another folder as --results")
     if places.data is None and plan.units:
