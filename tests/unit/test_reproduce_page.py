@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import judging
-from marks import marks
+from drawings import marks
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale

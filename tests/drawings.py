@@ -1,8 +1,11 @@
-"""How marks of arms look in drawings, wherever and however large they are drawn."""
+"""Drawings as tests look at them: whether they are well formed, and how the marks of arms look, however large they are."""
 
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
+
+from robust_tickets.reproduce.figures.drawn import Drawn
 
 Mark = tuple[str, str, tuple[tuple[float, float], ...]]  # element, colour and fill, corners around the middle
 _DRAWN = re.compile(r'<(circle|rect|polygon)([^>]*) class="(arm\d (?:solid|hollow))"')
@@ -21,3 +24,12 @@ def _corners(attributes: str) -> tuple[tuple[float, float], ...]:
     x, y = (sum(point[i] for point in points) / len(points) for i in (0, 1))
     size = max(abs(v) for px, py in points for v in (px - x, py - y))
     return tuple((round(2 * (px - x) / size) / 2, round(2 * (py - y) / size) / 2) for px, py in points)  # points keep one decimal
+
+
+def well_formed(drawn: Drawn) -> list[ElementTree.Element]:
+    """The drawings as XML; each has a text, and no number that is none."""
+    assert "nan" not in drawn.svg.lower()
+    assert "None" not in drawn.svg
+    found = [one for panel in drawn.panels if panel.svg for one in ElementTree.fromstring(f"<p>{panel.svg}</p>")]
+    assert all(one.get("aria-label") and one.get("role") == "img" for one in found)
+    return found

@@ -1,0 +1,120 @@
+"""What robustness costs, drawn: the frontier, how arms look, and where those of one size stand."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import outcomes as made_up
+from drawings import marks, well_formed
+from robust_tickets.report.figures.axes import look, marker
+from robust_tickets.reproduce.figures.beside import brackets, bunches
+from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
+from robust_tickets.reproduce.figures.series import Point
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from sweeping import run
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...]]:
+    folder = made_up.outcomes(tmp_path_factory.mktemp("results"))
+    return folder, read_all(folder)
+
+
+def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
+    folder, every = campaign
+    drawn = pareto(every, folder, task="sst2", attack="textfooler-real")
+    well_formed(drawn)
+    size, time = drawn.panels
+    assert size.table is not None
+    assert time.table is not None
+    assert {line[0]: line[-1] for line in size.table.rows} == {
+        "FreeLB-3": "yes", "EarlyRobust": "yes", "Random ticket": "no", "Fine-tuning": "no",
+    }  # fmt: skip
+    assert {line[0] for line in time.table.rows} == {"EarlyRobust", "Fine-tuning"}  # the others shared their device
+    assert "NVIDIA H200" in drawn.caption
+
+
+def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
+    aua = Point(x=None, values=(40.0,), sources=("run",))
+    cheap, dear, twin = (Spot(index=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
+    assert frontier(cheap, [cheap, dear, twin])
+    assert not frontier(dear, [cheap, dear])
+    assert frontier(replace(dear, aua=replace(aua, values=(41.0,))), [cheap, dear])
+
+
+def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (40 + i % 3), "processes": 2} for i in range(20)}
+    every = [run(arm, seed=seed, held=0.4 - 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes) for seed in range(1 + (i < 15))]
+    drawn = pareto(every, None, task="sst2", attack="textfooler-real", looks={arm: 3 * i for i, arm in enumerate(sizes)})
+    broad, narrow = well_formed(drawn)
+    for drawing in (broad, narrow):
+        assert sum(one.get("class") == "name" for one in drawing.iter("text")) == 16
+        assert sum(one.get("class") == "faint" for one in drawing.iter("circle")) == 4
+    looks = marks(drawn.panels[0].svg)
+    assert len(looks) == 2 * 2 * 16
+    assert len(set(looks)) == 16  # no two alike, though the page numbers arms beyond sixteen
+    named = [one.find("title").text.partition(":")[0] for one in broad.iter("g") if one.find("text") is not None]  # type: ignore[union-attr]
+    assert looks[:32:2] == [marks(marker(0, 0, 3 * int(name.removeprefix("arm")), 20))[0] for name in named]
+    table = drawn.panels[0].table
+    assert table is not None
+    assert len(table.rows) == 20
+
+
+def test_arms_of_one_size_stand_over_a_bracket_at_their_size() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * size, "processes": 2} for i, size in enumerate((60, 60, 60, 80))}
+    every = [run(arm, held=0.2 + 0.1 * i, cost=sizes[arm]) for i, arm in enumerate(sizes)]
+    drawn = pareto(every, None, task="sst2", attack="textfooler-real")
+    assert "stand side by side, over a bracket whose stem is at their size" in drawn.caption
+    for drawing in well_formed(drawn):
+        (bracket,) = [one.get("d") or "" for one in drawing.iter("path") if one.get("class") == "bracket"]
+        start, end, stem = (float(found) for found in re.findall(r"[MH]([\d.]+)", bracket))
+        ticks = {one.text: float(one.get("x") or 0) for one in drawing.iter("text") if one.get("text-anchor") == "middle"}
+        assert stem == pytest.approx(ticks["60"], abs=0.06)
+        at = {one.findtext("title", "").partition(":")[0]: _middle(one) for one in drawing.iter("g") if one.find("title") is not None}
+        assert start < at["arm0"] < at["arm1"] < at["arm2"] < end
+        assert (at["arm1"], at["arm3"]) == (pytest.approx(stem, abs=0.06), pytest.approx(ticks["80"], abs=0.06))
+
+
+def _middle(group: ElementTree.Element) -> float:
+    """Of the first mark in it: a circle, a rectangle or a polygon."""
+    mark = next(one for one in group if one.tag in ("circle", "rect", "polygon"))
+    if mark.tag == "polygon":
+        across = [float(point.split(",")[0]) for point in (mark.get("points") or "").split()]
+        return (min(across) + max(across)) / 2
+    return float(mark.get("cx") or 0) if mark.tag == "circle" else float(mark.get("x") or 0) + float(mark.get("width") or 0) / 2
+
+
+def test_many_arms_of_one_size_stay_inside_the_plot() -> None:
+    sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (60 if i < 8 else 80), "processes": 2} for i in range(16)}
+    every = [run(arm, held=0.2 + 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes)]
+    for drawing in well_formed(pareto(every, None, task="sst2", attack="textfooler-real")):
+        (plot,) = [one for one in drawing.iter("rect") if one.get("class") == "plot"]
+        left = float(plot.get("x") or 0)
+        paths = [one.get("d") or "" for one in drawing.iter("path") if one.get("class") == "bracket"]
+        ends = [float(found) for path in paths for found in re.findall(r"[MH]([\d.]+)", path)]
+        assert len(paths) == 2
+        assert left <= min(ends) < max(ends) <= left + float(plot.get("width") or 0)
+
+
+def test_brackets_that_would_touch_stand_one_above_the_other() -> None:
+    found = bunches({0: 100.0, 1: 101.0, 2: 112.0, 3: 113.0, 4: 200.0, 5: 201.0, 6: 300.0})
+    assert [bunch.members for bunch in found] == [(0, 1), (2, 3), (4, 5), (6,)]
+    heights = [float(re.findall(r"V([\d.]+)H", path)[0]) for path in brackets(found, 400)]
+    assert heights == [392, 384, 392]
+
+
+def test_no_two_arms_look_alike() -> None:
+    assert len({look(place) for place in range(128)}) == 128
+    assert len({marks(marker(50, 50, place, 20))[0] for place in range(128)}) == 128
+
+
+def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
+    folder, every = campaign
+    moved = [replace(one, env={"device": "cpu"}) if one.unit.arm == "finetune" else one for one in every]
+    drawn = pareto(moved, folder, task="sst2", attack="textfooler-real")
+    assert "fewer than two were timed alone" in drawn.why
