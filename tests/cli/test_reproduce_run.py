@@ -193,13 +193,14 @@ def test_a_figure_of_searches_trains_nothing(capsys: pytest.CaptureFixture[str],
     assert told["seconds"]["search"] > 0
     (outcome,) = read_all(tmp_path / "results")
     assert outcome.clean == {}
-    assert outcome.traces["distances"]
+    assert outcome.traces["distances"]["points"][-1] == 1.0  # goes on where the rule would stop
     assert told["tables"] == []
     assert [one["id"] for one in told["figures"]] == ["ER-F2"]
     (path,) = told["written"]
     assert "<svg" in Path(path).read_text("utf-8")
     again = dry(capsys, tmp_path, "ER-F2", "--only", "task=sst2", "--seeds", "1", *world.flags)
     assert again["seconds"]["total"] == 0
+    tickets(capsys, "reproduce", "ER-F5", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
     ask = ("ER-T1", "--only", "task=sst2", "--only", "method=earlyrobust", "--seeds", "1", *world.flags)
     trained = dry(capsys, tmp_path, *ask, "--out", str(tmp_path / "store"))
     assert trained["seconds"]["search"] == 0  # it is found done

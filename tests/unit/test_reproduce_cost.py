@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import outcomes as made_up
-from robust_tickets.registry import ADVERSARIES
+from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.cost import Device, _search, _task, cost, device, passes, pieces
@@ -51,7 +51,19 @@ def test_passes_follow_the_settings() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["finetune", "earlyrobust", "random", "freelb3", "pgd", "infobert", "earlybert", "robustt", "imp", "earlyrobust_without_adversary"],
+    [
+        "finetune",
+        "earlyrobust",
+        "earlyrobust_whole",
+        "earlyrobust_without_adversary",
+        "random",
+        "freelb3",
+        "pgd",
+        "infobert",
+        "earlybert",
+        "robustt",
+        "imp",
+    ],
 )
 def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
     """Rows of a plain step, from the resolved recipe, against the arithmetic that loads nothing."""
@@ -64,6 +76,22 @@ def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
     told = {piece.kind: piece.seconds for piece in pieces(unit, (), PLAIN)}
     assert told["train"] == pytest.approx(work(made.train, SST2), rel=0.1)
     assert told.get("search", 0.0) == pytest.approx(work(made.search, SST2) if made.search else 0.0, rel=0.1, abs=1)
+
+
+@pytest.mark.parametrize("name", ["earlyrobust", "orticket"])
+def test_a_search_that_is_left_at_a_point_costs_what_lies_before_it(name: str) -> None:
+    sizes, default = _task(Places(), "sst2"), METHODS.get(name)()
+    whole = _search({"name": name, "stop": "fixed", "at_epoch": 1.0}, sizes, PLAIN)
+    assert _search({"name": name, "stop": "fixed"}, sizes, PLAIN) == pytest.approx(default.at_epoch * whole)
+    assert _search({"name": name}, sizes, PLAIN) == pytest.approx(0.5 * whole)
+
+
+def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
+    units = campaign("D", Places(counted=True)).units
+    assert [unit.seed for unit in units if unit.arm == "earlyrobust_whole"] == [0, 1, 2]
+    (whole,), (half,) = (pieces(Unit(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust"))
+    assert whole.seconds - GPU.start == pytest.approx(2 * (half.seconds - GPU.start))
+    assert whole.key != half.key
 
 
 @pytest.mark.parametrize("name", ["earlyrobust", "orticket", "robustt", "imp"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import outcomes as made_up
 from drawings import marks, well_formed
+from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import marker
 from robust_tickets.reproduce import published
@@ -23,7 +26,10 @@ from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.rows import rows
+from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import gates, row, run, weights
+from tiny import tiny_classifier
+from toy import toy_task
 
 GAMMA = (0.02, 0.1, 0.3)
 SWEEP = [row("EarlyRobust", f"gamma{i}", x) for i, x in enumerate(GAMMA)]
@@ -250,6 +256,53 @@ def test_distances_are_those_of_the_first_seed() -> None:
     assert trace.drawn_at == 12
     assert f"drawn there. Over 2 seeds it was drawn at epoch {trace.points[12]:.2f} each time" in drawn.caption
     assert distances(run("earlyrobust", traces={})) is None
+
+
+def _moves(*moves: float, gamma: float = 0.1) -> dict[str, Any]:
+    """A search that went on to its end, whose masks move so far from each point to the next."""
+    at = [0.0, *accumulate(moves)]
+    apart = [[abs(a - b) for b in at] for a in at]
+    points = [round((i + 1) / len(at), 4) for i in range(len(at))]
+    end = {"points": points, "heads": apart, "neurons": apart, "stopped_at": 1.0, "drawn_at": 1.0, "converged": None}
+    return {"distances": {**end, "rule": "fixed", "gamma": gamma, "window": 5}}
+
+
+def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
+    """Five small moves in a row, at the end of the fifth; what comes after changes nothing."""
+    early = [0.2] * 4 + [0.01] * 15
+    found = [run("earlyrobust_whole", seed=seed, traces=_moves(*moves)) for seed, moves in enumerate((early, [0.2, *early[:-1]]))]
+    traces = [trace for one in found if (trace := distances(one)) is not None]
+    assert [trace.settled_at for trace in traces] == [9, 10]
+    assert (len(traces[0].points), traces[0].drawn_at) == (20, 19)
+    drawn = draw("ER-F2", [row("EarlyRobust", "earlyrobust_whole")], found)
+    assert "The search went on to epoch 1.00; its rule would have stopped it at epoch 0.50." in drawn.caption
+    assert "Of 2 seeds the rule would have stopped 2, between the epochs 0.50 and 0.55." in drawn.caption
+    for panel in drawn.panels:
+        assert ">rule stops<" in panel.svg
+        assert "drawn here" not in panel.svg
+        assert panel.table is not None
+        assert panel.table.head[1] == "Rule stops at epoch"
+        assert [line[1] for line in panel.table.rows] == ["0.50", "0.55"]
+    never = draw("ER-F2", [row("EarlyRobust", "earlyrobust_whole")], [run("earlyrobust_whole", traces=_moves(*[0.2] * 19))])
+    assert "The paper's rule would not have stopped it by then." in never.caption
+    assert never.panels[0].table is not None
+    assert never.panels[0].table.rows[0][1] == "–"
+
+
+def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
+    """The same toy search, stopped by its rule and left to go on: the same distances as far as both go, and the same point."""
+    few: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "gamma": 0.3, "adversary": FreeLB(steps=2)}
+    stopped, whole = (
+        distances(run("earlyrobust", traces={"distances": EarlyRobust(**few, **more)(tiny_classifier(), toy_task(80)).distances}))
+        for more in ({}, {"stop": "fixed", "at_epoch": 1.0})
+    )
+    assert stopped is not None
+    assert whole is not None
+    assert stopped.converged
+    assert len(stopped.points) < len(whole.points) == 20
+    assert whole.points[whole.settled_at or 0] == stopped.points[stopped.stopped_at or 0]
+    both = len(stopped.points)
+    assert all(tuple(line[:both] for line in whole.groups[part][:both]) == stopped.groups[part] for part in ("heads", "neurons"))
 
 
 def test_names_are_escaped_and_the_same_outcomes_give_the_same_bytes() -> None:

@@ -76,6 +76,7 @@ class Distances:
     drawn_at: int | None  # likewise; a rule may look back
     converged: bool
     rule: str
+    settled_at: int | None = None  # likewise, of a search that went on: where the rule would have stopped it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,9 +167,11 @@ def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> f
     else:
         epoch = _epoch({"batch_size": row.get("batch"), **told}, task, on)
     rounds = row.get("rounds_of", {}).get(task["name"], row.get("rounds", 1))
-    epochs = rounds * (told.get("run_epochs") or told.get("epochs", row["epochs"]))
+    epochs = rounds * (told.get("run_epochs") or told.get("epochs", row["epochs"])) * row.get("share", 1.0)
+    if told.get("stop") == "fixed":
+        epochs = told.get("at_epoch", row.get("fixed", epochs))
     before = row.get("before", 0) * _epoch({"batch_size": row.get("batch")}, task, on)
-    return float(epochs) * row.get("share", 1.0) * epoch * on.searches.get(str(search.get("name")), 1.0) + before
+    return float(epochs) * epoch * on.searches.get(str(search.get("name")), 1.0) + before
 
 
 def _epoch(training: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:

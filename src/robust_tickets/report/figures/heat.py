@@ -16,7 +16,7 @@ def heat(arm: Arm) -> Html | None:
     found = arm.distances
     if found is None or not found.points:
         return None
-    shown = _thin(len(found.points), found.drawn_at)
+    shown = _thin(found)
     stop = stopped(found)
     thin = "" if len(shown) == len(found.points) else f" {len(shown)} of {len(found.points)} points shown."
     caption = (
@@ -31,7 +31,7 @@ def maps(found: Distances, title: str, heading: str = "") -> dict[str, Html]:
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
     said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
     alt = f"Mask distances of the search for {title}: {said}.{stopped(found)}"
-    shown, lower = _thin(len(found.points), found.drawn_at), 22 if heading else 0
+    shown, lower = _thin(found), 22 if heading else 0
     return {
         name: svg(LEFT + SIDE + 22, TOP + SIDE + 76 + lower, _under(heading, lower, _map(found, name, shown)), alt=f"{name}. {alt}")
         for name in found.groups
@@ -70,11 +70,13 @@ def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
         at = shown.index(i)
         parts.append(label(left + (at + 0.5) * cell, TOP + SIDE + 16, f"{found.points[i]:.2f}", "middle", "tick"))
         parts.append(label(left - 7, TOP + SIDE - (at + 0.5) * cell + 4, f"{found.points[i]:.2f}", "end", "tick"))
-    if found.drawn_at is not None:
-        across = left + (shown.index(found.drawn_at) + 0.5) * cell
+    marked = found.drawn_at if found.settled_at is None else found.settled_at
+    if marked is not None:
+        across = left + (shown.index(marked) + 0.5) * cell
+        word, early = "drawn here" if found.settled_at is None else "rule stops", across < left + SIDE / 2  # leaves the name its room
         parts += [
             line(across, TOP - 5, across, TOP + SIDE, "stop"),
-            label(min(across + 4, left + SIDE), TOP - 10, "drawn here", "end", "stop-word"),
+            label(across - 4 if early else min(across + 4, left + SIDE), TOP - 10, word, "start" if early else "end", "stop-word"),
         ]
     parts += _legend(left, worst)
     parts.append(label(left + SIDE / 2, TOP + SIDE + 16, "epoch", "middle", "tick"))
@@ -87,6 +89,8 @@ def stopped(found: Distances) -> str:
         return ""
     rule = f" by the rule “{found.rule}”" if found.rule else ""
     end, drawn = found.points[found.stopped_at], found.points[found.drawn_at]
+    if found.settled_at is not None:
+        return f" The search went on to epoch {end:.2f}; its rule would have stopped it at epoch {found.points[found.settled_at]:.2f}."
     if not found.converged:
         return f" The masks did not settle{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
     if end == drawn:
@@ -111,8 +115,10 @@ def _legend(left: float, worst: float) -> list[Html]:
     return [*bars, label(left, y + 24, "0 %", kind="tick"), label(left + wide, y + 24, f"{100 * worst:.1f} % differ", "middle", "tick")]
 
 
-def _thin(points: int, drawn: int | None) -> list[int]:
+def _thin(found: Distances) -> list[int]:
+    """Points that are shown, those that are marked among them."""
+    points = len(found.points)
     if points <= MOST:
         return list(range(points))
     kept = {round(k * (points - 1) / (MOST - 1)) for k in range(MOST)}
-    return sorted(kept | ({drawn} if drawn is not None else set()))
+    return sorted(kept | {one for one in (found.drawn_at, found.settled_at) if one is not None})

@@ -26,17 +26,25 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
 
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
-    """For every task, where the search that is shown stopped, and at which epochs the other seeds' tickets were drawn."""
+    """For every task, where the search that is shown stopped, or its rule would have; and at which epochs the other seeds' did."""
     said = []
     for task in dict.fromkeys(one.unit.task for one in outcomes):
         found = [trace for one in outcomes if one.unit.task == task and one.unit.repeat == 0 and (trace := distances(one)) is not None]
-        ends = sorted(trace.points[trace.drawn_at] for trace in found if trace.drawn_at is not None)
+        on = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
+        ends = sorted(trace.points[place] for trace in found if (place := _marked(trace)) is not None)
         if found:
-            said.append(f"{task_title(task)}:{stopped(found[0])}")
+            never = " The paper's rule would not have stopped it by then." if on and found[0].settled_at is None else ""
+            said.append(f"{task_title(task)}:{stopped(found[0])}{never}")
         if len(ends) > 1:
             spread = f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}" if ends[0] < ends[-1] else f"at epoch {ends[0]:.2f} each time"
-            said.append(f"Over {len(ends)} seeds it was drawn {spread}.")
+            what = f"Of {len(found)} seeds the rule would have stopped {len(ends)}," if on else f"Over {len(ends)} seeds it was drawn"
+            said.append(f"{what} {spread}.")
     return " ".join(said)
+
+
+def _marked(trace: Distances) -> int | None:
+    """The point that the rule names: where it drew the ticket, or would have stopped a search that went on."""
+    return trace.settled_at if trace.rule == "fixed" else trace.drawn_at
 
 
 def _table(found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
@@ -44,7 +52,9 @@ def _table(found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
     rows = []
     for one, trace in found:
         steps = trace.groups[group]
-        drawn = f"{trace.points[trace.drawn_at]:.2f}" if trace.drawn_at is not None else "–"
+        marked = _marked(trace)
+        drawn = f"{trace.points[marked]:.2f}" if marked is not None else "–"
         near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
         rows.append((f"seed {one.unit.seed}", drawn, f"{100 * max(map(max, steps)):.1f}", near))
-    return Table(head=("Search", "Drawn at epoch", "Largest distance, %", "From each point to the next, %"), rows=tuple(rows))
+    place = "Rule stops at epoch" if any(trace.rule == "fixed" for _, trace in found) else "Drawn at epoch"
+    return Table(head=("Search", place, "Largest distance, %", "From each point to the next, %"), rows=tuple(rows))

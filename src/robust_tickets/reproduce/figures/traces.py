@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.report.figures.weights import PARTS
 from robust_tickets.report.model import Distances
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.search._stop import paper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,15 @@ def distances(outcome: Outcome) -> Distances | None:
             drawn_at=_nearest(told.get("drawn_at"), points),
             converged=told.get("converged") is not False,
             rule=str(told.get("rule", "")),
+            settled_at=_settled(told, groups) if told.get("rule") == "fixed" and groups else None,
         )
+
+
+def _settled(told: Mapping[str, Any], groups: Mapping[str, Sequence[Sequence[float]]]) -> int | None:
+    """Where the paper's rule would have stopped a search that it did not stop: asked again at every point, as in a search."""
+    far = np.maximum.reduce([np.array(rows) for rows in groups.values()])
+    gamma, window = _finite(told["gamma"]), int(told["window"])
+    return next((i for i in range(len(far)) if paper(far[: i + 1, : i + 1], gamma, window) is not None), None)
 
 
 def _finite(value: Any) -> float:
