@@ -289,6 +289,16 @@ def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
     assert never.panels[0].table.rows[0][1] == "–"
 
 
+def test_until_a_search_goes_on_those_that_stopped_are_drawn() -> None:
+    stopped, whole = run("earlyrobust", traces=_moves(*[0.1] * 8)), run("earlyrobust_whole", traces=_moves(*[0.2] * 19))
+    asked, said = [row("EarlyRobust", "earlyrobust_whole")], "what masks do afterwards is not run"
+    short, long = draw("ER-F2", asked, [stopped]), draw("ER-F2", asked, [stopped, whole])
+    assert said in short.caption
+    assert {panel.sources for panel in short.panels} == {(stopped.unit.id,)}
+    assert said not in long.caption
+    assert {panel.sources for panel in long.panels} == {(whole.unit.id,)}
+
+
 def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
     """The same toy search, stopped by its rule and left to go on: the same distances as far as both go, and the same point."""
     few: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "gamma": 0.3, "adversary": FreeLB(steps=2)}

@@ -21,6 +21,7 @@ from robust_tickets.reproduce.rows import rows as rows_of
 from robust_tickets.reproduce.unit import Flavour
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
+STOPPED = {"earlyrobust_whole": "earlyrobust"}  # a search that goes on where its rule stops, and the one that stops there
 TASKLESS = ("OR-F1",)  # a unit has a task all the same
 HEADS, NEURONS = (Axis(title=f"{part} removed, %", unit=" %", factor=100) for part in ("heads", "neurons"))
 AXES = {
@@ -30,6 +31,7 @@ AXES = {
 }
 WORDS = {
     "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
+    "short": "These searches ended where their rule stopped them; what masks do afterwards is not run.",
     "layers": (
         "Layer 1 is nearest the words. A bar is the mean share that survives; the thin line reaches from the lowest search to the highest."
     ),
@@ -61,6 +63,8 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
     """The same from given rows."""
     made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
     mine = [one for one in outcomes if one.unit.arm in arms and one.unit.flavour == flavour]
+    short = _stopped(arms, mine, outcomes, flavour) if id in MAPS else []
+    mine += short
     own = sorted(mine, key=lambda one: one.unit)  # the same bytes in any order
 
     def how(backbone: str, task: str, what: str = "them") -> str:
@@ -73,12 +77,18 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
         panels = [
             panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))
         ]
-        words = _words(id, own)
+        words = _words(id, own) + (f" {WORDS['short']}" if short else "")
     else:
         panels = sweep(made, own, folder, lambda row: _axis(id, row), how)
         words = LINES
     panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
     return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))
+
+
+def _stopped(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome], flavour: Flavour) -> list[Outcome]:
+    """Where no search went on to the end, those that their rule stopped: they show as far as they went."""
+    there, instead = {(one.unit.backbone, one.unit.task) for one in mine}, {STOPPED.get(arm) for arm in arms} - set(arms)
+    return [o for o in outcomes if o.unit.arm in instead and o.unit.flavour == flavour and (o.unit.backbone, o.unit.task) not in there]
 
 
 def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:
