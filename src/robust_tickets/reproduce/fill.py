@@ -13,6 +13,7 @@ from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import RunSummary, summarise_runs
+from robust_tickets.reproduce.attacks import GROUPS, attacks
 from robust_tickets.reproduce.claims import Judged, families_of, judge
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
@@ -86,13 +87,13 @@ class Filled:
 
     @property
     def numbers(self) -> tuple[FilledCell, ...]:
-        """Each number of the table once: of our attacks that stand for the paper's, by the first listed that was run.
+        """Each number of the table once: of our attacks that stand for the paper's, by the nearest that was run.
 
-        The first is the plainest; further constraints would count a number again for each of them.
+        Further candidates and constraints would count a number again for each of them.
         """
         first: dict[tuple[object, ...], FilledCell] = {}
         for cell in self.cells:
-            if cell.number not in first or (first[cell.number].ours is None and cell.ours is not None):
+            if cell.number not in first or _far(cell, self.flavour) < _far(first[cell.number], self.flavour):
                 first[cell.number] = cell
         return tuple(first.values())
 
@@ -102,6 +103,12 @@ class Filled:
         inside = [cell.inside for cell in told]
         filled = sum(cell.ours is not None for cell in told)
         return {"numbers": len(told), "filled": filled, "inside": inside.count(True), "outside": inside.count(False)}
+
+
+def _far(cell: FilledCell, flavour: Flavour) -> tuple[bool, int]:
+    """How far a cell's attack is from the paper's: those that ``attacks.toml`` holds against it come first, in its order."""
+    near = [one.name for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
+    return cell.ours is None, near.index(cell.by) if cell.by in near else len(near)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ MEASURES = {
 }  # fmt: skip
 HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not say the same
 MOST = 4  # sentences of an answer
-FIRST = "under an attack by the first of ours that stands for it"  # how a paper's number is counted
+FIRST = "under an attack by the nearest of ours"  # how a paper's number is counted
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
 
