@@ -71,7 +71,7 @@ def test_inside_is_said_with_five_runs_only() -> None:
 
 
 def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
-    """The substitute lists before the real ones, which are shorter than the papers'; what the papers ran as BERT-Attack before that itself."""
+    """The substitute lists before the real ones, which are shorter than the papers'; what these ran as BERT-Attack before that itself."""
     near, far = tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18)), (100, 101, 102, 101, 99)  # 17.9 is published
     more = f"{REAL}-encoder50"
     both = {"bertattack": far, "bertattack_papers-real": near}
