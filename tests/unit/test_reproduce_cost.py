@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 import outcomes as made_up
+from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaign
-from robust_tickets.reproduce.cost import Device, _search, _task, cost, device, passes, pieces
+from robust_tickets.reproduce.cost import Device, _search, _task, cost, device, passes, pieces, work
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
@@ -40,6 +41,24 @@ def places(tmp_path: Path) -> Places:
 def test_passes_are_those_of_the_adversary(name: str) -> None:
     assert passes(name) == pytest.approx(ADVERSARIES.get(name)().passes, rel=0.05)
     assert passes("none") == passes(None) == 1
+
+
+@pytest.mark.parametrize(
+    ("arm", "kept", "epochs"),
+    [
+        ("finetune", 1.0, 10.0),
+        ("finetune_epochs_25", 1.0, 25.0),
+        ("freelb3", 1.0, 30.0),
+        ("random", 0.75, 7.5),  # of its FLOPs
+        ("earlyrobust", 0.75, 0.5 * 5 + 7.5),  # half an epoch of five passes before
+        ("sturdy_a_full", 1.0, 7 * 8 / 3),
+    ],
+)
+def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epochs: float) -> None:
+    outcome = judged("finetune", flops_per_example=4e9 * kept, dense_flops_per_example=4e9)
+    assert work(replace(outcome, unit=Unit(task="sst2", arm=arm))) == pytest.approx(epochs, rel=1e-3)
+    assert work(judged("random")) == pytest.approx(10.0), "whose size was not kept"
+    assert work(judged("of another version")) is None
 
 
 def test_passes_follow_the_settings() -> None:

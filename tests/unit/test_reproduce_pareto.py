@@ -29,7 +29,9 @@ def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tup
     folder, every = campaign
     drawn = pareto(every, folder, task="sst2", attack="textfooler-real")
     well_formed(drawn)
-    size, time = drawn.panels
+    size, work, time = drawn.panels
+    assert work.table is not None
+    assert len(work.table.rows) == 4, "what can be reckoned needs no run alone"
     assert size.table is not None
     assert time.table is not None
     assert {line[0]: line[-1] for line in size.table.rows} == {

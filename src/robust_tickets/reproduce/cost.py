@@ -20,7 +20,7 @@ from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Plan
 from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
-from robust_tickets.reproduce.rows import arm, tree
+from robust_tickets.reproduce.rows import arm, arms, tree
 from robust_tickets.reproduce.sizes import rows_of, share_of
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
@@ -50,6 +50,9 @@ class Device:
     asking: float = 0.0  # of an attack beside its questions, likewise
     half: float = 1.0  # times as fast an attack is on a copy in float16
     searches: Mapping[str, float] = field(default_factory=dict)  # times as long a method's update takes: coefficients, gates, words
+
+
+TOKENS = Device(name="tokens", about="passes by their tokens", update=0, each=0, token=1, text=0, query=0, margin=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +134,20 @@ def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Place
     for one in attacks:
         seconds = on.asking + share * _attack(one, _task(places, unit.task), on)
         yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
+
+
+def work(outcome: Outcome) -> float | None:
+    """Search and training of a run in plain epochs of the whole model, reckoned by passes and tokens: what can be told of runs that shared
+    their device. A ticket's training counts as much of it as its FLOPs are of the whole model's. None: an arm that is not known any more.
+    """
+    if outcome.unit.arm not in arms():
+        return None
+    unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
+    share = float(kept) / float(whole) if kept and whole else 1.0
+    tokens = {"search": 0.0, "train": 0.0}
+    for piece in pieces(unit, (), TOKENS):
+        tokens[piece.kind] += piece.seconds
+    return (tokens["search"] + share * tokens["train"]) / _epoch({}, _task(NOWHERE, unit.task), TOKENS)
 
 
 def passes(adversary: Any) -> float:

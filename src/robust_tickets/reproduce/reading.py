@@ -153,6 +153,10 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
         name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
         sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in own]  # the papers count what a mask leaves
         return _reading(wanted, _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]), why="its size was not kept")
+    if wanted.metric == "work":
+        from robust_tickets.reproduce.cost import work
+
+        return _reading(wanted, _of_values([(o, work(o)) for o in own]), why="its passes are not known")
     device = _device(wanted, everyone if wanted.metric == "seconds" else own)
     own = [o for o in own if timed_alone(o) and o.env.get("device") == device]
     if wanted.metric == "seconds" or not own:

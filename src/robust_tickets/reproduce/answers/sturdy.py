@@ -124,8 +124,16 @@ def _forms(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     for one in rest:
         against.setdefault(_last(one.claim.arm), []).append(_last(one.claim.other))
     left = [f"Not run: {'. '.join(f'{arm} against ' + '; '.join(others) for arm, others in against.items())}."] if rest else []
-    said = f"{asked.question} {examples(outcomes, first.task, first.attack, first.split)}. {told()['families']['B-forms']['note']}"
-    return [said, claims_table(made), *left]
+    said = f"{asked.question} {examples(outcomes, first.task, first.attack, first.split)}."
+    return [said, claims_table(made), *left, *_reckoned(judged, outcomes)]
+
+
+def _reckoned(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
+    """What each asks for: the rivals at equal epochs and at about equal work. Few of them are timed."""
+    arms = dict.fromkeys(name for one in judged for name in (one.claim.arm, one.claim.other))
+    found = {arm: summary(arm, "work", None, judged[0].claim.task, None, outcomes) for arm in arms}
+    told = [f"{_last(arm)} {one.mean:.0f}" for arm, one in found.items() if one]
+    return [f"Search and training in plain epochs of the whole model, reckoned by passes: {'; '.join(told)}."] if len(told) > 1 else []
 
 
 def _last(arm: str) -> str:
