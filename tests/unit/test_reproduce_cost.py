@@ -58,7 +58,7 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
     outcome = judged("finetune", flops_per_example=4e9 * kept, dense_flops_per_example=4e9)
     assert work(replace(outcome, unit=Unit(task="sst2", arm=arm))) == pytest.approx(epochs, rel=1e-3)
     assert work(judged("random")) == pytest.approx(10.0), "whose size was not kept"
-    assert work(judged("of another version")) is None
+    assert work(judged("of-another-version")) is None
 
 
 def test_passes_follow_the_settings() -> None:
