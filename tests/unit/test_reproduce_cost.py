@@ -105,6 +105,18 @@ def test_a_search_that_is_left_at_a_point_costs_what_lies_before_it(name: str) -
     assert _search({"name": name}, sizes, PLAIN) == pytest.approx(0.5 * whole)
 
 
+def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
+    """As released, token types are left out; the adversary stays FreeLB, and five passes."""
+    sizes = _task(Places(), "sst2")
+    for name in ("earlyrobust", "robustt"):
+        assert _search({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == _search({"name": name}, sizes, PLAIN)
+    whole, released = (
+        next(pieces(Unit(task="sst2", arm="earlyrobust_whole", flavour=flavour), (), PLAIN)).seconds
+        for flavour in ("corrected", "as-released")
+    )
+    assert whole == pytest.approx(released)
+
+
 def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
     units = campaign("D", Places(counted=True)).units
     assert [unit.seed for unit in units if unit.arm == "earlyrobust_whole"] == [0, 1, 2]

@@ -178,7 +178,7 @@ def _searches(recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, 
 
 def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
     row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
-    told = {**{k: v for k, v in row.items() if k == "adversary"}, **search}
+    told = _merged({k: v for k, v in row.items() if k == "adversary"}, search)
     if "rows" in row:  # text of its own
         epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on)
     else:
