@@ -258,6 +258,7 @@ def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
     there = [replace(one, unit=replace(one.unit, task="imdb")) for one in here]
     said = "Holm for the 12 claims of this table on SST-2 (10 of them without five runs a side so far)"
     assert f"{said}; elsewhere" in str(answer(family("ER-T1"), judge("ER-T1", here)))
+    assert "<small>SST-2, TextFooler, real lists</small>" in str(answer(family("ER-T1"), judge("ER-T1", here)))
     both = str(answer(family("ER-T1"), judge("ER-T1", [*here, *there])))
     assert f"the 12 claims of this table on IMDB (10 of them without five runs a side so far) and {said.removeprefix('Holm for ')};" in both
 

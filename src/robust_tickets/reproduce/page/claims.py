@@ -48,7 +48,8 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     made = [one for one in judged if one.comparison]
     sure = [end for one in made if one.comparison and one.comparison.enough for end in (one.comparison.interval or ())]
     reach = max(2 * of.margin, *(abs(end) for end in (*sure, *(one.comparison.difference for one in made if one.comparison))))
-    rows = [_row(one, of.margin, reach) for one in made]
+    several = len({one.claim.task for one in judged}) > 1
+    rows = [_row(one, of.margin, reach, several) for one in made]
     rest = [one for one in judged if not one.comparison]
     told = (
         f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{numbers.GLUE}% "
@@ -56,7 +57,6 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
         f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(of, made)} "
         "A name leads to its runs."
     )
-    several = len({one.claim.task for one in judged}) > 1
     tasks = [f"{task_title(one.claim.task)}, " if several else "" for one in rest]
     missing = [
         tag("li", f"{task}{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for task, one in zip(tasks, rest, strict=True)
@@ -120,11 +120,12 @@ def _named(one: Judged) -> str:
     return f"{arm_title(one.claim.arm)} − {arm_title(one.claim.other)}"
 
 
-def _row(one: Judged, margin: float, reach: float) -> Html:
+def _row(one: Judged, margin: float, reach: float, several: bool) -> Html:
     c = one.comparison
     assert c is not None
     pair = tag("b", _origin(one.claim, c.arm), " − ", _origin(one.claim, c.other))
-    name = tag("p", pair, tag("small", attack_title(one.claim.attack)), class_="name")
+    where = f"{task_title(one.claim.task)}, " if several else ""  # a table may be run on several tasks
+    name = tag("p", pair, tag("small", f"{where}{attack_title(one.claim.attack)}"), class_="name")
     verdict = tag("p", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c), class_="verdict-of")
     value = tag("data", numbers.points(c.difference), value=exact(c.difference))
     span = tag("small", numbers.signed_span(c.shown)) if c.shown else None
