@@ -63,8 +63,10 @@ def to_plain(value: Any) -> Any:
         return [to_plain(v) for v in value]
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise TicketsError(f"a config number must be finite, got {value}", hint="leave the field out or give a number")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TicketsError(f"a config number must be finite, got {value}", hint="leave the field out or give a number")
+        return value + 0.0  # -0.0 is 0.0, and hashes as it
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"not a config value: {type(value).__name__}")
