@@ -3,7 +3,8 @@
 ``build`` turns a mapping (a TOML table, say) into a dataclass and refuses unknown keys and wrong types with the place and a hint.
 ``to_plain`` turns it back; ``digest`` hashes the canonical JSON, so that equal configs have equal hashes on every machine.
 A field that holds a component says where to look its name up: ``field(metadata={"registry": "adversaries"})``; in TOML such a field
-is a name (``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``).
+is a name (``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``). A field that is no setting (where another
+one was given, say) is left out of both by ``field(metadata={"unsaid": True})``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def to_plain(value: Any) -> Any:
         return {
             f.name: describe(inner) if f.metadata.get("registry") and inner is not None else to_plain(inner)
             for f in dataclasses.fields(value)
-            if f.init
+            if f.init and not f.metadata.get("unsaid")
             for inner in [getattr(value, f.name)]
         }
     if isinstance(value, Mapping):

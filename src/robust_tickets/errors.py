@@ -7,7 +7,8 @@ Every message says what was expected, what came and where; the hint says what to
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 BAD_INPUT = 2
 FAILED = 3
@@ -25,6 +26,16 @@ class TicketsError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+@contextmanager
+def inside(key: str) -> Iterator[None]:
+    """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
+    try:
+        yield
+    except TicketsError as problem:
+        problem.hint = problem.hint.replace("--set ", f"--set {key}.")
+        raise
 
 
 def did_you_mean(word: str, known: Iterable[str], *, listed_by: str = "") -> str:

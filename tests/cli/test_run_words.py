@@ -63,5 +63,18 @@ def test_words_that_are_not_there_are_missed_before_anything_is_searched(
     with pytest.raises(SystemExit) as end:
         main(["run", "demo", *(part for setting in settings for part in ("--set", setting)), "--out", str(tmp_path / "r")])
     assert end.value.code == 2
-    assert "nowhere.json" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nowhere.json" in said
+    assert "--set arms.synonymswap.train.adversary.source=" in said
+    assert not (tmp_path / "r").exists()
+
+
+def test_what_an_attack_lacks_is_missed_before_anything_is_searched(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    settings = [f"task={three_classes}", f"model={model_folder}", "attack.name=textbugger", f"attack.vectors={three_classes}"]
+    with pytest.raises(SystemExit) as end:
+        main(["run", "demo", *(part for setting in settings for part in ("--set", setting)), "--out", str(tmp_path / "r")])
+    assert end.value.code == 2
+    assert "--set attack.vectors=PATH" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()

@@ -48,8 +48,9 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.estimate import tell
-    from robust_tickets.walk.runner import model_folder, prepare
+    from robust_tickets.walk.runner import look_for_attacks, model_folder, prepare
 
+    look_for_attacks(recipe)
     walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
     if walk.done():
         say(f"{walk.run.folder} is done already; checking its stages")

@@ -56,13 +56,16 @@ class Found:
     substitute: bool | None = None  # none: resource.json or the kind says it
 
 
-def resolve(kind: str, explicit: str | Path | None = None) -> Resource:
-    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), "use:PATH" or its like, or a Hub id."""
+def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | None = None) -> Resource:
+    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), "use:PATH" or its like, or a Hub id.
+
+    ``setting``: the field that names it, where that is not called after its kind.
+    """
     known = _kind(kind)
     looked: list[str] = []
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
-        raise TicketsError(f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind))
+        raise TicketsError(f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind, setting or kind))
     package, get = _absent(known, found.path)
     if package:
         raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get)
@@ -247,5 +250,5 @@ def _get(kind: str) -> str:
     return KINDS[kind].get.format(cache=cache_place("resources", kind))
 
 
-def _hint(kind: str) -> str:
-    return f"{_get(kind)}; or name it: {kind}=PATH in Python, --set {kind}=PATH on the command line"
+def _hint(kind: str, setting: str) -> str:
+    return f"{_get(kind)}; or name it: {setting}=PATH in Python, --set {setting}=PATH on the command line"

@@ -17,7 +17,7 @@ import numpy as np
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, inside
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.train.average import Average
 from robust_tickets.train.feed import batches_of
@@ -162,6 +162,11 @@ def resources_of(method: Any) -> dict[str, Any]:
 
     A search that fine-tunes first has a second one, that of its ``tuning``.
     """
-    owners = {"resources": method, "tuning_resources": getattr(method, "tuning", None)}
-    adversaries: dict[str, Any] = {name: getattr(owner, "adversary", None) for name, owner in owners.items()}
-    return {name: adversary.resources() for name, adversary in adversaries.items() if hasattr(adversary, "resources")}
+    owners = {"resources": (method, "adversary"), "tuning_resources": (getattr(method, "tuning", None), "tuning.adversary")}
+    found = {}
+    for name, (owner, key) in owners.items():
+        adversary: Any = getattr(owner, "adversary", None)
+        if hasattr(adversary, "resources"):
+            with inside(key):
+                found[name] = adversary.resources()
+    return found

@@ -46,6 +46,11 @@ class Draw:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
+def _key(usual: str) -> Any:
+    """The field that says under which key of the recipe another one was given, for the errors; it is no part of an arm's identity."""
+    return field(default=usual, metadata={"unsaid": True}, compare=False, repr=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Origin:
     """Where a ticket comes from: a search or a folder, and the draw made since."""
@@ -55,6 +60,7 @@ class Origin:
     like: Origin | None = None  # whose counts a random ticket matches
     folder: str | None = None
     draw: Draw | None = None
+    key: str = _key("search")  # of ``search``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +74,7 @@ class Arm:
     like: str | None = None
     without: Without | None = None
     train: Any = None  # FineTune
+    key: str = _key("train")  # of ``train``, as far as its adversary goes
 
     @property
     def search(self) -> Any:
@@ -165,6 +172,7 @@ class Arms:
             like=table.like,
             without=table.without,
             train=build(FineTune, train, f"{where}.train"),
+            key=f"arms.{name}.train" if "adversary" in table.train else "train",
         )
 
     def _origin(self, name: str, path: tuple[str, ...]) -> Origin | None:
@@ -181,7 +189,8 @@ class Arms:
             origin = self._of(table.ticket, f"{where}.ticket", (*path, name))
         elif table.searches:
             like = self._of(table.like, f"{where}.like", (*path, name)) if table.like else None
-            origin = Origin(search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like)
+            key = "search" if table.search in (None, True, {}) else f"arms.{name}.search"
+            origin = Origin(search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like, key=key)
         else:
             return None
         if table.draw is None:

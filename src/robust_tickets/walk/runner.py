@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, inside
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.run import Run, Stage, environment, locked
@@ -147,8 +147,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
         say(note)
     allowed.check(recipe)
     origins = list(_origins([arm.origin for arm in recipe.arms]))
-    for method in (*(arm.train for arm in recipe.arms), *(origin.search for origin in origins)):
-        resources_of(method)  # words that are not there are found missing here, not after hours of search
+    _look_for_resources(recipe, origins)
     task = _task(recipe.source, recipe.seed)
     start = _classifier(recipe, task)
     given = stages.inputs(start, task)
@@ -157,6 +156,20 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
     run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes, wait=wait)
     return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
+
+
+def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
+    """Words and models that are not there are found missing here, not after hours of search; the error names the recipe's key."""
+    for key, method in (*((arm.key, arm.train) for arm in recipe.arms), *((origin.key, origin.search) for origin in origins)):
+        with inside(key):
+            resources_of(method)
+
+
+def look_for_attacks(recipe: Recipe) -> None:
+    """The same for what the attacks need. It is not asked of a walk that makes do with some of its attacks."""
+    for plan in recipe.attacks:
+        with inside("attack"):
+            plan.attack.resources()
 
 
 def _task(source: Source, seed: int) -> Task:
