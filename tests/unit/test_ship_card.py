@@ -98,7 +98,7 @@ def test_card_tells_what_was_measured_and_how() -> None:
 def test_card_names_the_words_a_model_was_trained_on() -> None:
     table = {"name": "my|words", "digest": "0123456789abcdef", "substitute": True}
     told = card(facts(), Evidence(task="reviews", adversary="ascc", words=(table,)))
-    assert "| trained against | ascc, words from my\\|words (sha256 01234567…; a substitute for the published table) |" in told
+    assert "| trained against | ascc, words from my\\|words (sha256 01234567…) |" in told
     assert "tests it on the ground it was trained on" in told
     assert "trained against" not in card(facts(), Evidence(task="reviews"))
 

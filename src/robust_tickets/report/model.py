@@ -99,7 +99,6 @@ class Table:
     adversary: str
     name: str
     digest: str
-    substitute: bool
     swappable: float | None  # share of the training texts' words
 
 

@@ -36,7 +36,6 @@ def _read(what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any],
             adversary=str(adversary.get("name", "an adversary")),
             name=str(resource.get("name", "?")),
             digest=str(resource.get("digest", "")),
-            substitute=resource.get("substitute") is True,
             swappable=number(coverage.get("swappable")),
         )
         for resource in map(mapping, resources.values())
@@ -53,8 +52,6 @@ def _said(run: Run, arm: Arm, table: Table) -> list[str]:
     what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
     if table.swappable is not None:
         what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"
-    if table.substitute:
-        what += "; that table is a substitute for the published one"
     sentences = [f"{what}."]
     for key, title in run.attack_titles.items():
         found = arm.attack(key)

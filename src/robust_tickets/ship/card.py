@@ -80,7 +80,7 @@ class Evidence:
     method: str = ""
     task: str = ""
     adversary: str = ""  # that it was trained against
-    words: Sequence[Mapping[str, Any]] = ()  # tables that the adversary swapped words from: name, digest, substitute
+    words: Sequence[Mapping[str, Any]] = ()  # tables that the adversary swapped words from: name, digest
     evaluation: Mapping[str, Any] | None = None
     attacks: Sequence[Mapping[str, Any]] = ()
 
@@ -165,9 +165,7 @@ def _what(facts: Facts, evidence: Evidence) -> str:
 def _against(evidence: Evidence) -> str:
     """The adversary and the tables it swapped words from; a model is at home on the table it was trained on."""
     tables = (
-        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…"
-        f"{'; a substitute for the published table' if table.get('substitute') else ''})"
-        for table in evidence.words
+        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…)" for table in evidence.words
     )
     return ", ".join([markdown(evidence.adversary), *tables])
 
