@@ -4,7 +4,8 @@ Order, metrics, progress, evaluation, stopping and checkpoints live here; what o
 precision) is its engine's, eager or captured, see ``engine.py``. A run that is
 killed and started again ends with the same weights, bit for bit on CPU: a checkpoint holds parameters, optimiser, every random
 stream and the step, and everything else (learning rate, epoch, place in the data) is a function of the step. A checkpoint is taken only
-between steps, after the step's log line, evaluation and callback are done, and taking one draws no random number.
+between steps, after the step's log line, evaluation and callback are done, and taking one draws no random number. Ctrl-C and SIGTERM
+end a run with one (``interrupt.py``).
 
 The model is trained where it is: move the classifier to a device first.
 """
@@ -29,6 +30,7 @@ from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state
 from robust_tickets.train.engines import Kind, engine_for
 from robust_tickets.train.half import Half
+from robust_tickets.train.interrupt import Interrupt
 from robust_tickets.train.late import Late
 from robust_tickets.train.optim import Optim, adamw, named_parameters
 from robust_tickets.train.step import Step, Unclipped
@@ -94,21 +96,29 @@ class Loop:
 
     def _train(self) -> None:
         self._begin()
+        with Interrupt(self.title, active=self.writer is not None) as asked:
+            self._steps(asked)
+            self._check_loss()
+            self._check_weights()
+            self._save(always=True)
+            if asked:
+                progress.say(f"{self.title}: saved after step {self.done} of {self._last()}")
+                raise KeyboardInterrupt
+        for part in self.parts.values():
+            part.eval()
+
+    def _steps(self, asked: Interrupt) -> None:
+        """Update until all is done or somebody asked to stop."""
         with progress.track(self.title, self._last(), self.done) as bar:
-            while not self._over():
+            while not (self._over() or asked):
                 epoch, within = divmod(self.done, self.per_epoch)
                 with closing(self._batches(epoch, within * self.accumulate)) as batches:
                     for group in groups(batches, self.accumulate):
                         loss = self._update(group)
                         self._after(loss)
                         bar.advance(1, self.note)
-                        if self._over() or self.done % self.per_epoch == 0:
+                        if self._over() or asked or self.done % self.per_epoch == 0:
                             break
-        self._check_loss()
-        self._check_weights()
-        self._save(always=True)
-        for part in self.parts.values():
-            part.eval()
 
     def _prepare(self) -> None:
         self.accelerator = one_process()
@@ -128,6 +138,8 @@ class Loop:
         for part in self.parts.values():
             part.train()
         if not self._resume():
+            if self.metrics.length():
+                progress.say(f"{self.title}: an earlier attempt left no checkpoint, so it begins anew")
             self.metrics.cut(0)
             seed_dropout(self.seed, self.title, "dropout")
             self._evaluate()
