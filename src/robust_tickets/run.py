@@ -35,6 +35,7 @@ STAGE_FILES = (
 PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
 RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
+COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,11 @@ class Run:
                 (self.folder / name).unlink(missing_ok=True)
         write_json(path, config)
 
+    def goes_on_by(self, command: str) -> None:
+        """Note the command that goes on with the run, until it is finished; the file's time is when it was begun."""
+        if command and command != command_of(self.folder):
+            write_json(self.folder / COMMAND, {"command": command})
+
     def done(self) -> bool:
         """Whether the manifest is there and belongs to the config beside it."""
         manifest, config = self.folder / "manifest.json", self.folder / "config.json"
@@ -138,6 +144,15 @@ class Run:
             inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json", *left))
             files |= {f"{stage}/{name}": entry for name, entry in inner.items()}
         write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
+        (self.folder / COMMAND).unlink(missing_ok=True)
+
+
+def command_of(folder: Path) -> str:
+    """The command that goes on with an unfinished run; empty where none is noted."""
+    if not (folder / COMMAND).is_file():
+        return ""
+    said = read_json(folder / COMMAND)
+    return str(said.get("command", "")) if isinstance(said, dict) else ""
 
 
 class BusyError(TicketsError):

@@ -100,8 +100,15 @@ def test_floors_that_say_nothing(floor: str, capsys: Capture, attacked: AttackRe
 
 def test_what_is_refused(capsys: Capture, tmp_path: Path, attacked: AttackResult) -> None:
     assert "no --min" in check(capsys, attacked.folder, code=2)["error"]["message"]
-    for folder in (tmp_path, tmp_path / "none", f"{attacked.folder}:arm"):
-        assert "neither a finished run nor" in check(capsys, folder, "aua=1", code=2)["error"]["message"]
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "examples.jsonl.part").write_bytes(b"{}\n")
+    for folder, said in (
+        (tmp_path, "neither a finished run nor"),
+        (tmp_path / "none", "no such folder"),
+        (tmp_path / "part", "is not finished"),
+        (f"{attacked.folder}:arm", "is an attack, which has no arms"),
+    ):
+        assert said in check(capsys, folder, "aua=1", code=2)["error"]["message"]
 
 
 def test_for_people(capsys: Capture, attacked: AttackResult) -> None:

@@ -104,19 +104,19 @@ def _short(value: float) -> str:
 def measured(run: str) -> Iterator[Measured]:
     """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
     from robust_tickets.attack.store import RESULT
+    from robust_tickets.report.unfinished import no_result
 
     folder, arm = Path(run), ""
     if not folder.exists() and ":" in run:
         folder, arm = Path(run.rpartition(":")[0]), run.rpartition(":")[2]
     if (folder / "arms.json").is_file():
         yield from _arms(folder, arm)
-    elif (folder / RESULT).is_file() and not arm:
+    elif (folder / RESULT).is_file():
+        if arm:
+            raise TicketsError(f"{run}: {folder} is an attack, which has no arms", hint=f"tickets check {folder} --min …")
         yield _attacked("", folder, {}, {})
     else:
-        raise TicketsError(
-            f"{run} is neither a finished run nor a finished attack: no arms.json, no {RESULT}",
-            hint="give a folder that `tickets run` or `tickets attack` finished; the same command as before goes on with it",
-        )
+        raise no_result(folder)
 
 
 def _arms(folder: Path, wanted: str) -> Iterator[Measured]:

@@ -19,6 +19,7 @@ from robust_tickets.report.model import Arm, Distances, Evaluation, Run, Shape
 from robust_tickets.report.plans import keyed
 from robust_tickets.report.read_attack import read_attack
 from robust_tickets.report.tables import tables_of
+from robust_tickets.report.unfinished import no_result
 from robust_tickets.run import RUN_FILES, STAGE_FILES, listing
 
 
@@ -26,10 +27,7 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     """Everything the report shows of one run; with ``hashes`` also those of its files, which have to be read whole for it."""
     folder = Path(folder)
     if not (folder / "arms.json").is_file():
-        raise TicketsError(
-            f"{folder} is neither a finished run nor an attack: arms.json is missing, and so is result.json",
-            hint="give a folder that `tickets run` or `tickets attack` wrote",
-        )
+        raise no_result(folder)
     notes: list[str] = []
     about = mapping(read_json(folder / "arms.json"))
     if about.get("schema", 1) != 1:

@@ -5,6 +5,7 @@ Running the same command again resumes or finds everything done. Two arms that s
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Walk:
     elsewhere: Mapping[Source, Task]  # other tasks that arms search on
     run: Run
     command: str
+    goes_on: str = ""  # the command with its folder, where that is not the usual one
 
     def classifier(self, source: Source | None = None) -> Classifier:
         """theta_0 for the recipe's task, or with another head for another task."""
@@ -74,6 +76,7 @@ class Walk:
         folder = self.run.folder
         with locked(folder):
             self.run.begin(self.config)
+            self.run.goes_on_by(self.goes_on)
             write_json(folder / "env.json", dict(environment()))
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
@@ -155,7 +158,8 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     others = [[elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None] for o in origins]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
     run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes, wait=wait)
-    return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command)
+    goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
+    return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command, goes_on=goes_on)
 
 
 def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
