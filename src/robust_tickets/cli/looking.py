@@ -10,12 +10,10 @@ from typing import Any, Literal
 
 from robust_tickets import names
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.runs import runs_in, told
 from robust_tickets.data.tasks import TASKS
-from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
-from robust_tickets.run import Run
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
 
@@ -31,8 +29,8 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
         Where runs lie, for `ls runs`.
     """
     if kind == "runs":
-        found: list[Any] = _runs(folder)
-        lines = [f"{r['name']:<32} {r['state']:<12} {r['title']}" for r in found]
+        found: list[Any] = runs_in(folder)
+        lines = told(found)
     else:
         found = list(getattr(names, kind)())
         wide = max(map(len, found), default=0)
@@ -53,15 +51,3 @@ def _about(kind: str, name: str) -> str:
     file = files(REGISTRIES[kind].package) / f"{name}.py"
     said = ast.get_docstring(ast.parse(file.read_text("utf-8"))) if file.is_file() else None
     return " ".join((said or "").partition("\n\n")[0].split())
-
-
-def _runs(folder: Path) -> list[dict[str, str]]:
-    found = []
-    for config in sorted(folder.glob("*/config.json")):
-        try:
-            recipe = read_json(config)["recipe"]
-            state = "done" if Run(folder=config.parent).done() else "unfinished"
-            found.append({"name": config.parent.name, "state": state, "title": str(recipe["title"]), "folder": str(config.parent)})
-        except (TicketsError, KeyError, TypeError, AttributeError):
-            continue  # not a run of ours
-    return found
