@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,16 @@ def test_every_recipe_stands_beside_plain_fine_tuning_trained_alike(name: str) -
     assert trained == {base.train}, "arms differ in nothing but ticket, adversary and where their training is left"
     left = [arm for arm in recipe.arms if arm.train.run_epochs]
     assert all(f"after {arm.train.run_epochs}" in arm.title for arm in left)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_number_in_an_arms_title_is_a_setting_of_that_arm(name: str) -> None:
+    """One that comes from [train] or [search] may be set otherwise for all arms, and the title would be wrong."""
+    tables = tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))["arms"]
+    for arm in tables.values():
+        own = json.dumps({key: value for key, value in arm.items() if key != "title"})
+        if re.search(r"\d", arm["title"].replace("SST-2", "")):
+            assert re.search(r"\d", own), arm["title"]
 
 
 def test_text_stays_text_and_numbers_become_numbers() -> None:
