@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import hashlib
 import json
@@ -42,6 +43,16 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
     return path
 
 
+def look_again(path: Path) -> str:
+    """A hint for a path that is not there: the name beside it that is nearly the same, if there is one."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        return f"check the path: there is no folder {path.parent}"
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
+
+
 def _sweep(path: Path) -> None:
     """Remove what processes that were killed while writing ``path`` left beside it."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
@@ -74,7 +85,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
     except FileNotFoundError:
-        raise TicketsError(f"no such file: {path}", hint="check the path") from None
+        raise TicketsError(f"no such file: {path}", hint=look_again(path)) from None
     except OSError as problem:  # a folder, or no right to read it
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:

@@ -17,7 +17,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from robust_tickets import __version__, progress
-from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, using, walking
+from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, usage, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
@@ -67,7 +67,7 @@ def _run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", "run the same command to go on", INTERRUPTED, as_json)
     except CycloptsError as problem:
-        return _fail(str(problem), "`tickets --help` lists the verbs, `tickets VERB --help` its flags", BAD_INPUT, as_json)
+        return _fail(*usage.said(problem), BAD_INPUT, as_json)
     except TicketsError as problem:
         if debug:
             traceback.print_exc()

@@ -43,6 +43,11 @@ SAMPLE = 1000  # rows looked at where names do not tell
 FEW = 50  # different values a label column may have in the sample
 CUT, MOST_NAMES, LONGEST_HINT = 40, 12, 300  # characters of a name, names, and characters of a hint in a message
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
+SAY_BOTH = (
+    'say it: text="…", label="…" (pairs: text=("…", "…")) in Python; '
+    "--text/--label or --set text=… --set label=… on the command line (pairs: first,second)"
+)
+SAY_TEXT = "say it: --text COLUMN (a pair: --text FIRST,SECOND)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +63,17 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     if len(given) > 2:
         raise TicketsError(f"text= takes one column or a pair, got {len(given)}", hint='for example text=("premise", "hypothesis")')
     if len(set(given)) < len(given):
-        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=_say_it())
+        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=SAY_BOTH)
     for name in (*given, *([label] if label else [])):
-        _present(rows, name)
+        _present(rows, name, SAY_BOTH)
     if label in given:
-        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=_say_it())
+        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=SAY_BOTH)
     if given and label:
         return Columns(texts=given, label=label)
     _header(rows)
     free = [c for c in rows.columns if c not in given and c != label and c.lower() not in IDS]
     label = label or _label(rows, free, given)
-    texts = given or _texts(rows, [c for c in free if c != label])
+    texts = given or _texts(rows, [c for c in free if c != label], SAY_BOTH)
     rest = [c for c in rows.columns if c not in texts and c != label]
     unused = f"; not used: {_listed(rest)}" if rest else ""
     return Columns(
@@ -80,13 +85,13 @@ def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[st
     """The text columns alone, of a file that needs no labels; columns named as in ``but`` are not looked at."""
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(set(given)) < len(given):
-        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=_say_it())
+        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=SAY_TEXT)
     for name in given:
-        _present(rows, name)
+        _present(rows, name, SAY_TEXT)
     if given:
         return given
     _header(rows)
-    return _texts(rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but])
+    return _texts(rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but], SAY_TEXT)
 
 
 def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:
@@ -102,10 +107,10 @@ def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:
         few = [c for c in free if _distinct(rows, c) <= FEW and _repeats(rows, c)]
         if len(few) == 1:
             return _checked(rows, few[0])
-    raise TicketsError(f"{rows.name}: which column holds the label? columns: {_listed(rows.columns)}", hint=_say_it())
+    raise TicketsError(f"{rows.name}: which column holds the label? columns: {_listed(rows.columns)}", hint=SAY_BOTH)
 
 
-def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
+def _texts(rows: Rows, free: list[str], how: str) -> tuple[str, ...]:
     if len(free) == 1:
         return (free[0],)
     lower = {c.lower(): c for c in free}
@@ -115,14 +120,14 @@ def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
         return (lower[pairs[0][0]], lower[pairs[0][1]])
     if len(named) == 1 and not pairs:
         return (named[0],)
-    raise TicketsError(f"{rows.name}: which column holds the text? columns: {_listed(rows.columns)}", hint=_say_it())
+    raise TicketsError(f"{rows.name}: which column holds the text? columns: {_listed(rows.columns)}", hint=how)
 
 
-def _present(rows: Rows, name: str) -> None:
+def _present(rows: Rows, name: str, how: str) -> None:
     if name not in rows.columns:
         hint = did_you_mean(name, rows.columns)
         raise TicketsError(
-            f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}", hint=hint if len(hint) < LONGEST_HINT else _say_it()
+            f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}", hint=hint if len(hint) < LONGEST_HINT else how
         )
     if rows.columns.count(name) > 1:
         raise TicketsError(f"{rows.name} has {rows.columns.count(name)} columns called {name!r}", hint="rename them")
@@ -187,10 +192,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _name(rows: Rows) -> str:
     return rows.name.replace("\\", "/").rpartition("/")[2]
-
-
-def _say_it() -> str:
-    return (
-        'say it: text="…", label="…" (pairs: text=("…", "…")) in Python; '
-        "--text/--label or --set text=… --set label=… on the command line (pairs: first,second)"
-    )

@@ -111,11 +111,21 @@ def match(
     if not numbers:
         raise TicketsError(
             f"{where}: no label is one of {few(names)}; it has {few(order(values))}",
-            hint=f"expected these names, or the ids 0 to {len(names) - 1}; check the label column, or give labels= in the order of the ids",
+            hint=_renamed(order(values), names),
         )
     return Match(
         ids=numbers, note=f"the ids {few(order(numbers))} read as {few([names[numbers[v]] for v in order(numbers)])}", guessed=True
     )
+
+
+def _renamed(values: Sequence[str], names: Sequence[str]) -> str:
+    """What helps where no label is known: names for the numbers that the other rows have, or other labels in this file."""
+    if list(names) == [str(i) for i in range(len(names))] and len(values) == len(names):
+        some, listed = ",".join(values), ", ".join(f'"{value}"' for value in values)
+        means = " and ".join(f"{value} is {name}" for value, name in zip(values, names, strict=True))
+        return f"if {means}: --set labels={some} with `tickets run`, labels=({listed}) in Python; else the same in another order"
+    column = "--label COLUMN, with `tickets run` --set label=COLUMN"
+    return f"write its labels as {few(names)}, or as their numbers 0 to {len(names) - 1}; or name another column: {column}"
 
 
 def pasted(values: Sequence[str], names: Sequence[str]) -> str:

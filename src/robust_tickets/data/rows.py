@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import sha256_file
+from robust_tickets.files import look_again, sha256_file
 
 FIELD_LIMIT = 2**24  # characters in one csv field; beyond it a quote was left open
 COLUMNS_FROM = 1000  # jsonl has no header: the keys of its first rows are its columns
@@ -194,7 +194,7 @@ def open_rows(path: Path) -> Rows:
     """The reader for ``path``, chosen by its ending."""
     path = Path(path)
     if not path.is_file():
-        raise TicketsError(f"no such file: {path}", hint="check the path")
+        raise TicketsError(f"no such file: {path}", hint=look_again(path))
     if path.suffix.lower() not in READERS:
         raise TicketsError(
             f"{path}: files end in {', '.join(READERS)}", hint="rename or convert the file (one JSON object a line is .jsonl)"

@@ -10,6 +10,7 @@ from pathlib import Path
 from robust_tickets.data.rows import READERS, Rows, open_rows
 from robust_tickets.data.tasks import TASKS, TaskSpec
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.files import look_again
 
 ALIASES = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation", "testing": "test"}
 STEM = re.compile(r"(train|training|validation|valid|val|dev|eval|test|testing)(?:_(matched|mismatched))?")
@@ -56,7 +57,7 @@ def find(source: str | Path, data: str | Path | None) -> Source:
 
         return from_hub(hub_id[1], hub_id[2] or "")
     if path.suffix or len(path.parts) > 1:
-        raise TicketsError(f"no such file or folder: {source}", hint="check the path")
+        raise TicketsError(f"no such file or folder: {source}", hint=look_again(path))
     raise TicketsError(
         f"{str(source)!r} is no registered task, no file, no folder and no Hub id (owner/name)", hint=did_you_mean(str(source), TASKS)
     )
@@ -91,7 +92,7 @@ def _registered(name: str, spec: TaskSpec, data: str | Path | None) -> Source:
     if data is not None:
         path = Path(data).expanduser()
         if not path.exists():
-            raise TicketsError(f"no such file or folder: {data} (data= of the task {name})", hint="check the path")
+            raise TicketsError(f"no such file or folder: {data} (data= of the task {name})", hint=look_again(path))
         found = from_path(path, spec.config)
         notes = [f"{name}: read from {path.name}", *found.notes]
         return Source(name, found.splits, notes, spec.labels, spec)

@@ -1,0 +1,70 @@
+"""Slips on the command line: what to type instead is said, with the words that may stand there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robust_tickets.cli.main import main
+from robust_tickets.data.load import load_task
+
+Capture = pytest.CaptureFixture[str]
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ls"], "one of: methods, adversaries, attacks, backbones, tasks, recipes, runs"),
+        (["run"], "run: RECIPE is missing"),
+        (["attack", "model"], "attack: --out is missing"),
+        (["run", "earlyrobust", "task=reviews.csv", "seed=3"], "--set task=reviews.csv --set seed=3"),
+        (["demo", "task=reviews.csv"], "--set task=reviews.csv"),
+        (["run", "earlyrobust", "more"], "run: not understood: more"),
+        (["run", "earlyrobust", "--sett", "a=b"], "Did you mean --set?"),
+    ],
+)
+def test_a_slip_says_what_to_type(capsys: Capture, arguments: list[str], words: str) -> None:
+    assert words in refused(capsys, *arguments)
+
+
+def test_set_is_not_offered_where_there_is_none(capsys: Capture) -> None:
+    assert "--set" not in refused(capsys, "ls", "runs", "folder=here")
+
+
+def test_a_file_of_nearly_the_same_name_is_offered(capsys: Capture, three_classes: Path, tmp_path: Path) -> None:
+    near = three_classes.with_name("review.csv")
+    assert f"did you mean {three_classes}?" in refused(capsys, "run", "finetune", "--set", f"task={near}")
+    assert f"did you mean {three_classes}?" in refused(capsys, "run", "finetune", "--set", f"task={three_classes}", "--set", f"test={near}")
+    assert f"there is no folder {tmp_path / 'no'}" in refused(capsys, "run", "finetune", "--set", f"task={tmp_path / 'no' / 'review.csv'}")
+
+
+def test_predict_names_its_own_flag(capsys: Capture, model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("a,b\nx,y\n")
+    said = refused(capsys, "predict", str(model_folder), "--data", str(tmp_path / "odd.csv"), "--out", str(tmp_path / "o.csv"))
+    assert "--text COLUMN" in said
+    assert "--label" not in said
+    assert "--set" not in said
+
+
+def test_labels_of_another_kind_are_answered_with_what_works(capsys: Capture, tmp_path: Path) -> None:
+    rows = [(f"a {word} film {i}", str(k)) for i in range(60) for k, word in enumerate(("bad", "good"))]
+    for name, called in (("numbers", {}), ("names", {"0": "neg", "1": "pos"}), ("answers", {"0": "no", "1": "yes"})):
+        lines = [f"{text},{called.get(label, label)}" for text, label in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]))
+    run = ["run", "finetune", "--set", f"task={tmp_path / 'numbers.csv'}", "--set", f"test={tmp_path / 'names.csv'}"]
+    assert "if neg is 0 and pos is 1: --set labels=neg,pos" in refused(capsys, *run)
+    task = load_task(tmp_path / "numbers.csv", test=tmp_path / "names.csv", labels=("neg", "pos"))
+    assert task.labels == ("neg", "pos")
+    run[5] = f"test={tmp_path / 'answers.csv'}"
+    run[3] = f"task={tmp_path / 'names.csv'}"
+    said = refused(capsys, *run)
+    assert "write its labels as neg, pos, or as their numbers 0 to 1" in said
+    assert "--set labels=" not in said
