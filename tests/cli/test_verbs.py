@@ -70,7 +70,8 @@ def test_an_empty_list_of_runs_says_so(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_a_run_that_is_not_there_or_not_finished_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    predict = ["predict", f"{tmp_path / 'r'}:arm", "--data", "x.csv", "--out", str(tmp_path / "p.csv")]
+    (tmp_path / "x.csv").write_text("text\nfine\n")
+    predict = ["predict", f"{tmp_path / 'r'}:arm", "--data", str(tmp_path / "x.csv"), "--out", str(tmp_path / "p.csv")]
     assert "is no run folder" in tickets(capsys, *predict, code=2)["error"]["message"]
     (tmp_path / "r").mkdir()
     (tmp_path / "r/config.json").write_text("{}")

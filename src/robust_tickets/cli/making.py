@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.cli.early import look_for
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
 
@@ -27,6 +28,10 @@ class Data:
     strict: Strict = False
     max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
     max_test_rows: Annotated[int | None, Parameter(help="Select and evaluate on seeded subsets of so many rows.")] = None
+
+    def look(self) -> None:
+        """Refuse a file that is not there, before anything heavy is loaded."""
+        look_for(self.task, self.data, self.test, self.validation)
 
     def load(self, seed: int = 0) -> Any:
         from robust_tickets.data.load import load_task
@@ -79,6 +84,8 @@ def search(
     like
         A folder with the ticket whose counts a random one matches.
     """
+    data.look()
+    say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
     from robust_tickets.run import Stage, locked
@@ -190,6 +197,10 @@ def train(
     seed
         The one seed.
     """
+    if without and not ticket:
+        raise TicketsError(f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER")
+    data.look()
+    say(f"loading {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build
     from robust_tickets.run import Stage, locked
@@ -199,8 +210,6 @@ def train(
     from robust_tickets.walk.per_task import for_training, length_for
     from robust_tickets.walk.recipe import tree_of
 
-    if without and not ticket:
-        raise TicketsError(f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER")
     filled, note = for_training({"seed": seed, **tree_of(set)}, data.task)
     trainer = build(FineTune, filled, "train")
     length, long = length_for(data.task, max_length)

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.cli.early import look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, mapped, model_path, number_or_word
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import say
 
 
 def attack(
@@ -97,14 +99,16 @@ def attack(
     parquet
         The same as a .parquet file.
     """
+    if data is None and task is None:
+        raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
+    look_for(data, calibration, seen)
+    say(f"loading {attack} and {model}")
     from robust_tickets.attack.tables import checked
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
     from robust_tickets.walk.recipe import tree_of
     from robust_tickets.walk.stages import announce
 
-    if data is None and task is None:
-        raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     is_folder(out)
     tables = [checked(path, *endings) for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",))) if path is not None]
     for path in tables:
@@ -176,6 +180,8 @@ def predict(
     """
     from robust_tickets.ship.predict import predict_file
 
+    look_for(data)
+    say(f"loading {model}")
     told = predict_file(opening.open(model, columns(text)), data, out, text=columns(text))
 
     def show(console: Any) -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.cli.early import files_in, look_for
 from robust_tickets.cli.making import is_folder
 from robust_tickets.progress import duration, say
 
@@ -42,6 +43,8 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     begun = time.monotonic()
     if out is not None:
         is_folder(out)
+    look_for(*files_in(settings))
+    say(f"loading the recipe {name} and torch")
     recipe = read_recipe(name, settings)
     say(recipe.title)
     from robust_tickets.report.read import read_run

@@ -152,6 +152,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     origins = list(_origins([arm.origin for arm in recipe.arms]))
     _look_for_resources(recipe, origins)
     task = _task(recipe.source, recipe.seed)
+    say(f"model: loading {recipe.model}")
     start = _classifier(recipe, task)
     given = stages.inputs(start, task)
     elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}

@@ -1,0 +1,69 @@
+"""The first seconds of a verb: a line at once, and a missing data file told, before torch is loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Notes of every line whether torch was loaded by then.
+SCRIPT = """
+import json, sys
+from robust_tickets import progress
+from robust_tickets.cli.main import _run
+lines = []
+def noted(text):
+    lines.append([text, "torch" in sys.modules])
+real = sys.stderr.write
+sys.stderr.write = lambda text: (noted(text) if text.strip() else None, real(text))[1]
+code = _run(sys.argv[1:])
+print(json.dumps([code, lines]))
+"""
+
+
+def lines_of(*arguments: str) -> tuple[int, list[tuple[str, bool]]]:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    code, lines = json.loads(done.stdout.splitlines()[-1])
+    return code, lines
+
+
+def verbs(data: Path, model: str, tmp_path: Path) -> dict[str, list[str]]:
+    return {
+        "run": ["run", "finetune", "--set", f"task={data}", "--set", f"model={model}"],
+        "train": ["train", model, "--task", str(data), "--out", str(tmp_path / "o")],
+        "search": ["search", "earlyrobust", "--model", model, "--task", str(data), "--out", str(tmp_path / "o")],
+        "attack": ["attack", model, "--data", str(data), "--out", str(tmp_path / "o")],
+        "predict": ["predict", model, "--data", str(data), "--out", str(tmp_path / "o.csv")],
+    }
+
+
+VERBS = ("run", "train", "search", "attack", "predict")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_missing_file_is_told_before_torch_is_loaded(verb: str, three_classes: Path, tmp_path: Path) -> None:
+    code, lines = lines_of(*verbs(three_classes.with_name("review.csv"), "nowhere", tmp_path)[verb])
+    assert code == 2
+    assert "no such file" in lines[0][0]
+    assert f"did you mean {three_classes}?" in lines[0][0]
+    assert not any(loaded for _, loaded in lines)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_line_comes_before_torch(verb: str, three_classes: Path, tmp_path: Path) -> None:
+    _, lines = lines_of(*verbs(three_classes, str(tmp_path / "nowhere"), tmp_path)[verb])
+    assert lines[0][0].startswith("loading ")
+    assert not lines[0][1]
+    assert lines[-1][1], "the verb went on to load it"
+
+
+def test_json_and_quiet_are_as_they_were(model_folder: Path, three_classes: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()"]
+    command += verbs(three_classes, str(model_folder), tmp_path)["predict"]
+    done = subprocess.run([*command, "--json", "--quiet"], capture_output=True, text=True, timeout=120)
+    assert json.loads(done.stdout)["rows"] == 300
+    assert "loading" not in done.stderr
