@@ -128,3 +128,24 @@ assert _run(["check", {str(attacked.folder)!r}, "--min", "clean=1"]) == 0
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Capture, tmp_path: Path) -> None:
+    same = Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["bad", "good"])
+    split = Split.of(["a good film", "a bad plot", "a good story", "an awful movie"], [1, 0, 1, 0])
+    PWWS()(same, split, n=0, folder=tmp_path / "a")
+    told = check(capsys, tmp_path / "a", "aua=45")
+    assert [words.partition(": ")[2].partition(":")[0] for words in told["warnings"]] == ["one answer", "unmoved"]
+    with pytest.raises(SystemExit) as end:
+        main(["check", str(tmp_path / "a"), "--min", "aua=45"])
+    assert (end.value.code, "do not rely on it" in capsys.readouterr().err) == (0, True)
+    assert check(capsys, tmp_path / "a", "aua=55", code=1)["warnings"] == [], "what fails needs no warning"
+
+
+def test_an_arm_that_was_trained_to_one_class_passes_with_a_warning(capsys: Capture, run: Path) -> None:
+    assert check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"] == []
+    path = run / "train/00000000/evaluation.json"
+    told = json.loads(path.read_text())
+    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
+    path.write_text(json.dumps(told | {"accuracy": 50.0, "per_class": classes}))
+    assert "every row the class bad" in check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"][0]

@@ -15,7 +15,15 @@ from robust_tickets.attack import flags
 from robust_tickets.attack.tally import Tally
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure import metrics
-from robust_tickets.measure.metrics import attack_metrics, bootstrap_difference, classification, mcnemar_exact, paired_interval, wilson
+from robust_tickets.measure.metrics import (
+    attack_metrics,
+    bootstrap_difference,
+    classification,
+    mcnemar_exact,
+    only_class,
+    paired_interval,
+    wilson,
+)
 
 counts = st.integers(0, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80)
@@ -221,3 +229,10 @@ def test_one_number_says_what_few_examples_are():
 def test_metrics_need_neither_torch_nor_scipy_to_import():
     code = "import sys, robust_tickets.measure.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=8))
+def test_the_only_class_is_read_off_the_rows_of_the_classes(rows):
+    truth, guess = [t for t, _ in rows], [g for _, g in rows]
+    only = len(set(guess)) == 1 and guess[0] in truth and len(set(truth)) > 1
+    assert only_class(classification(truth, guess, 3)["per_class"]) == (guess[0] if only else None)

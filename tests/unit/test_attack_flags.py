@@ -13,9 +13,9 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "errors": 0, "classes": 2, "confidence": 0.9, "blind": 0, "stuck": 0, "seen": None, "subset": "balanced",
-    "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
-    "query_budget": None, "precision": None, "unconfirmed": None,
+    "n": 200, "attacked": 180, "errors": 0, "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0, "stuck": 0,
+    "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {},
+    "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -40,6 +40,8 @@ def test_a_calm_attack_has_no_flags() -> None:
         ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
         ({"confidence": 0.995}, "over-confident"),
         ({"blind": 19}, "saturated"),
+        ({"answer": "neg"}, "one-answer"),
+        ({"unmoved": 19}, "unmoved"),
         ({"stuck": 19}, "no-candidates"),
         ({"scoring": "log-odds"}, "log-odds"),
         ({"temperature": 2.0}, "temperature"),
@@ -63,6 +65,7 @@ def test_each_is_raised_alone(changes: dict[str, Any], code: str) -> None:
         {"seen": {"split": "train", "count": 0}},
         {"confidence": None},
         {"blind": 18},
+        {"unmoved": 18},
         {"stuck": 18},
         {"calibration": FITTED},
         {"resources": {"vectors": {"name": "counter-fitted", "substitute": False}}},
@@ -75,6 +78,10 @@ def test_what_raises_none(changes: dict[str, Any]) -> None:
 def test_log_odds_cure_over_confidence_and_a_budget_explains_missing_candidates() -> None:
     assert codes(confidence=1.0, scoring="log-odds") == ["log-odds"]
     assert codes(stuck=180, query_budget=1) == ["query-budget"]
+
+
+def test_one_answer_to_texts_of_one_class_may_be_the_right_one() -> None:
+    assert codes(answer="neg", classes=1) == ["one-class"]
 
 
 def by_word(texts: list[str]) -> np.ndarray:
@@ -99,7 +106,7 @@ def test_codes_stand_beside_the_flags_and_the_choice_is_said() -> None:
     split = Split.of(["a good film", "a dull film", "good", "dull"], [1, 0, 1, 0])
     result = PWWS()(CLF, split, n=2, subset="first", query_budget=3)
     assert result.subset == "first"
-    assert result.flag_codes == ("few-examples", "first-rows", "query-budget")
+    assert result.flag_codes == ("few-examples", "first-rows", "unmoved", "query-budget")
     assert len(result.flags) == len(result.flag_codes)
     assert PWWS()(CLF, split, ids=[0, 1]).subset == "ids"
 
@@ -114,3 +121,26 @@ def test_a_text_of_stop_words_has_no_candidates_and_a_certain_victim_is_blind() 
     assert {"no-candidates", "saturated", "over-confident", "one-class"} <= set(result.flag_codes)
     plain = PWWS()(CLF, Split.of(["a good film"], [1]), n=0)
     assert [e.blind for e in plain.examples()] == [False]
+
+
+def always(*row: float) -> Classifier:
+    return Classifier.wrap(lambda texts: np.tile(row, (len(texts), 1)), labels=["neg", "pos"])
+
+
+def test_a_victim_that_says_the_same_of_every_text_is_not_robust() -> None:
+    """It was never turned, because nothing it was shown could turn it; unlike the certain one, log-odds are no cure."""
+    split = Split.of(["a good film", "a dull film", "a fine story", "a bad story"], [1, 0, 1, 0])
+    result = PWWS()(always(0.6, 0.4), split, n=0)
+    assert (result.aua, result.suc) == (50.0, 0.0)
+    assert result.flag_codes == ("few-examples", "one-answer", "unmoved")
+    assert "all 4 attacked texts the class neg" in result.flags[1]
+    assert "on 2 of 2 attacked texts no change moved" in result.flags[2]
+    certain = PWWS()(always(1.0, 0.0), split, n=0).flag_codes
+    assert ("one-answer" in certain, "saturated" in certain, "unmoved" in certain) == (True, True, False)
+
+
+def test_a_victim_that_reads_its_texts_is_moved() -> None:
+    split = Split.of(["a good film", "a dull film"], [1, 0])
+    assert not {"one-answer", "unmoved"} & set(PWWS()(CLF, split, ids=[0]).flag_codes)
+    wrong = Split.of(["a good film", "another film", "a good plot"], [1, 1, 1])
+    assert "one-answer" not in PWWS()(CLF, wrong, n=0).flag_codes, "two answers, one of them wrong"

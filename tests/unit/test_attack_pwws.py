@@ -205,7 +205,13 @@ def flags(texts: list[str], labels: list[int], fn: Any = wants_good) -> str:
 
 def test_flags() -> None:
     plain = [("good film " if i % 2 else "dull film ") + str(i) for i in range(120)]
-    assert flags(plain, [i % 2 for i in range(120)]) == ""
+
+    def reads(texts: list[str]) -> np.ndarray:
+        p = np.array([0.7 * ("good" in text.split()) + 0.1 * ("dull" not in text.split()) + 0.1 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    assert flags(plain, [i % 2 for i in range(120)], reads) == ""
+    assert flags(plain, [i % 2 for i in range(120)]).startswith("unmoved: on 60 of 120"), "without 'good' it knows no word"
     assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
     assert "one class" in flags(plain, [1] * 120)
     german = ["Dieser Film ist leider gar nicht gut gemacht worden", "Ein schönes Stück über das Leben der anderen Leute"] * 60

@@ -14,6 +14,8 @@ from robust_tickets.measure.metrics import FEW
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
+ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
+HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 
 
 class Flag(NamedTuple):
@@ -27,8 +29,10 @@ def flags_of(
     attacked: int,
     errors: int,
     classes: int,
+    answer: str | None,
     confidence: float | None,
     blind: int,
+    unmoved: int,
     stuck: int,
     seen: Mapping[str, Any] | None,
     subset: str,
@@ -43,9 +47,13 @@ def flags_of(
     precision: str | None,
     unconfirmed: int | None,
 ) -> list[Flag]:
-    """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself."""
+    """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
+
+    ``answer`` is the class that the victim gave to every text before the attack, if it gave only one.
+    """
     return [
         *_examples(n, classes, subset, seen, foreign, errors),
+        *_answers(n, attacked, classes, answer, unmoved),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
         *_bits(precision, unconfirmed, n),
@@ -74,6 +82,22 @@ def _examples(
         yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
     if errors:
         yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n")
+
+
+def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: int) -> Iterator[Flag]:
+    """A victim that does not read its texts cannot be turned by changing them: it is not robust, it was not tested."""
+    if answer is not None and classes > 1:
+        yield Flag(
+            ONE_ANSWER,
+            f"one answer: the victim gives all {n} attacked texts the class {answer}, whatever they say; its accuracy is the share of that "
+            "class, and its numbers under attack say nothing",
+        )
+    if attacked and unmoved > MANY * attacked:
+        yield Flag(
+            UNMOVED,
+            f"unmoved: on {unmoved} of {attacked} attacked texts no change moved the victim's answer at all, and they count as robust; see "
+            "that it reads the texts it is given, and that its probabilities are not rounded",
+        )
 
 
 def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scoring: str) -> Iterator[Flag]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from robust_tickets.attack.game import STILL
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, attack_metrics, wilson
 
 DIGITS = 4  # decimals of percentages and means in result.json
@@ -58,6 +59,7 @@ class Tally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
+    answers: set[int | None] = field(default_factory=set)  # classes the victim gave before the attack; None: one the task does not have
     queries: Mean = field(default_factory=Mean)  # over the attacked, as the next four
     words: Mean = field(default_factory=Mean)
     confidence: Mean = field(default_factory=Mean)
@@ -66,6 +68,7 @@ class Tally:
     changed: Mean = field(default_factory=Mean)  # percent of the words, over successes that have words
     similarity: Mean = field(default_factory=Mean)  # over successes whose similarity a constraint measured
     blind: int = 0  # attacked examples whose ranking saw no score move, and whose victim is as good as certain
+    unmoved: int = 0  # those whose victim is not certain, and whose score no text at all moved
     stuck: int = 0  # those for which there was no candidate to try
     passes: int = 0
 
@@ -83,12 +86,15 @@ class Tally:
         if status == ERROR:
             return
         self.classes.add(line["label"])
+        self.answers.add(line.get("predicted_before"))
         if status in (SUCCESS, FAILED):
             self.queries.add(line["queries"])
             self.words.add(line["words"])
             self.confidence.add(line["confidence"])
             self.spent[line["queries"]] += 1
-            self.blind += bool(line.get("blind")) and line["confidence"] > SATURATED
+            certain, blind = line["confidence"] > SATURATED, bool(line.get("blind"))
+            self.blind += blind and certain
+            self.unmoved += blind and not certain and status == FAILED and abs(line["score_after"] - line["score_before"]) <= STILL
             self.stuck += line.get("candidates") == 0
         if status == SUCCESS:
             at = line.get("fell_at")
@@ -97,6 +103,11 @@ class Tally:
                 self.changed.add(100 * line["words_changed"] / line["words"])
             if line.get("similarity") is not None:
                 self.similarity.add(line["similarity"])
+
+    @property
+    def only_answer(self) -> int | None:
+        """The one class that every text got before the attack; none where there were several, or one that the task does not have."""
+        return next(iter(self.answers)) if len(self.answers) == 1 else None
 
     @property
     def n(self) -> int:

@@ -8,7 +8,7 @@ A number that has no meaning on the data it got (the success rate of an attack t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -128,6 +128,18 @@ def classification(
             for c in range(classes)
         ],
     }
+
+
+def only_class(per_class: Sequence[Mapping[str, Any]]) -> int | None:
+    """The place of the class that was given to every row, read off the rows of ``classification``; none where there were several.
+
+    Nor where all rows are of that class: then it is right to say nothing else. A class that no row has cannot be told from its row.
+    """
+    total = sum(row["n"] for row in per_class)
+    for place, row in enumerate(per_class):
+        if 0 < row["n"] < total and row["recall"] == 100 and math.isclose(row["precision"], 100 * row["n"] / total):
+            return place
+    return None
 
 
 def attack_metrics(

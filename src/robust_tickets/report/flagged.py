@@ -14,6 +14,7 @@ ALL = ("clean_attacked", "aua", "suc")
 CONCERNS: Mapping[str, tuple[str, ...]] = {  # code of a flag → the cells it is about
     "few-examples": ALL,
     "one-class": ALL,
+    "one-answer": ALL,
     "first-rows": ALL,
     "seen-in-training": ALL,
     "errors": ALL,

@@ -11,7 +11,7 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import classification
+from robust_tickets.measure.metrics import classification, only_class
 from robust_tickets.train.fits import HINT, same_columns
 
 CHUNK = 1024  # rows held as text at a time, so that a split of millions is not
@@ -28,6 +28,12 @@ class Evaluation:
     n: int
     correct: int
     loss: float
+
+    @property
+    def only(self) -> str | None:
+        """The class that every row got, where rows of others were among them: such a model has learnt nothing to attack."""
+        place = only_class(self.per_class)
+        return None if place is None else str(self.per_class[place]["label"])
 
     def numbers(self) -> dict[str, Any]:
         """What metrics.jsonl keeps of it."""
