@@ -2,15 +2,15 @@
 
 "Harder to fool" is only said where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
 the same data. "Hardest" needs that against every other arm. Otherwise the sentence says that the difference is within noise, and how large
-an interval still allows it to be.
+an interval still allows it to be. An arm that gives every text one class is said to do so, and not compared.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from robust_tickets.measure.metrics import FEW
-from robust_tickets.report import numbers, tables
+from robust_tickets.report import hollow, numbers, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
 from robust_tickets.report.model import Arm, Attack, Run
 
@@ -33,9 +33,22 @@ def verdicts(run: Run) -> list[Verdict]:
 
 
 def verdict(run: Run, attack: str) -> Verdict:
+    """The arms that mean something, compared; before that, those that do not."""
+    empty = [arm for arm in run.arms if hollow.hollow(arm, attack)]
+    if not empty:
+        return _compared(run, attack, run.arms)
+    told = hollow.said(empty, _listed([arm.title for arm in empty]))
+    sound = tuple(arm for arm in run.arms if not any(arm is other for other in empty))
+    if not any(arm.attack(attack) for arm in sound):
+        return Verdict(attack=attack, headline=told, sentences=(), sure=False)
+    rest = _compared(run, attack, sound)
+    return replace(rest, headline=f"{told} {rest.headline}")
+
+
+def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
     name = run.attack_titles[attack]
     ranked = sorted(
-        ((arm, found) for arm in run.arms if (found := arm.attack(attack)) is not None and found.aua is not None),
+        ((arm, found) for arm in arms if (found := arm.attack(attack)) is not None and found.aua is not None),
         key=lambda pair: -(pair[1].aua or 0),
     )
     if not ranked:
@@ -50,7 +63,8 @@ def verdict(run: Run, attack: str) -> Verdict:
     pairs = [pair for arm in rest if (pair := all_pairs.between(best, arm)) is not None]
     met = [pair.other for pair in pairs]
     apart = [arm for arm in rest if not any(arm is other for other in met)]
-    elsewhere = [c if c.difference > 0 else c.turned() for c in all_pairs.pairs if c.clear and c.arm is not best and c.other is not best]
+    others = [c for c in all_pairs.pairs if c.clear and all(any(side is arm for arm in rest) for side in (c.arm, c.other))]
+    elsewhere = [c if c.difference > 0 else c.turned() for c in others]
     sentences = [f"{stands}.", *(_against(c) for c in pairs)]
     if apart:
         listed = _listed([arm.title for arm in apart])

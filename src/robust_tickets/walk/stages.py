@@ -130,6 +130,11 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     stage.finish()
     _drop_checkpoint(stage)
     say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
+    if evaluation.only is not None:
+        warn(
+            f"train: the model gives all {evaluation.n} rows of {task.test_split} one class ({evaluation.only}): train longer or on more "
+            "rows; its numbers under attack will say nothing"
+        )
 
 
 def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> Classifier:
