@@ -200,3 +200,13 @@ def test_a_folder_of_the_modules_name_hides_no_function(tmp_path: Path, monkeypa
     for file in ("package/__init__.py", "module.py", "run.py", "run/config.json"):
         Path(file).touch()
     assert [is_function(f"{name}:judge") for name in ("package", "module", "nothing", "run", "other")] == [True, True, True, False, False]
+
+
+def test_more_examples_than_there_are(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data, out = rows(tmp_path / "d.jsonl"), tmp_path / "a"
+    call = ["attack", module, "--labels", "bad,good", "--data", str(data), "--out", str(out)]
+    for number in ("12", "500"):  # the second finds the first's result
+        with pytest.raises(SystemExit) as end:
+            main([*call, "--n", number])
+        said = capsys.readouterr().err
+        assert (end.value.code, "attack: 12 of the 500 asked for: there are no more" in said) == (0, number == "500")

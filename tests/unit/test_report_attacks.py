@@ -57,7 +57,8 @@ def test_a_lone_attack_has_a_page(tmp_path: Path) -> None:
     for words in (
         "this package's own rules, written from textattack-0.3.11", "scored by log-odds",
         "temperature 2.5, calibrated on 400 rows of train",
-        "balanced over the classes, seed 0", "at most 200 queries a text", "Accuracy against query budget", "How many queries it took",
+        "as even over the classes as the rows allow, seed 0", "at most 200 queries a text", "Accuracy against query budget",
+        "How many queries it took",
         "The attacked texts", "true label <b>positive", "one/examples.jsonl",
     ):  # fmt: skip
         assert words in text, words

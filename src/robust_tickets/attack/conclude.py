@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.attack.chosen import by_class
 from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import unconfirmed
@@ -24,7 +25,7 @@ def conclude(
     plan: Plan, store: Memory | OnDisk, ids: tuple[str, ...], folder: Path | None, seconds: float, clean_full: float | None, foreign: bool
 ) -> AttackResult:
     tally = Tally.of(json.loads(line) for line in store.lines())
-    clf, split = plan.clf, plan.split
+    clf = plan.clf
     doubted = None if plan.precision is None else unconfirmed(clf, store.lines(), plan.target)
     flags = flags_of(
         n=tally.n,
@@ -57,7 +58,7 @@ def conclude(
         constraints=plan.prepared.constraints,
         resources=plan.resources,
         model=about_model(clf),
-        task={"split": split.name, "digest": split.digest, "columns": list(split.columns), "labels": list(plan.labels)},
+        task=about_task(plan),
         ids=ids,
         subset=plan.subset,
         seed=plan.seed,
@@ -82,6 +83,20 @@ def conclude(
         result.save(folder)
         store.remove()
     return result
+
+
+def about_task(plan: Plan) -> dict[str, Any]:
+    """The data of a result: which split, and how many of its rows were attacked, of each class."""
+    split = plan.split
+    return {
+        "split": split.name,
+        "digest": split.digest,
+        "columns": list(split.columns),
+        "labels": list(plan.labels),
+        "rows": len(split),
+        "asked": plan.asked,
+        "by_class": by_class(split.labels[plan.rows], len(plan.labels)),
+    }
 
 
 def about_model(clf: Classifier) -> dict[str, Any]:

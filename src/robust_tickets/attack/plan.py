@@ -86,6 +86,7 @@ class Plan:
     temperature: float  # logits are divided by it
     calibration: Mapping[str, Any] | None  # how the temperature was fitted, if it was
     subset: str
+    asked: int | None  # examples asked for, 0 for all; none where they were named
     seen: Mapping[str, Any] | None  # how many of the texts the victim was trained on, if that is known
     precision: str | None  # of the copy that is attacked; none for the victim itself
     digest: str

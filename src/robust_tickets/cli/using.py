@@ -62,7 +62,7 @@ def attack(
     n
         How many examples; 0 for all.
     subset
-        Which: balanced over the classes, random, or the first as the papers' code takes them.
+        Which: as even over the classes as the rows allow, random, or the first as the papers' code takes them.
     seed
         Which balanced or random examples.
     text
@@ -103,6 +103,7 @@ def attack(
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     look_for(data, calibration, seen)
     say(f"loading {attack} and {model}")
+    from robust_tickets.attack.chosen import short_of
     from robust_tickets.attack.tables import checked
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
@@ -128,9 +129,12 @@ def attack(
 
     loaded = read(task, data=data) if task else read(str(data))
     victim.check_columns(loaded.columns, loaded.name)
+    attacked = loaded.split(split) if split else loaded.test
+    if short := short_of(n, len(attacked)):
+        say(f"attack: {short}")
     result = configured(
         victim,
-        loaded.split(split) if split else loaded.test,
+        attacked,
         n=n,
         subset=subset,
         seed=seed,

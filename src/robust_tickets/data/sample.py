@@ -1,4 +1,4 @@
-"""The attack set: a seeded, class-balanced sample whose row indices are stored with every result."""
+"""The attack set: a seeded sample, as even over the classes as the rows allow, whose row indices are stored with every result."""
 
 from __future__ import annotations
 

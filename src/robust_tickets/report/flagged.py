@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from robust_tickets.report.fields import mapping, number
+from robust_tickets.attack.chosen import how, short_of
+from robust_tickets.report.fields import listed, mapping, number
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.report.verdict import flag_sentence, warnings
@@ -55,7 +56,7 @@ def conditions(run: Run, attack: str) -> Html | None:
 
 def _conditions(found: Attack) -> list[str]:
     about = found.about
-    parts = [_rules(about), _scoring(about), _temperature(about), _subset(about, found.seed), _budget(about)]
+    parts = [_rules(about), _scoring(about), _temperature(about), _subset(found), _short(found), _budget(about)]
     if any(parts):
         substitutes = {kind: mapping(r).get("name") for kind, r in mapping(about.get("resources")).items() if mapping(r).get("substitute")}
         parts += [f"substitute {kind}: {name}" for kind, name in substitutes.items()]
@@ -87,12 +88,19 @@ def _temperature(about: Mapping[str, Any]) -> str:
     return f"temperature {heat:g}" + (" (the victim as it is)" if heat == 1 else "")
 
 
-def _subset(about: Mapping[str, Any], seed: int | None) -> str:
-    drawn = f", seed {seed}" if seed is not None else ""
-    said = {
-        "balanced": f"texts drawn at random, balanced over the classes{drawn}",
-        "random": f"texts drawn at random{drawn}",
-        "first": "the first texts of the split",
-        "ids": "texts named one by one",
-    }
-    return said.get(str(about.get("subset")), "")
+def _subset(found: Attack) -> str:
+    """How the texts were chosen; a result that does not count them by class has its examples."""
+    task = mapping(found.about.get("task"))
+    names = [str(name) for name in listed(task.get("labels") or [])]
+    counts = [int(count) for count in map(number, listed(task.get("by_class") or [])) if count is not None]
+    if not counts:
+        labels = [example.label for example in found.examples if isinstance(example.label, int)]
+        counts = [labels.count(place) for place in range(len(names))]
+    rows = number(task.get("rows"))
+    said = how(str(found.about.get("subset")), found.seed, names, counts, None if rows is None else int(rows))
+    return f"texts: {said}" if said else ""
+
+
+def _short(found: Attack) -> str:
+    asked = number(mapping(found.about.get("task")).get("asked"))
+    return "" if asked is None else short_of(int(asked), len(found.ids))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.report import numbers
 from robust_tickets.report.compare import contest
 from robust_tickets.report.markup import clean
@@ -192,6 +193,14 @@ def _ends(interval: Sequence[float] | None) -> list[float] | None:
     return None if interval is None else list(interval)
 
 
+def _chosen(result: Mapping[str, Any]) -> str:
+    """How many examples, how they were chosen, and whether more were asked for."""
+    task = result["task"]
+    said = [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])] if "by_class" in task else []
+    short = short_of(task.get("asked"), len(result["ids"]))
+    return ", ".join([f"{result['n']} examples", *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
+
+
 def attack_table(result: Mapping[str, Any]) -> Table:
     """One attack's result.json."""
     from rich.text import Text
@@ -201,7 +210,7 @@ def attack_table(result: Mapping[str, Any]) -> Table:
     heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
     table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
     table.columns[0].header, table.columns[0].no_wrap = "attack", False  # a long name is folded, numbers never are
-    table.title, table.title_justify = Text(clean(f"{result['n']} examples, seed {result['seed']}")), "left"
+    table.title, table.title_justify = Text(clean(_chosen(result))), "left"
     flags = "; ".join(str(flag) for flag in result["flags"])
     if flags:
         table.caption, table.caption_justify = Text(clean(f"flags: {flags}")), "left"

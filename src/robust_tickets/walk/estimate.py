@@ -103,9 +103,19 @@ def _plan(walk: Walk) -> list[str]:
         epochs = arm.train.run_epochs or arm.train.epochs
         lines.append(f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
     for plan in walk.recipe.attacks:
-        count = examples(plan, stages.attacked(plan, walk.task))
-        lines.append(f"  attack {type(plan.attack).__name__} on {count} examples, class-balanced, seed {plan.seed}")
+        lines.append(f"  attack {type(plan.attack).__name__} on {_chosen(plan, stages.attacked(plan, walk.task), walk.task.labels)}")
     return lines
+
+
+def _chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
+    """How many examples, which, and how many of each class: a small split cannot give what was asked for."""
+    from robust_tickets.attack.choose import rows_of
+    from robust_tickets.attack.chosen import by_class, how, short_of
+
+    rows = rows_of(split, None, plan.n, plan.seed, len(labels), plan.subset)
+    which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))
+    short = short_of(plan.n, len(rows))
+    return f"{len(rows)} examples, {which}" + (f"; {short}" if short else "")
 
 
 def _passes(method: Any) -> float:

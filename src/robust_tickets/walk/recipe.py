@@ -35,7 +35,8 @@ CALL = (
 
 @dataclass(frozen=True, kw_only=True)
 class AttackPlan:
-    """One attack on every arm: the same examples of ``split``, class-balanced and seeded unless ``subset`` says otherwise.
+    """One attack on every arm: the same examples of ``split``, seeded, and as even over the classes as the rows allow unless ``subset``
+    says otherwise.
 
     ``temperature`` divides each victim's logits; a calibrated one is fitted for each on the rows that selected its epoch.
     """
