@@ -1,4 +1,5 @@
-"""What a reader of the results would want to know about the splits: texts they share, classes they lack, how few rows they have."""
+"""What a reader of the results would want to know about the splits: texts they share, texts under two labels, classes they lack, how few
+rows they have."""
 
 from __future__ import annotations
 
@@ -38,9 +39,42 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
         shared = int(np.isin(splits[test].keys, splits[name].keys).sum())
         if shared:
             warnings.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {name}, {effect}")
+    clash = _two_labels([splits[name] for name in dict.fromkeys((train, validation, test)) if name in splits], names)
+    if clash:
+        warnings.append(clash)
     if test in splits and len(splits[test]) < FEWEST:
         warnings.append(f"{_called(test)} has only {len(splits[test])} rows: differences between models will hardly show")
     return notes, warnings
+
+
+def _two_labels(splits: Sequence[Split], names: Sequence[str]) -> str:
+    """How many texts stand under more than one label, and where the first does; on one of its rows every model is wrong."""
+    if not splits:
+        return ""
+    keys, labels = (np.concatenate(parts) for parts in ([s.keys for s in splits], [s.labels for s in splits]))
+    order = np.lexsort((labels, keys))
+    same = keys[order][1:] == keys[order][:-1]
+    clashing = np.unique(keys[order][1:][same & (labels[order][1:] != labels[order][:-1])])
+    if not len(clashing):
+        return ""
+    rows = np.flatnonzero(np.isin(keys, clashing))
+    first = rows[0]
+    other = next(row for row in rows if keys[row] == keys[first] and labels[row] != labels[first])
+    (split, line), (beside, second) = (_place(splits, int(row)) for row in (first, other))
+    called = [names[labels[row]] for row in (first, other)]
+    where = ("", "") if split is beside else (f" of {split.name}", f" of {beside.name}")
+    count = f"{len(clashing)} text{'s' * (len(clashing) > 1)} of {len(rows)} rows {'stand' if len(clashing) > 1 else 'stands'}"
+    at = f"the first in line {line}{where[0]} ({few(called[:1])}) and line {second}{where[1]} ({few(called[1:])})"
+    return f"{count} under more than one label, so that no model can be right on all of them; {at}"
+
+
+def _place(splits: Sequence[Split], row: int) -> tuple[Split, int]:
+    """The split that a row of all of them together is in, and its line in the source."""
+    for split in splits:
+        if row < len(split):
+            return split, int(split.table.numbers("line")[split.rows[row]])
+        row -= len(split)
+    raise IndexError(row)
 
 
 def _called(name: str) -> str:
