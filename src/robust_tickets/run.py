@@ -34,7 +34,7 @@ STAGE_FILES = (
 # what the phases of a search leave behind: listed in the manifest, not needed again
 PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
-RUN_FILES = ("config.json", "env.json", "arms.json", "report.html")
+RUN_FILES = ("config.json", "env.json", "bad_rows.csv", "arms.json", "report.html")
 COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 

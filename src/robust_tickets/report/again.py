@@ -16,7 +16,11 @@ def again(run: Run) -> Html:
     if run.command:
         parts.append(tag("pre", tag("code", run.command)))
     parts.append(_facts("Where it ran", _environment(run), opened=True))
-    parts.append(_facts("Data", {key: value for key, value in run.task.items() if key != "labels"} | {"labels": ", ".join(run.labels)}))
+    parts.append(
+        _facts(
+            "Data", {key: value for key, value in run.task.items() if key not in ("labels", "bad_rows")} | {"labels": ", ".join(run.labels)}
+        )
+    )
     if run.config:
         parts.append(_fold("Config", tag("pre", tag("code", _json(run.config)))))
     for arm in run.arms:

@@ -20,6 +20,7 @@ from robust_tickets.report.figures.queries import query_histogram
 from robust_tickets.report.figures.scatter import scatter
 from robust_tickets.report.figures.weights import weights
 from robust_tickets.report.flagged import conditions
+from robust_tickets.report.left_out import left_out
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Run
 from robust_tickets.report.read import read_run
@@ -84,6 +85,7 @@ def section(run: Run, key: str, level: str) -> Html:
     )
     parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in _searches(run)]))
     parts.append(_part(f"{key}-texts", below, "The attacked texts", [texts(run)]))
+    parts.append(_part(f"{key}-left-out", below, "Rows that were left out", [left_out(run)]))
     parts.append(_part(f"{key}-again", below, "Run it again", [again(run)]))
     return tag("section", join(parts), id=key, class_="run")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from robust_tickets.measure.metrics import FEW
 from robust_tickets.report import hollow, numbers, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
+from robust_tickets.report.fields import listed
 from robust_tickets.report.model import Arm, Attack, Run
 
 MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21
@@ -202,7 +203,9 @@ def warnings(run: Run) -> list[str]:
     said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
-        said.append(f"{skipped} rows of the data could not be used and were skipped.")
+        where = "; bad_rows.csv in the run folder lists them" if run.task.get("bad_rows") else ""
+        said.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
+    said += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
     said += run.notes
     return list(dict.fromkeys(said))
 

@@ -17,7 +17,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.run import Run, Stage, environment, locked
 from robust_tickets.train.finetune import INVISIBLE, resources_of
-from robust_tickets.walk import allowed, stages
+from robust_tickets.walk import allowed, bad_rows, stages
 from robust_tickets.walk.arms import Arm, Origin
 from robust_tickets.walk.origins import fingerprint, ticket_of
 from robust_tickets.walk.recipe import AttackPlan, Recipe
@@ -78,6 +78,7 @@ class Walk:
             self.run.begin(self.config)
             self.run.goes_on_by(self.goes_on)
             write_json(folder / "env.json", dict(environment()))
+            bad_rows.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
@@ -129,6 +130,7 @@ class Walk:
             "train_rows": len(self.task.train),
             "attacked_split": self.task.test_split,
             "skipped_rows": len(self.task.skipped),
+            "bad_rows": bad_rows.shown(self.task.skipped),
             "warnings": list(self.task.warnings),
             "notes": [*self.task.notes, *self.recipe.notes],
         }

@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from robust_tickets.walk.arms import Draw
     from robust_tickets.walk.recipe import AttackPlan
 
+LISTED = 10  # bad rows named in the log; a run's folder lists them all
+
 
 def announce(task: Task) -> Task:
     """Say what was inferred and warn of what may spoil the results, then pass the task on."""
     for note in task.notes:
         say(f"data: {note}")
+    for bad in task.skipped[:LISTED] if len(task.skipped) > 1 else ():  # one alone stands in its note
+        say(f"data: left out {bad}")
+    if len(task.skipped) > LISTED:
+        say(f"data: … and {len(task.skipped) - LISTED} more bad rows")
     for warning in task.warnings:
         warn(warning)
     return task

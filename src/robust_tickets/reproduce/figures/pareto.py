@@ -21,7 +21,7 @@ LEFT, TOP, BELOW, APART = 50, 36, 46, 19
 NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
-    "work": ("search and training, in plain epochs of the whole model, reckoned by passes", "are known by their passes"),
+    "work": ("search and training, plain epochs (reckoned)", "are known by their passes"),
     "seconds": ("seconds of search and training", "were timed alone on one device"),
 }
 
@@ -74,7 +74,8 @@ def pareto(
     caption = (
         f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
         "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
-        f"side by side, over a bracket whose stem is at their size{fewer}. The axes do not start at zero.{timed}"
+        f"side by side, over a bracket whose stem is at their size{fewer}. The axes do not start at zero. Plain epochs of the "
+        f"whole model are reckoned by passes, tokens and FLOPs.{timed}"
     )
     return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
 
