@@ -10,7 +10,9 @@ from robust_tickets.cli.early import look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, mapped, model_path, number_or_word
 from robust_tickets.errors import TicketsError
-from robust_tickets.progress import say
+from robust_tickets.progress import say, warn
+
+REASONS = 5  # for which rows got no label, in the terminal; the JSON has them all
 
 
 def attack(
@@ -171,6 +173,8 @@ def predict(
 ) -> Answer:
     """Label a file of texts: one row out for every row in.
 
+    Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them; the file is written in any case.
+
     Parameters
     ----------
     model
@@ -189,13 +193,21 @@ def predict(
     told = predict_file(opening.open(model, columns(text)), data, out, text=columns(text))
 
     def show(console: Any) -> None:
+        from robust_tickets.report.markup import clean
+
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
-        console.print(
-            f"{told['rows']} rows: {counts}" + (f"; {told['bad']} bad rows left without a label" if told["bad"] else ""), markup=False
-        )
+        print(f"{told['rows']} rows: {counts}" + (f"; {told['bad']} bad rows left without a label:" if told["bad"] else ""))
+        for reason in told["reasons"][:REASONS]:
+            print(clean(f"  {reason['rows']}: {reason['problem']}"))
+        if len(told["reasons"]) > REASONS:
+            print(f"  … and {len(told['reasons']) - REASONS} other reasons")
+        if told["hint"]:
+            print(clean(f"  what to do: {told['hint']}"))
         print(f"predictions: {out}")
 
-    return Answer(data=told, show=show)
+    if told["exit_code"]:
+        warn(f"predict: more than half of the rows got no label ({told['bad']} of {told['rows']})")
+    return Answer(data=told, show=show, exit_code=told["exit_code"])
 
 
 def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008

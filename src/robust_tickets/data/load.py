@@ -17,7 +17,7 @@ from robust_tickets.data import divide
 from robust_tickets.data.columns import Columns, choose
 from robust_tickets.data.labels import check, doubts, few, match, order
 from robust_tickets.data.look import look
-from robust_tickets.data.rows import Rows, open_rows
+from robust_tickets.data.rows import BROKEN_UTF8, Rows, open_rows, to_utf8
 from robust_tickets.data.source import ALL, Source, find
 from robust_tickets.data.table import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.task import BadRow, Split, Task
@@ -279,9 +279,10 @@ class _Loading:
             first = "\n  ".join(map(str, bad[:SHOWN]))
             more = f"\n  … and {count - SHOWN} more" if count > SHOWN else ""
             limit = "strict allows none" if self.strict else f"at most {MOST_BAD:.0%} are skipped"
+            broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
             raise TicketsError(
                 f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}{about}",
-                hint="mend or remove these rows (the file must be UTF-8), or check text= and label=",
+                hint=to_utf8(Path(rows.name)) if broken else "mend or remove these rows, or check text= and label=",
             )
 
     def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import look_again, sha256_file
 
 FIELD_LIMIT = 2**24  # characters in one csv field; beyond it a quote was left open
+BROKEN_UTF8 = "broken UTF-8"
 COLUMNS_FROM = 1000  # jsonl has no header: the keys of its first rows are its columns
 
 
@@ -146,7 +148,7 @@ class JsonlRows(Rows):
                 try:
                     value = json.loads(line.decode("utf-8"))
                 except UnicodeDecodeError:
-                    yield number, {}, "broken UTF-8"
+                    yield number, {}, BROKEN_UTF8
                 except (ValueError, RecursionError):
                     yield number, {}, "not valid JSON"
                 else:
@@ -208,6 +210,13 @@ def open_rows(path: Path) -> Rows:
             raise TicketsError(f"no line of {path} is a JSON object with keys", hint='write one object a line: {"text": "…", "label": "…"}')
         raise TicketsError(f"{path} has no rows", hint="give a file with a header (csv, tsv) and at least a few rows")
     return rows
+
+
+def to_utf8(path: Path) -> str:
+    """How to mend a file of which many rows are broken UTF-8; which encoding it has, nobody can tell from its bytes."""
+    if path.suffix.lower() == ".parquet":
+        return f"{path.name} holds texts that are not UTF-8: write it again from the right encoding"
+    return f"{path.name} is not UTF-8; if it is Latin-1: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > utf8-{shlex.quote(path.name)}"
 
 
 def _one_object_a_line(path: Path) -> None:

@@ -23,14 +23,13 @@ import numpy as np
 from robust_tickets.classifier.texts import clean
 from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
+from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import cache_folder, read_json, write_json
 from robust_tickets.progress import track
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from robust_tickets.data.rows import Rows
 
 FORMAT = 2  # part of the cache key: raise it when what is stored changes
 BATCH_ROWS, BATCH_CHARACTERS = 4096, 4_000_000  # whichever comes first ends a batch, which bounds memory
@@ -79,7 +78,7 @@ def text_problem(value: Any) -> str:
     if not value or value.isspace():
         return "empty text"
     if not value.isascii() and SURROGATE.search(value):
-        return "broken UTF-8"
+        return BROKEN_UTF8
     return "a NUL character in the text" if "\0" in value else ""
 
 

@@ -24,6 +24,7 @@ from robust_tickets.classifier.texts import clean
 from robust_tickets.data.unlabelled import Unlabelled, open_texts, read_texts
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import track
+from robust_tickets.ship.unlabelled import Reasons
 
 AT_ONCE = 2048  # rows in memory
 HOPELESS = 20  # texts that failed in a row: the cause is not in them
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 
 
 def predict_file(clf: Any, data: Path, out: Path, *, text: str | Sequence[str] | None = None) -> dict[str, Any]:
-    """Write ``out`` and return counts. The format follows the ending of ``out``."""
+    """Write ``out`` and return counts, also of why rows got no label. The format follows the ending of ``out``."""
     rows, columns = open_texts(data, text, like=clf.columns)
     if out.suffix.lower() not in _WRITERS:
         raise TicketsError(f"cannot write {out.suffix or 'a file without ending'!r}: {out}", hint=f"end the name in {', '.join(_WRITERS)}")
@@ -43,19 +44,22 @@ def predict_file(clf: Any, data: Path, out: Path, *, text: str | Sequence[str] |
     named = _Named.beside(columns, rest, clf.labels)
     ask = _Asking(clf)
     counts: Counter[str] = Counter(dict.fromkeys(clf.labels, 0))
-    bad = total = 0
+    total, reasons = 0, Reasons()
     with _replacing(out) as part, _WRITERS[out.suffix.lower()](part, named) as write, track("predict", rows.size) as bar:
         stream = read_texts(rows, columns, rest)
         while chunk := list(islice(stream, AT_ONCE)):
             answers = _label(ask, chunk, named)
             write(answers)
             counts.update(row[named.predicted] for row in answers if row[named.predicted] is not None)
-            bad += sum(row[named.predicted] is None for row in answers)
+            for given, row in zip(chunk, answers, strict=True):
+                if row[named.predicted] is None:
+                    reasons.add(str(row[named.problem]), readable=not given.problem)
             total += len(answers)
             bar.advance(rows.position - bar.done, f"{total} rows")
         if ask.problem is not None and not sum(counts.values()):  # not one answer
             raise ask.problem
-    return {"out": str(out), "rows": total, "bad": bad, "labels": dict(counts), "columns": list(columns), "written": named.all}
+    told = {"out": str(out), "rows": total, "labels": dict(counts), "columns": list(columns), "written": named.all}
+    return {**told, **reasons.told(data), "exit_code": reasons.exit_code(total)}
 
 
 @dataclass(frozen=True, kw_only=True)

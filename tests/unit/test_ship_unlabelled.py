@@ -1,0 +1,94 @@
+"""Rows without a label: why, how many, what to do, and that a script notices."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.classifier import Classifier
+from robust_tickets.cli.main import main
+from robust_tickets.data.load import load_task
+from robust_tickets.errors import TicketsError
+from robust_tickets.ship import unlabelled
+from robust_tickets.ship.predict import predict_file
+from robust_tickets.ship.unlabelled import REST, Reasons
+
+Capture = pytest.CaptureFixture[str]
+MODULE = "def judge(texts):\n    return [[0.6, 0.4]] * len(texts)\n"
+
+
+def judge(texts: list[str]) -> np.ndarray:
+    if any("fail" in text for text in texts):
+        raise RuntimeError("too odd")
+    return np.tile([0.6, 0.4], (len(texts), 1))
+
+
+def predict(tmp_path: Path, texts: list[bytes]) -> dict[str, Any]:
+    data = tmp_path / "my file.csv"
+    data.write_bytes(b"text,n\n" + b"".join(text + b",1\n" for text in texts))
+    return predict_file(Classifier.wrap(judge, labels=["bad", "good"]), data, tmp_path / "out.csv", text="text")
+
+
+def test_a_latin_1_file_is_told_how_to_become_utf8(tmp_path: Path) -> None:
+    told = predict(tmp_path, ["schön".encode("latin-1")] * 3 + [b"fine", b" "])
+    assert told["reasons"] == [{"problem": "broken UTF-8", "rows": 3}, {"problem": "empty text", "rows": 1}]
+    assert (told["bad"], told["unanswered"], told["exit_code"]) == (4, 0, 2)
+    command = told["hint"].partition("Latin-1: ")[2]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert "schön" in (tmp_path / "utf8-my file.csv").read_text("utf-8")
+    with pytest.raises(TicketsError) as caught:
+        load_task(tmp_path / "my file.csv", text="text", label="n")
+    assert f"-t UTF-8 {shlex.quote(str(tmp_path / 'my file.csv'))} >" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("texts", "code"),
+    [
+        ([b"a", b"b"], 0),
+        ([b"a", b" "], 0),  # half of them is not more than half
+        ([b"a", b" ", b" "], 2),
+        ([b"a", b"fail 1", b"fail 2"], 3),
+        ([b" ", b"a", b"fail 2"], 2),  # as many of the one as of the other
+        ([b" ", b"a", b"fail 1", b"fail 2"], 3),
+        ([], 0),
+    ],
+)
+def test_more_than_half_without_a_label_is_no_success(tmp_path: Path, texts: list[bytes], code: int) -> None:
+    told = predict(tmp_path, texts)
+    assert told["exit_code"] == code
+    assert bool(told["hint"]) == bool(told["bad"])
+    assert "iconv" not in told["hint"]
+
+
+def test_reasons_without_number_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unlabelled, "MOST", 3)
+    reasons = Reasons()
+    for i in (0, 1, 2, 3, 4, 0):
+        reasons.add(f"reason {i}", readable=False)
+    assert dict(reasons.counts) == {"reason 0": 2, "reason 1": 1, "reason 2": 1, REST: 2}
+
+
+def test_the_terminal_says_it(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "said_judge.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    data = tmp_path / "stars.csv"
+    data.write_bytes(b"text\n" + b"".join(bytes([word]) + b" film\n" for word in [0xE9] * 9) + b"fine\n")
+    call = ["predict", "said_judge:judge", "--labels", "bad,good", "--data", str(data), "--out", "out.csv"]
+    for arguments in (call, [*call, "--json"]):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        said = capsys.readouterr()
+        assert end.value.code == 2, said.err
+        assert "warning: predict: more than half of the rows got no label (9 of 10)" in said.err
+        if arguments is call:
+            assert "10 rows: bad 1, good 0; 9 bad rows left without a label:\n  9: broken UTF-8\n  what to do: stars.csv is not" in said.out
+        else:
+            assert json.loads(said.out)["reasons"] == [{"problem": "broken UTF-8", "rows": 9}]
+    assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 11, "it is written all the same"
