@@ -38,7 +38,7 @@ def test_a_run_lists_them(capsys: Capture, three_classes: Path, model_folder: Pa
     listed = list(csv.reader((tmp_path / "r" / NAME).read_text("utf-8").splitlines()))
     assert listed[0] == ["file", "row", "reason"]
     assert [(row, reason) for _, row, reason in listed[1:]] == [("302", "empty text"), ("303", "missing label")]
-    assert f"data: all bad rows in {tmp_path / 'r' / NAME}" in said
+    assert f"data: all bad rows are listed in {tmp_path / 'r' / NAME}" in said
     assert all(f"data: left out {three_classes}:{line}" in said for line in (302, 303))
     assert "bad_rows.csv in the run folder lists them" in " ".join(said.split())
     page = (tmp_path / "r/report.html").read_text("utf-8")
@@ -57,7 +57,7 @@ def test_a_flood_is_cut(capsys: Capture, tmp_path: Path, monkeypatch: pytest.Mon
     task = Task("t", ("a", "b"), ("text",), {}, skipped=bad)
     write_bad_rows(tmp_path, [task, task])
     assert len((tmp_path / NAME).read_text("utf-8").splitlines()) == 151
-    assert "the first 150 of 200 bad rows in" in capsys.readouterr().err
+    assert "the first 150 of 200 bad rows are listed in" in capsys.readouterr().err
     assert len(bad_rows.shown(bad)) == SHOWN
     (odd := tmp_path / "odd").mkdir()
     write_bad_rows(odd, [Task("t", ("a",), ("text",), {}, skipped=(BadRow("\udc80.csv", 1, "empty text"),))])

@@ -16,7 +16,7 @@ import numpy as np
 from robust_tickets.data import divide
 from robust_tickets.data.columns import Columns, choose
 from robust_tickets.data.labels import check, doubts, few, match, order
-from robust_tickets.data.look import look
+from robust_tickets.data.look import look, two_labels
 from robust_tickets.data.rows import BROKEN_UTF8, Rows, open_rows, to_utf8
 from robust_tickets.data.source import ALL, Source, find
 from robust_tickets.data.table import MOST_LISTED, Converted, Reading, convert, open_table
@@ -120,6 +120,8 @@ class _Loading:
         if self.drop_seen:
             self._drop_seen(splits)
         train, validation, test = self._divide(splits)
+        clash = two_labels([splits[name] for name in dict.fromkeys((train, validation, test)) if name in splits], names)
+        self.warnings += [clash] if clash else []
         for role, most in ((train, self.max_rows), (validation, self.max_test_rows), (test, self.max_test_rows)):
             if role in splits and most is not None and most < len(splits[role]):
                 generator = numpy_generator(self.seed, *(["max_rows"] if role == train else ["max_test_rows", role]))

@@ -39,16 +39,16 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
         shared = int(np.isin(splits[test].keys, splits[name].keys).sum())
         if shared:
             warnings.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {name}, {effect}")
-    clash = _two_labels([splits[name] for name in dict.fromkeys((train, validation, test)) if name in splits], names)
-    if clash:
-        warnings.append(clash)
     if test in splits and len(splits[test]) < FEWEST:
         warnings.append(f"{_called(test)} has only {len(splits[test])} rows: differences between models will hardly show")
     return notes, warnings
 
 
-def _two_labels(splits: Sequence[Split], names: Sequence[str]) -> str:
-    """How many texts stand under more than one label, and where the first does; on one of its rows every model is wrong."""
+def two_labels(splits: Sequence[Split], names: Sequence[str]) -> str:
+    """How many texts stand under more than one label, and where the first does; on one of its rows every model is wrong.
+
+    Asked of all rows that were read: a subset may hold one of the two, and its label is no less doubtful.
+    """
     if not splits:
         return ""
     keys, labels = (np.concatenate(parts) for parts in ([s.keys for s in splits], [s.labels for s in splits]))

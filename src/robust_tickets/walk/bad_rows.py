@@ -29,7 +29,7 @@ def write_bad_rows(folder: Path, tasks: Iterable[Task]) -> None:
     lines.writerows((row.file, row.row, row.reason) for row in bad[:MOST])
     write_text(path, written.getvalue().encode("utf-8", "replace").decode("utf-8"))
     many = f"the first {MOST} of {len(bad)}" if len(bad) > MOST else "all" if len(bad) > 1 else "the"
-    say(f"data: {many} bad row{'s' * (len(bad) > 1)} in {path}")
+    say(f"data: {many} bad row{'s are' if len(bad) > 1 else ' is'} listed in {path}")
 
 
 def shown(bad: Iterable[BadRow]) -> list[str]:
