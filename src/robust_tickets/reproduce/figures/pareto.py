@@ -21,7 +21,7 @@ LEFT, TOP, BELOW, APART = 50, 36, 46, 19
 NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
-    "work": ("search and training, plain epochs (reckoned)", "are known by their passes"),
+    "work": ("plain epochs, search included", "are known by their passes"),
     "seconds": ("seconds of search and training", "were timed alone on one device"),
 }
 
