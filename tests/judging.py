@@ -61,6 +61,11 @@ def arm(name: str, values: Mapping[str, tuple[int, ...]], *, first: int = 0, **m
     return [made(name, first + i, {attack: counts[i] for attack, counts in values.items()}, **more) for i in range(runs)]
 
 
+def finetuned(n: int = 5) -> list[Outcome]:
+    """Fine-tuning under both sets of candidates."""
+    return arm("finetune", {REAL: BASE[:n], SUBSTITUTE: tuple(count // 4 for count in BASE[:n])})
+
+
 def keep(folder: Path, outcomes: list[Outcome]) -> Path:
     """Write them, with the ids of their examples."""
     for outcome in outcomes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from judging import N, arm, keep, made
+from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.student import prediction_interval
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.campaign import campaign
-from robust_tickets.reproduce.claims import families_of, judge
 from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
-from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
 from robust_tickets.reproduce.reading import Wanted, read_runs
 from robust_tickets.reproduce.unit import Unit
-
-REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
-COUNTS = (80, 84, 88, 90, 98)
 
 
 def one(filled: Filled, row: str, metric: str, by: str | None = None, task: str = "sst2") -> FilledCell:
@@ -38,14 +33,10 @@ def one(filled: Filled, row: str, metric: str, by: str | None = None, task: str 
     return cell
 
 
-def finetuned(n: int = 5) -> list[Outcome]:
-    return arm("finetune", {REAL: COUNTS[:n], SUBSTITUTE: tuple(c // 4 for c in COUNTS[:n])})
-
-
 def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path) -> None:
     filled = fill("ER-T1", read_all(keep(tmp_path, finetuned())), tmp_path)
     cell = one(filled, "Fine-tune", "aua", REAL)
-    values = [100 * c / N for c in COUNTS]
+    values = [100 * c / N for c in BASE]
     assert cell.ours is not None
     assert (cell.ours.mean, cell.ours.n, cell.ours.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
     assert cell.ours.prediction == pytest.approx(prediction_interval(values))
@@ -56,7 +47,7 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     other = one(filled, "Fine-tune", "aua", SUBSTITUTE)
     assert other.substituted == ("made-up vectors",)
     assert other.ours
-    assert other.ours.mean == pytest.approx(np.mean([100 * (c // 4) / N for c in COUNTS]))
+    assert other.ours.mean == pytest.approx(np.mean([100 * (c // 4) / N for c in BASE]))
     clean = one(filled, "Fine-tune", "clean")
     assert (clean.ours and clean.ours.mean, clean.ours and clean.ours.interval) == (92.0, None)  # equal runs show no noise
 
@@ -97,7 +88,7 @@ def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
 
 
 def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
-    values = [100 * c / N for c in COUNTS]
+    values = [100 * c / N for c in BASE]
     cell = one(fill("RT-T1", finetuned()), "Fine-tune", "aua", REAL)
     assert cell.ours is not None
     assert (cell.ours.prediction, cell.ours.further) == (pytest.approx(prediction_interval(values, further=5)), 5)
@@ -107,7 +98,7 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
         (fill("ER-T1", finetuned()), "where one further run of ours would lie, at"),
         (fill("RT-T1", finetuned()), "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at"),
         (
-            fill("ER-T3", [*arm("random", {REAL: COUNTS}), *arm("earlyrobust", {REAL: COUNTS})]),
+            fill("ER-T3", [*arm("random", {REAL: BASE}), *arm("earlyrobust", {REAL: BASE})]),
             "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
         ),
         (
@@ -227,58 +218,8 @@ def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
         fill(cells, ())
 
 
-def claimed(*only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1") -> tuple[Filled, set[tuple[str, str, str]]]:
-    """A table of which a part is asked for, and its claims: task, other arm, attack."""
-    (filled,) = fill_all(plan([id], seeds=1, only=only, places=Places(counted=True)), runs)
-    return filled, {(one.claim.task, one.claim.other, one.claim.attack) for one in filled.claims}
-
-
-def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -> None:
-    runs = [run for name in ("finetune", "earlyrobust", "freelb", "pgd") for run in arm(name, {REAL: COUNTS, SUBSTITUTE: COUNTS[::-1]})]
-    whole, every = claimed(runs=runs)
-    assert whole.aside == 0
-    assert whole.claims == fill("ER-T1", runs).claims
-    for only, expected in {
-        (("task", "sst2"),): {one for one in every if one[0] == "sst2"},
-        (("task", "sst2"), ("method", "EarlyRobust"), ("method", "finetune")): {
-            ("sst2", "finetune", REAL),
-            ("sst2", "finetune", SUBSTITUTE),
-        },
-        (("task", "sst2"), ("attack", REAL)): {one for one in every if (one[0], one[2]) == ("sst2", REAL)},
-        (("attack", "textfooler"),): every,
-        (("attack", "textbugger"),): set(),
-        (("metric", "clean"),): set(),
-        (("method", "earlyrobust"),): set(),  # against nothing
-        (("method", "freelb"), ("method", "pgd")): set(),  # about neither
-        (("seed", "0"),): every,
-    }.items():
-        filled, found = claimed(*only, runs=runs)
-        assert found == expected, only
-        assert set(filled.claims) <= set(whole.claims), only  # with the same p: the family is the same
-        assert filled.aside == len(every) - len(expected)
-        console = Console(width=200, file=io.StringIO(), record=True)
-        tell.show(filled, console)
-        shown = console.export_text()
-        assert ("EarlyRobust against FreeLB, SST-2" in shown) == (("sst2", "freelb", REAL) in expected), only
-        assert (f"{filled.aside} further claims about what --only leaves out" in shown) == bool(filled.aside), only
-        assert ("all claims of this table on a task, run or not, shown or not" in shown) == bool(filled.aside), only
-    assert {one.comparison.of for one in whole.claims if one.comparison} == {12}
-
-
-def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
-    (whole,), (part,) = (
-        fill_all(campaign("A", Places(counted=True), only=only), finetuned())
-        for only in ((), (("method", "finetune"), ("method", "random")))
-    )
-    assert len(whole.claims) == part.aside == 4
-    assert (part.claims, whole.aside) == ((), 0)
-    console = Console(width=200, file=io.StringIO(), record=True)
-    tell.show(part, console)
-    assert "Holm counts the claims of a question as they were fixed beforehand, run or not, shown or not" in console.export_text()
-
-
 def test_a_sweep_s_points_have_their_abscissa() -> None:
-    filled = fill("ER-F3", arm("earlyrobust_gamma_05", {REAL: COUNTS}))
+    filled = fill("ER-F3", arm("earlyrobust_gamma_05", {REAL: BASE}))
     (cell,) = [c for c in filled.ran if c.metric == "aua"]
     assert (cell.x, cell.published, cell.inside, cell.difference) == (0.05, None, None, None)
     assert fill("ER-F2", ()).cells == ()  # a search: no number stands for it
@@ -292,7 +233,7 @@ def test_a_figure_has_the_same_points_by_its_id_and_by_its_plan(id: str) -> None
 
 
 def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
-    runs = [*finetuned(), *arm("earlyrobust", {REAL: tuple(c + 20 for c in COUNTS)})]
+    runs = [*finetuned(), *arm("earlyrobust", {REAL: tuple(c + 20 for c in BASE)})]
     filled = fill("ER-T1", read_all(keep(tmp_path / "results", runs)), tmp_path / "results")
     paths = {path.suffix: path for path in tell.write(filled, tmp_path / "out")}
     assert sorted(path.name for path in paths.values()) == ["ER-T1.csv", "ER-T1.json", "ER-T1.md"]
@@ -381,15 +322,6 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
 def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
     with pytest.raises(TicketsError, match="for a number"):
         read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)
-
-
-@pytest.mark.parametrize("name", ["A", "B", "C"])
-def test_what_leaves_nothing_out_tells_all_claims(name: str) -> None:
-    """B's claims are about the recipe that it chooses, which is none of its own arms."""
-    for only in (), (("seed", "0"),), (("task", "sst2"),):
-        (filled,) = fill_all(campaign(name, Places(counted=True), only=only), finetuned())
-        assert filled.aside == 0
-        assert len(filled.claims) == sum(len(judge(one, finetuned())) for one in families_of(f"campaign {name}"))
 
 
 def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
