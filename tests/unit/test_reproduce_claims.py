@@ -33,6 +33,8 @@ from robust_tickets.reproduce.claims import (
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page.seeds import seeds
+from robust_tickets.reproduce.page.standing import standings
 from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.rows import rows
 from robust_tickets.reproduce.wording import answered
@@ -189,6 +191,18 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
     other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")], task="sst2")
     assert models_told(other).endswith("EarlyRobust, seed 0: 2 models of 1 ticket in 2 runs.")
     assert said in findings([*same, *two, *once])
+    versions = [replace(one, inputs={**one.inputs, "code": str(one.unit.repeat % 2)}) for one in same]
+    assert "Fine-tuning, seed 0: 1 model in 3 runs, made by 2 versions of the code." in models_told(repeated(versions, task="sst2"))
+    for runs, words in (
+        (same, "In these runs it does: the seed that was run again gave one model."),
+        ([*same, *two], "of 2 seeds run again, 1 gave"),
+    ):
+        more = [*runs, *(made(name, 1, {REAL: BASE[1]}) for name in ("finetune", "earlyrobust"))]
+        page = seeds(standings(more), more)
+        assert page is not None
+        assert words in page
+    moved = [replace(one, unit=replace(one.unit, backbone="roberta-base")) for one in (*two, made("earlyrobust", 1, {REAL: BASE[1]}))]
+    assert seeds(standings(moved), moved) is not None
     assert repeated(same, task="imdb") == repeated(same, task="sst2", backbone="roberta-base") == ()
 
 

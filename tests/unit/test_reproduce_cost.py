@@ -59,6 +59,8 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
     assert work(replace(outcome, unit=Unit(task="sst2", arm=arm))) == pytest.approx(epochs, rel=1e-3)
     assert work(judged("random")) == pytest.approx(10.0), "whose size was not kept"
     assert work(judged("of-another-version")) is None
+    assert work(judged("finetune", task="another")) is None
+    assert work(replace(judged("random"), ticket={"digest": "x"})) is None, "how much of the model it keeps is not known"
 
 
 def test_passes_follow_the_settings() -> None:

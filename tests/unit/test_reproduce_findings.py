@@ -153,11 +153,11 @@ def test_the_screening_shows_another_attack_which_chooses_nothing() -> None:
 LESS = (50, 54, 58, 60, 68)
 
 
-def told_of(**held: tuple[int, ...]) -> str:
+def told_of(source: str = "@real", **held: tuple[int, ...]) -> str:
     """Findings where the chosen ticket has these under attacks by their names, and as much as its rival under the others."""
     values = {name: held.get(name.partition("-")[0] + name.partition("-")[2].partition("confirm")[0].rstrip("-"), BASE) for name in CONFIRM}
     others = [one for one in screening() if one.unit.arm != "sturdy_c_ticket"]
-    config = {"adversary": {"source": "@real"}}
+    config = {"adversary": {"source": source}}
     return findings([*others, *arm("sturdy_c_ticket", {**values, "textbugger-real": LESS}, first=2, config=config), *plain_bugged()])
 
 
@@ -188,3 +188,43 @@ def test_the_firmest_plain_trial_is_shown_where_the_rule_passes_it_over() -> Non
     assert "| Fine-tuning, 25 epochs | 90.0 (−2.0) | 45.5 (+1.5) |" in text
     assert "The rule passes Fine-tuning, 25 epochs over for its clean accuracy (−2.0)" in text
     assert "The rule passes" not in findings(screening())
+
+
+def test_a_headline_counts_the_claims_that_are_not_run() -> None:
+    part = [o for o in screening() if o.unit.arm != "sturdy_c_ticket"] + arm("sturdy_c_ticket", {CONFIRM[0]: FAR}, first=2)
+    assert "4 of 5 claims are not run.**" in findings(part)
+    assert "claims are not run" not in findings(screening())
+
+
+def test_advice_is_given_of_the_words_that_were_trained_on() -> None:
+    assert "no protection in general" in told_of(textfoolerreal=FAR, bertattack=LESS)
+    assert "no protection in general" not in told_of("wordnet", textfoolerreal=FAR, bertattack=LESS)
+
+
+def test_what_has_runs_is_not_called_not_run() -> None:
+    """Trained and not attacked there, or run and used to choose: each is another thing than nothing."""
+    rest = [o for o in screening() if o.unit.arm not in ("sturdy_c_full", "finetune_epochs_20")]
+    text = findings([*rest, *arm("sturdy_c_full", {REAL: FAR}), *arm("finetune_epochs_20", {REAL: (80, 81)})])
+    line = [line for line in text.splitlines() if line.startswith("Not run: ")][-1]
+    assert "whole model: trained, not attacked by textfooler-real-confirm on test" in line
+    assert "Fine-tuning, 20 epochs: only runs that took part in choosing it" in line
+    assert "FreeLB-3" in line
+    assert "not run" not in line.removeprefix("Not run: ")
+    alone = [o for o in screening() if o.unit.arm != "finetune"]
+    assert "The screening of 6 configurations: Fine-tuning, over which gains are taken, is not run." in findings(alone)
+    few = [o for o in screening() if o.unit.arm != "finetune" or o.unit.seed < 3]
+    assert "the gain over the mean of 3 runs of Fine-tuning" in findings(few)
+
+
+def test_the_work_behind_each_form_is_told_with_the_rivals() -> None:
+    (line,) = [line for line in findings(screening()).splitlines() if line.startswith("Search and training in plain epochs")]
+    assert "Fine-tuning 10; " in line
+    assert "Fine-tuning, 20 epochs 20" in line
+    assert "whole model 20" in line
+
+
+def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
+    kinds = [f"{REAL}-encoder{share}" for share in (50, 75, 90)]
+    runs = [run for name in ("finetune", "earlyrobust", "random") for run in arm(name, dict.fromkeys((REAL, *kinds), BASE))]
+    assert "passes 50, 75 and 90 % of the candidates, TextFooler (real lists): Fine-tuning 44.0, 44.0, 44.0 (5 runs);" in findings(runs)
+    assert "sentence encoder" not in findings([o for o in runs if o.unit.arm != "random"])

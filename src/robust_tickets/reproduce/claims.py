@@ -14,6 +14,7 @@ from robust_tickets.measure.runs import FEWEST_RUNS, RunSummary, summarise_runs
 from robust_tickets.measure.spread import SeedSpread, seed_spread
 from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
 from robust_tickets.reproduce.toml import toml
@@ -212,10 +213,13 @@ def screened(
     return tuple(sorted(found, key=lambda one: (-one.goals, -one.aua, one.arm)))
 
 
-def spreads(outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None) -> tuple[SeedSpread, ...]:
+def spreads(
+    outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None, backbone: str = BERT
+) -> tuple[SeedSpread, ...]:
     """For every arm of which a seed was run again: how far its repeats lie apart, beside its seeds."""
-    arms = dict.fromkeys(o.unit.arm for o in outcomes if o.unit.task == task and o.unit.repeat)
-    found = [read_runs(Wanted(arm=arm, task=task, metric="aua", attack=attack, split=split), outcomes, None).runs for arm in arms]
+    arms = dict.fromkeys(o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat)
+    wanted = [Wanted(arm=arm, task=task, metric="aua", attack=attack, split=split, backbone=backbone) for arm in arms]
+    found = [read_runs(one, outcomes, None).runs for one in wanted]
     return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
 
 
@@ -264,7 +268,7 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
         return Judged(claim=claim, comparison=None, arm=None, other=None, why=NOT_CHOSEN)
     first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
     summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
-    missing = [f"{one.runs.name}: {one.why}" for one in (first, second) if not one.runs.units]
+    missing = [f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in (first, second) if not one.runs.units]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
     if not missing and first.way != second.way:
@@ -280,6 +284,12 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
         ),
         why="; ".join(missing),
     )
+
+
+def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
+    """Why there is no run of an arm, which may have some that chose it."""
+    known = [o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (one.runs.name, claim.task, claim.backbone)]
+    return "only runs that took part in choosing it" if known and not after_choice(one.runs.name, known) else one.why
 
 
 def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Reading:

@@ -138,11 +138,12 @@ def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Place
 
 def work(outcome: Outcome) -> float | None:
     """Search and training of a run in plain epochs of the whole model, reckoned by passes and tokens: what can be told of runs that shared
-    their device. A ticket's training counts as much of it as its FLOPs are of the whole model's. None: an arm that is not known any more.
+    their device. As planned: a search that its rule stops counts half an epoch. A ticket's training counts as much of it as its FLOPs are
+    of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs are not.
     """
-    if outcome.unit.arm not in arms():
-        return None
     unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
+    if unit.arm not in arms() or unit.task not in _numbers()["tasks"] or (outcome.ticket and not (kept and whole)):
+        return None
     share = float(kept) / float(whole) if kept and whole else 1.0
     tokens = {"search": 0.0, "train": 0.0}
     for piece in pieces(unit, (), TOKENS):

@@ -12,7 +12,7 @@ from robust_tickets.reproduce.unit import Unit
 
 Alike = Literal["arm", "inputs"] | None
 SHARED = 0.7  # n units that train on one device each take 0.7 n times as long as alone, but no less: four on an H200 2.8 (docs/log.md)
-SPARE = 1.1  # times as long as is thought: of 12 units on an H200 two, 5 to 10 % slower than others had been, were cut off in their attacks
+SPARE = 1.1  # times as long as is thought: of 13 units on an H200 three, 5 to 10 % slower than thought, were cut off in their attacks
 BEGUN = 30.0  # seconds until a process that was handed a unit asks for its turn, at most: what was found to fit is not too late by then
 
 

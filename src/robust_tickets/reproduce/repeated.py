@@ -25,7 +25,7 @@ class Repeated:
     @property
     def told(self) -> str:
         drawn = "" if self.tickets is None else f" of {count(self.tickets, 'ticket')}"
-        versions = f", made by {count(self.codes, 'version')} of the code" if self.models > 1 and self.codes > 1 else ""
+        versions = f", made by {count(self.codes, 'version')} of the code" if self.codes > 1 else ""
         return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}{versions}"
 
 

@@ -66,5 +66,6 @@ def examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | N
 
 
 def not_run(judged: Sequence[Judged]) -> str:
-    """Why, each reason once."""
-    return "Not run: " + "; ".join(dict.fromkeys(part for one in judged for part in one.why.split("; "))) + "."
+    """What, and why where there is something of it; each once."""
+    parts = (part.removesuffix(f": {NOT_RUN}") for one in judged for part in one.why.split("; "))
+    return f"Not run: {'; '.join(dict.fromkeys(parts))}."

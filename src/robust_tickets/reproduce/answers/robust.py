@@ -78,7 +78,11 @@ def _encoders(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attac
     """The same attack with a sentence encoder at each of its thresholds, of which nothing is claimed."""
     kinds = [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
     found = {arm: [summary(arm, "aua", kind, task, split, outcomes) for kind in kinds] for arm in arms}
-    means = [f"{arm_title(arm)} {', '.join(f'{one.mean:.1f}' for one in some if one)}" for arm, some in found.items() if all(some)]
+    means = [
+        f"{arm_title(arm)} {', '.join(f'{one.mean:.1f}' for one in some if one)} ({count(min(one.n for one in some if one), 'run')})"
+        for arm, some in found.items()
+        if all(some)
+    ]
     if not kinds or len(means) < len(arms):
         return []
     passed = listed([kind.rpartition("encoder")[2] for kind in kinds])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
@@ -10,12 +10,13 @@ from robust_tickets.report.numbers import points
 from robust_tickets.reproduce import names
 from robust_tickets.reproduce.answers.parts import CLAIM_HEADS, claim_cells, claims_table, examples, not_run, summary
 from robust_tickets.reproduce.attacks import CONFIRM
+from robust_tickets.reproduce.attacks import attack as attack_of
 from robust_tickets.reproduce.attacks import attacks as attacks_of
 from robust_tickets.reproduce.claims import Among, Judged, Screened, family, form_of, judge, screened, told, winner
 from robust_tickets.reproduce.goals import Goal, goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import NOT_RUN
+from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
 from robust_tickets.reproduce.wording import answered, count, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
@@ -28,36 +29,41 @@ def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     """The answer to B: first the recipe where it was not chosen, then what it owes to what, then how it was chosen."""
     asked, chosen, plain = told()["screen"], winner(outcomes, folder), winner(outcomes, folder, "plain")
     if not screened(outcomes, folder):
-        return [HEADS, f"The screening of {count(len(asked['arms']), 'configuration')}: not run."]
+        some = any(one.unit.arm in asked["arms"] for one in outcomes)
+        lacks = f"{arm_title(asked['against'])}, over which gains are taken, is not run" if some else "not run"
+        return [HEADS, f"The screening of {count(len(asked['arms']), 'configuration')}: {lacks}."]
     if chosen is None or plain is None:
         return [HEADS, *_screening(outcomes, folder), _until(outcomes, folder)]
     arm = form_of(told()["goals"]["arm"], chosen)
     judged = judge(told()["goals"]["family"], outcomes, folder)
     return [
         HEADS,
-        _short(judged),
+        _short(arm, judged, outcomes),
         *_beside(arm, plain, judged, outcomes),
         *_unclaimed(arm, plain, outcomes),
         *_overlap(arm, outcomes),
         _goals(goals(outcomes, folder), arm_title(plain)),
-        *_forms(outcomes, folder),
+        *_forms(plain, outcomes, folder),
         *_screening(outcomes, folder),
     ]
 
 
-def _short(judged: Sequence[Judged]) -> str:
+def _short(arm: str, judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
     """The claims in words, and what they come to for somebody who would use it."""
     made = [one for one in judged if one.comparison]
     if not made:
         return not_run(judged)
+    left = f" {len(judged) - len(made)} of {len(judged)} claims are not run." if len(made) < len(judged) else ""
     better, worse = (
         [one.claim.attack for one in made if one.comparison and one.comparison.different and up == (one.comparison.difference > 0)]
         for up in (True, False)
     )
+    seen = told()["goals"]["seen"]
+    own = f"@{attack_of(judged[0].claim.task, seen).candidates}"  # the words of that attack
     advice = ""
-    if worse and better == [told()["goals"]["seen"]]:
-        advice = " So it guards against the words it was trained on and leaves a model more open to others: no protection in general."
-    return f"**{answered(made)}**{advice}"
+    if worse and better == [seen] and trained_on(arm, own, outcomes):
+        advice = " So it guards against words it was trained on and leaves a model more open to some others: no protection in general."
+    return f"**{answered(made)}{left}**{advice}"
 
 
 def _beside(arm: str, plain: str, judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
@@ -80,16 +86,23 @@ def _unclaimed(arm: str, plain: str, outcomes: Sequence[Outcome]) -> list[str]:
     """Attacks that the recipe saw on the split that chose it and that no claim is about: without them a loss would stand nowhere."""
     asked = told()["screen"]
     held_out = {one.name.removesuffix(HELD_OUT) for one in attacks_of(asked["task"], (CONFIRM,))}
-    parts, lower = [], 0
+    parts, runs, lower = [], set[int](), 0
     for attack in attacks_of(asked["task"], ("main", "more")):
         sides = [summary(name, "aua", attack.name, asked["task"], asked["split"], outcomes) for name in (arm, plain)]
         if attack.name not in held_out and sides[0] and sides[1]:
             parts.append(f"{attack_phrase(attack.name)} {sides[0].mean:.1f} beside {sides[1].mean:.1f}")
+            runs |= {side.n for side in sides if side}
             lower += sides[0].mean < sides[1].mean
     if not parts:
         return []
-    said = f"Under attacks of which nothing was claimed beforehand, on {asked['split']}, recipe beside plain rival: {'; '.join(parts)}: "
-    return [said + f"lower under {lower} of {len(parts)}."]
+    said = (
+        f"Under attacks of which nothing was claimed beforehand, on {asked['split']}, recipe beside plain rival, means of {_span(runs)}: "
+    )
+    return [f"{said}{'; '.join(parts)}: lower under {lower} of {len(parts)}."]
+
+
+def _span(runs: Collection[int]) -> str:
+    return f"{min(runs)} to {max(runs)} runs" if min(runs) < max(runs) else count(min(runs), "run")
 
 
 def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
@@ -113,26 +126,22 @@ def _goals(found: Sequence[Goal], plain: str) -> str:
     return "\n".join([f"{reached_of(found)}:", "", *lines])
 
 
-def _forms(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+def _forms(plain: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     """What it owes to its ticket, its length and its adversary; claims without runs in one line."""
     asked, judged = family("B-forms"), judge("B-forms", outcomes, folder)
     made, rest = ([one for one in judged if bool(one.comparison) == ran] for ran in (True, False))
     if not made:
         return [f"{asked.question} {not_run(judged)}"]
     first = judged[0].claim
-    against: dict[str, list[str]] = {}
-    for one in rest:
-        against.setdefault(_last(one.claim.arm), []).append(_last(one.claim.other))
-    left = [f"Not run: {'. '.join(f'{arm} against ' + '; '.join(others) for arm, others in against.items())}."] if rest else []
     said = f"{asked.question} {examples(outcomes, first.task, first.attack, first.split)}."
-    return [said, claims_table(made), *left, *_reckoned(judged, outcomes)]
+    return [said, claims_table(made), *([not_run(rest)] if rest else []), *_reckoned(judged, plain, outcomes)]
 
 
-def _reckoned(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
-    """What each asks for: the rivals at equal epochs and at about equal work. Few of them are timed."""
-    arms = dict.fromkeys(name for one in judged for name in (one.claim.arm, one.claim.other))
-    found = {arm: summary(arm, "work", None, judged[0].claim.task, None, outcomes) for arm in arms}
-    told = [f"{_last(arm)} {one.mean:.0f}" for arm, one in found.items() if one]
+def _reckoned(judged: Sequence[Judged], plain: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """What each asks for, whoever chose it: the recipe's forms, the rivals at equal epochs and at about equal work. Few are timed."""
+    arms = dict.fromkeys([plain, *(name for one in judged for name in (one.claim.arm, one.claim.other))])
+    runs = {arm: read_runs(Wanted(arm=arm, task=judged[0].claim.task, metric="work"), outcomes, None).runs for arm in arms}
+    told = [f"{_last(arm)} {one.mean:.0f}" for arm, one in runs.items() if one.units]
     return [f"Search and training in plain epochs of the whole model, reckoned by passes: {'; '.join(told)}."] if len(told) > 1 else []
 
 
@@ -144,10 +153,11 @@ def _last(arm: str) -> str:
 def _screening(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     """How it was chosen. Once it is, the best lines are enough: the page has all."""
     asked, chosen, plain = told()["screen"], winner(outcomes, folder), winner(outcomes, folder, "plain")
+    beside = screened(outcomes, folder)[0].beside
     said = (
         f"Screened on {task_title(asked['task'])}, {asked['split']}, {count(asked['seeds'], 'run')} each, which choose and claim nothing; "
-        f"in brackets the gain over the mean of {FEWEST_RUNS} runs of {arm_title(asked['against'])}, in points. The rule, fixed before, "
-        f"looks at {attack_phrase(asked['attack'])} alone: {asked['rule']}."
+        f"in brackets the gain over the mean of {count(beside, 'run')} of {arm_title(asked['against'])}, in points. The rule, fixed "
+        f"before, looks at {attack_phrase(asked['attack'])} alone: {asked['rule']}."
     )
     if not (chosen and plain):
         return [said, _trials(outcomes, folder, [*asked["arms"], *asked["plain"]])]

@@ -37,7 +37,7 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
             models.append(tag("p", f"{where((task, backbone))}: {models_told(here)}"))
             again += here
         for i, attack in enumerate(attacks_of(members)):
-            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None):
+            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone):
                 if one.within_range is None or one.between_range is None:
                     continue
                 widest = max(widest, one.within_range)
