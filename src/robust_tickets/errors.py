@@ -38,6 +38,16 @@ def inside(key: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def in_table(name: str) -> Iterator[None]:
+    """The same for one table of several, which ``--set`` cannot name: it is to be written in the recipe."""
+    try:
+        yield
+    except TicketsError as problem:
+        problem.hint = problem.hint.replace("--set ", f"in the recipe's {name}: ")
+        raise
+
+
 def did_you_mean(word: str, known: Iterable[str], *, listed_by: str = "") -> str:
     """A hint that names the closest known word, or all of them.
 

@@ -47,8 +47,10 @@ def look_again(path: Path) -> str:
     """A hint for a path that is not there: the name beside it that is nearly the same, if there is one."""
     try:
         names = os.listdir(path.parent)
-    except OSError:
+    except FileNotFoundError:
         return f"check the path: there is no folder {path.parent}"
+    except OSError as problem:
+        return f"check the path: {path.parent} cannot be looked into ({problem.strerror})"
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from robust_tickets.errors import TicketsError
 
@@ -27,12 +27,18 @@ def quiet(on: bool = True) -> None:
 def say(text: str) -> None:
     """One line for the user, on standard error."""
     if not _quiet:
-        print(text, file=sys.stderr, flush=True)
+        write(text)
 
 
 def warn(text: str) -> None:
     """A warning is said even when progress is off."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    write(f"warning: {text}")
+
+
+def write(text: str) -> None:
+    """A line on standard error. Where its reader is gone (``… 2>&1 | tee log`` dies of the same Ctrl-C) work goes on without a word."""
+    with suppress(OSError, ValueError):  # a broken pipe, a closed stream
+        print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

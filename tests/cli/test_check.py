@@ -149,3 +149,14 @@ def test_an_arm_that_was_trained_to_one_class_passes_with_a_warning(capsys: Capt
     classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
     path.write_text(json.dumps(told | {"accuracy": 50.0, "per_class": classes}))
     assert "every row the class bad" in check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"][0]
+
+
+def test_an_arm_of_one_class_is_warned_of_under_attack_too(capsys: Capture, run: Path) -> None:
+    """Of results that were made before attacks had a flag for it."""
+    name = json.loads((run / "arms.json").read_text())["arms"][1]["name"]
+    assert not any("one answer" in words for words in check(capsys, f"{run}:{name}", "aua=0.1")["warnings"])
+    path = run / "train/00000001/evaluation.json"
+    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 50.0, "per_class": classes}))
+    told = check(capsys, f"{run}:{name}", "aua=0.1")
+    assert sum("every row the class bad" in words for words in told["warnings"]) == 1

@@ -39,7 +39,8 @@ def test_a_run_lists_them(capsys: Capture, three_classes: Path, model_folder: Pa
     assert listed[0] == ["file", "row", "reason"]
     assert [(row, reason) for _, row, reason in listed[1:]] == [("302", "empty text"), ("303", "missing label")]
     assert f"data: all bad rows are listed in {tmp_path / 'r' / NAME}" in said
-    assert all(f"data: left out {three_classes}:{line}" in said for line in (302, 303))
+    assert f"first {three_classes}:302" in said
+    assert [f"data: left out {three_classes}:{line}" in said for line in (302, 303)] == [False, True], "the first is told already"
     assert "bad_rows.csv in the run folder lists them" in " ".join(said.split())
     page = (tmp_path / "r/report.html").read_text("utf-8")
     assert "Rows that were left out" in page
@@ -64,8 +65,17 @@ def test_a_flood_is_cut(capsys: Capture, tmp_path: Path, monkeypatch: pytest.Mon
     assert "?.csv,1" in (odd / NAME).read_text("utf-8")
     announce(task)
     said = capsys.readouterr().err
-    assert said.count("data: left out") == LISTED
+    assert said.count("data: left out") == LISTED - 1, "the first is told in a note"
     assert f"and {200 - LISTED} more bad rows" in said
+
+
+def test_a_file_of_the_user_s_is_left_alone(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("mine\n")
+    task = Task("t", ("a", "b"), ("text",), {}, skipped=(BadRow("a.csv", 1, "empty text"),))
+    write_bad_rows(tmp_path, [task])
+    assert "is there and not of a run" in capsys.readouterr().err
+    write_bad_rows(tmp_path, [])
+    assert (tmp_path / NAME).read_text() == "mine\n"
 
 
 def test_the_page_repeats_the_warnings_of_the_data(tmp_path: Path) -> None:

@@ -91,3 +91,16 @@ def test_an_attack_that_was_stopped_is_not_called_something_else(
 
 def _interrupted(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_model_s_folder_is_no_unfinished_run(capsys: Capture, model_folder: Path) -> None:
+    _, said = tickets(capsys, "report", str(model_folder), code=2)
+    assert "neither a finished run nor a finished attack" in said
+
+
+def test_one_odd_name_does_not_hide_the_other_runs(capsys: Capture, tmp_path: Path) -> None:
+    for name, task in (("a", "sst2"), ("b", "x" * 5000)):
+        folder = make_run(tmp_path / name)
+        (folder / "config.json").write_text(json.dumps({"recipe": {"title": "One", "source": {"task": task}, "model": "minilm"}}))
+    shown, _ = tickets(capsys, "ls", "runs", "--folder", str(tmp_path))
+    assert len(shown.splitlines()) == 2

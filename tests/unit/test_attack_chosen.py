@@ -38,7 +38,7 @@ def test_what_is_called_balanced_is_even_and_what_is_called_all_is_all(sizes: li
     chosen = rows_of(rows, None, n, seed, len(sizes), "balanced")
     counts = by_class(rows.labels[chosen], len(sizes))
     said = how("balanced", seed, [f"c{i}" for i in range(len(sizes))], counts, len(rows))
-    assert ("balanced over" in said) == (len(chosen) < len(rows) and max(counts) - min(counts) <= 1)
+    assert ("balanced over" in said) == (len(chosen) < len(rows) and 0 < min(counts) >= max(counts) - 1)
     assert said.startswith(f"all {len(rows)} rows") == (len(chosen) == len(rows))
     assert all(f"c{i} {count}" in said for i, count in enumerate(counts))
     assert bool(short_of(n, len(chosen))) == (n > len(rows))
@@ -51,6 +51,7 @@ def test_what_is_called_balanced_is_even_and_what_is_called_all_is_all(sizes: li
         ("balanced", [10, 4], 100, "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 10, Good 4)"),
         ("balanced", [54, 46], 100, "all 100 rows (Bad 54, Good 46)"),
         ("balanced", [54, 46], None, "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 54, Good 46)"),
+        ("balanced", [1, 0], 100, "drawn at random, seed 3 (Bad 1, Good 0)"),
         ("random", [12, 8], 100, "drawn at random, seed 3 (Bad 12, Good 8)"),
         ("first", [12, 8], 100, "the first of the split (Bad 12, Good 8)"),
         ("ids", [12, 8], 20, "named one by one (Bad 12, Good 8)"),

@@ -106,7 +106,7 @@ def test_codes_stand_beside_the_flags_and_the_choice_is_said() -> None:
     split = Split.of(["a good film", "a dull film", "good", "dull"], [1, 0, 1, 0])
     result = PWWS()(CLF, split, n=2, subset="first", query_budget=3)
     assert result.subset == "first"
-    assert result.flag_codes == ("few-examples", "first-rows", "unmoved", "query-budget")
+    assert result.flag_codes == ("few-examples", "first-rows", "query-budget")
     assert len(result.flags) == len(result.flag_codes)
     assert PWWS()(CLF, split, ids=[0, 1]).subset == "ids"
 
@@ -144,3 +144,13 @@ def test_a_victim_that_reads_its_texts_is_moved() -> None:
     assert not {"one-answer", "unmoved"} & set(PWWS()(CLF, split, ids=[0]).flag_codes)
     wrong = Split.of(["a good film", "another film", "a good plot"], [1, 1, 1])
     assert "one-answer" not in PWWS()(CLF, wrong, n=0).flag_codes, "two answers, one of them wrong"
+
+
+def test_a_victim_that_was_turned_reads_its_texts() -> None:
+    """One class before the attack is no sign of a deaf victim where a change turned it, nor is a budget that ends before the right word."""
+    split = Split.of(["a good film", "a good plot", "a good story"], [1, 1, 0])
+    keyword = Classifier.wrap(lambda texts: [[0.1, 0.9] if "good" in text else [0.9, 0.1] for text in texts], labels=["neg", "pos"])
+    assert "one-answer" not in PWWS()(keyword, split, n=0).flag_codes
+    deaf = Classifier.wrap(lambda texts: [[0.1, 0.9]] * len(texts), labels=["neg", "pos"])
+    assert {"one-answer", "unmoved"} <= set(PWWS()(deaf, split, n=0).flag_codes)
+    assert "unmoved" not in PWWS()(deaf, split, n=0, query_budget=3).flag_codes

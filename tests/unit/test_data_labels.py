@@ -139,3 +139,13 @@ def test_other_names_are_never_matched_by_position(tmp_path: Path) -> None:
     path.write_text("text,label\n" + "".join(f"a film {i},{i % 2}\n" for i in range(40)))
     with pytest.raises(TicketsError, match="NEG, POS"):
         load_task("sst2", data=tmp_path, labels=("NEG", "POS"))
+
+
+def test_a_setting_that_is_offered_can_be_pasted() -> None:
+    from robust_tickets.data.labels import _renamed
+
+    assert "--set 'labels=not good,very good' with" in _renamed(["not good", "very good"], ["0", "1"])
+    assert "--set labels=neg,pos with" in _renamed(["neg", "pos"], ["0", "1"])
+    odd = _renamed(["a,b", 'c"d'], ["0", "1"])
+    assert "--set" not in odd
+    assert """labels=('a,b', 'c"d') in Python""" in odd

@@ -76,6 +76,10 @@ def test_a_flag_of_the_attack_says_it_too(tmp_path: Path) -> None:
     told = {**read_json(folder / "result.json"), "flags": ["one answer: …"], "flag_codes": ["one-answer"], "schema": 2}
     write_json(folder / "result.json", told)
     (found,) = verdicts(read_run(tmp_path / "r"))
+    assert "one class" not in found.headline, "the evaluation, of more texts, shows several"
+    path = tmp_path / "r" / f"train/{0:08x}/evaluation.json"
+    write_json(path, {**read_json(path), "per_class": []})
+    (found,) = verdicts(read_run(tmp_path / "r"))
     assert found.headline.startswith("EarlyRobust ticket gives every attacked text one class: train longer")
     (found,) = verdicts(read_attacks([folder]))
     assert "every attacked text one class: see what the victim does with its texts;" in found.headline

@@ -123,3 +123,46 @@ def test_somebody_elses_handler_stays_and_threads_have_none() -> None:
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+class Gone:
+    """Standard error whose reader died of the same Ctrl-C."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.gone = real, False
+
+    def write(self, text: str) -> int:
+        if self.gone:
+            raise BrokenPipeError
+        return int(self.real.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def test_it_is_saved_where_nobody_reads_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``tickets run … 2>&1 | tee log``: the line that is said must not end the update in its middle."""
+    import sys
+
+    from robust_tickets.cli import main as command
+
+    def both() -> None:
+        stream.gone = True
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        stream = Gone(sys.stderr)
+        patch.setattr(sys, "stderr", stream)
+        within(patch, 4, both)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "cut")
+        assert (tmp_path / "cut" / "checkpoint" / "step-00000005").is_dir()
+
+        def again(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(command, "app", again)
+        with pytest.raises(SystemExit) as end:
+            command.main(["ls", "runs"])
+        assert end.value.code == 130
+    assert train(tmp_path / "cut") == train(tmp_path / "whole")

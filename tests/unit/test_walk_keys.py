@@ -11,7 +11,7 @@ from robust_tickets.config import to_plain
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.lexicon.sources import source_of
 from robust_tickets.walk.recipe import read_recipe, resolve
-from robust_tickets.walk.runner import prepare
+from robust_tickets.walk.runner import look_for_attacks, prepare
 
 PLAIN = "word,count\ngood,3\n"
 WRONG = {"plain.csv": PLAIN, "lists.json": '["good"]', "broken.json": "{", "nowhere.json": None, "counterfitted_neighbors.json": None}
@@ -83,3 +83,15 @@ def test_components_inside_components_add_their_keys() -> None:
     with pytest.raises(TicketsError) as caught, inside("arms.one"), inside("train"):
         raise TicketsError("no", hint="a=1 in Python, --set a=1 or --set b=2")
     assert caught.value.hint == "a=1 in Python, --set arms.one.train.a=1 or --set arms.one.train.b=2"
+
+
+def test_of_several_attacks_the_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--set attack.vectors`` names a table, and there are two."""
+    for name in ("ROBUST_TICKETS_CACHE", "TA_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    table = {"title": "r", "task": "reviews", "model": "minilm", "train": {"epochs": 1}, "arms": {"one": {}}}
+    one, two = ([{"name": "textfooler"}], [{"name": "pwws"}, {"name": "textfooler"}])
+    for attacks, words in ((one, "--set attack."), (two, "in the recipe's [[attack]] of textfooler: ")):
+        with pytest.raises(TicketsError) as caught:
+            look_for_attacks(resolve("r", {**table, "attack": attacks}, None))
+        assert words in caught.value.hint

@@ -23,8 +23,11 @@ def how(subset: str, seed: int | None, names: Sequence[str], counts: Sequence[in
     """How the examples were chosen, and how many of each class they are; empty where ``subset`` is unknown."""
     drawn = "drawn at random"
     if subset == "balanced":
-        even = max(counts, default=0) - min(counts, default=0) <= 1
-        drawn += ", balanced over the classes" if even else ", as even over the classes as the rows allow"
+        least, most = min(counts, default=0), max(counts, default=0)
+        if most - least > 1:
+            drawn += ", as even over the classes as the rows allow"
+        elif least:  # fewer examples than classes are balanced over nothing
+            drawn += ", balanced over the classes"
     seeded = f"{drawn}, seed {seed}" if seed is not None else drawn
     said = {"balanced": seeded, "random": seeded, "first": "the first of the split", "ids": "named one by one"}.get(subset, "")
     if rows is not None and rows == sum(counts) and subset != "ids":

@@ -49,11 +49,11 @@ def flags_of(
 ) -> list[Flag]:
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
 
-    ``answer`` is the class that the victim gave to every text before the attack, if it gave only one.
+    ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one.
     """
     return [
         *_examples(n, classes, subset, seen, foreign, errors),
-        *_answers(n, attacked, classes, answer, unmoved),
+        *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
         *_bits(precision, unconfirmed, n),

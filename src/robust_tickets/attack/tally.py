@@ -106,8 +106,10 @@ class Tally:
 
     @property
     def only_answer(self) -> int | None:
-        """The one class that every text got before the attack; none where there were several, or one that the task does not have."""
-        return next(iter(self.answers)) if len(self.answers) == 1 else None
+        """The one class that every text got, before the attack and after it; none where there were several, or one that the task does not
+        have. A victim that some change turned does read its texts.
+        """
+        return next(iter(self.answers)) if len(self.answers) == 1 and not self.statuses[SUCCESS] else None
 
     @property
     def n(self) -> int:

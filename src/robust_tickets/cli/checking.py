@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,11 +149,13 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
         evaluation = mapping(read_json(train / "evaluation.json")) if train and (train / "evaluation.json").is_file() else {}
         whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
         values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
+        only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
+        told = () if only is None else (f"one answer: the model gives every row the class {only}",)
         for attack in filter(None, attacks):
-            yield _attacked(name, attack, values, intervals)
+            found = _attacked(name, attack, values, intervals)
+            known = any(flag.startswith("one answer") for flag in found.hollow)
+            yield found if known else replace(found, flags=(*found.flags, *told), hollow=(*found.hollow, *told))
         if not attacks:  # all that is known of it is its accuracy
-            only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
-            told = () if only is None else (f"one answer: the model gives every row the class {only}",)
             both = {**intervals, **({"clean": ends} if ends else {})}
             yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told, hollow=told)
 

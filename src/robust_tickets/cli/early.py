@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,8 +15,8 @@ DATA = ("task", "data", "test", "validation")  # keys of a recipe that may name 
 
 def look_for(*given: str | Path | None) -> None:
     """Refuse a data file that is not there; what does not end like one may be a task, a folder or a Hub id and is looked at later."""
-    for path in (Path(one).expanduser() for one in given if one is not None):
-        if path.suffix.lower() in READERS and not path.exists():
+    for path in (Path(os.path.expanduser(one)) for one in given if one is not None):  # which no path makes raise
+        if path.suffix.lower() in READERS and not os.path.exists(path):
             raise TicketsError(f"no such file or folder: {path}", hint=look_again(path))
 
 

@@ -104,7 +104,7 @@ def _print(answer: Any, as_json: bool) -> int:
 
 
 def _fail(message: str, hint: str, code: int, as_json: bool) -> int:
-    print(f"error: {message}" + (f"\n  what to do: {hint}" if hint else ""), file=sys.stderr)
+    progress.write(f"error: {message}" + (f"\n  what to do: {hint}" if hint else ""))
     if as_json:
         print(json.dumps({"error": {"message": message, "hint": hint}, "exit_code": code}, indent=2))
     return code

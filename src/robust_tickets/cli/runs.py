@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -55,4 +56,4 @@ def _time(run: Path, names: Iterable[str]) -> str:
 
 
 def _short(name: str) -> str:
-    return Path(name).name if Path(name).exists() else name
+    return Path(name).name if os.path.exists(name) else name  # which no name makes raise

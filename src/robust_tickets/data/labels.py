@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,9 +122,10 @@ def match(
 def _renamed(values: Sequence[str], names: Sequence[str]) -> str:
     """What helps where no label is known: names for the numbers that the other rows have, or other labels in this file."""
     if list(names) == [str(i) for i in range(len(names))] and len(values) == len(names):
-        some, listed = ",".join(values), ", ".join(f'"{value}"' for value in values)
         means = " and ".join(f"{value} is {name}" for value, name in zip(values, names, strict=True))
-        return f"if {means}: --set labels={some} with `tickets run`, labels=({listed}) in Python; else the same in another order"
+        setting = shlex.quote("labels=" + ",".join(values))
+        typed = "" if any("," in value for value in values) else f"--set {setting} with `tickets run`, "
+        return f"if {means}: {typed}labels={tuple(values)!r} in Python; else the same in another order"
     column = "--label COLUMN, with `tickets run` --set label=COLUMN"
     return f"write its labels as {few(names)}, or as their numbers 0 to {len(names) - 1}; or name another column: {column}"
 

@@ -28,9 +28,11 @@ def trained_to_one(arm: Arm) -> bool:
 
 
 def hollow(arm: Arm, attack: str) -> bool:
-    """Whether what ``attack`` found on the arm says nothing."""
+    """Whether what ``attack`` found on the arm says nothing. Where there is an evaluation, which has more texts, that decides."""
     found = arm.attack(attack)
-    return found is not None and (trained_to_one(arm) or ONE_ANSWER in found.codes)
+    if found is not None and arm.evaluation is not None and arm.evaluation.per_class:
+        return trained_to_one(arm)
+    return found is not None and ONE_ANSWER in found.codes
 
 
 def said(arms: Sequence[Arm], titles: str) -> str:

@@ -198,7 +198,8 @@ def _chosen(result: Mapping[str, Any]) -> str:
     task = result["task"]
     said = [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])] if "by_class" in task else []
     short = short_of(task.get("asked"), len(result["ids"]))
-    return ", ".join([f"{result['n']} examples", *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
+    many = f"{result['n']} example{'s' * (result['n'] != 1)}"
+    return ", ".join([many, *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
 
 
 def attack_table(result: Mapping[str, Any]) -> Table:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from robust_tickets.attack.store import PART, RESULT
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import read_json
 from robust_tickets.run import command_of
 
 
@@ -18,8 +19,8 @@ def no_result(folder: Path) -> TicketsError:
             f"the attack in {folder} is not finished: {max(0, done - 1)} examples are done so far",  # the first line says which attack
             hint=f"run the `tickets attack … --out {folder}` that began it: it goes on from there",
         )
-    if (folder / "config.json").is_file():
-        command = command_of(folder)
+    command = command_of(folder)
+    if command or _of_a_run(folder / "config.json"):
         hint = f"go on: {command}" if command else "the command that began it goes on"
         return TicketsError(f"the run in {folder} is not finished: arms.json is missing", hint=hint)
     if not folder.exists():
@@ -28,3 +29,11 @@ def no_result(folder: Path) -> TicketsError:
         f"{folder} is neither a finished run nor a finished attack: arms.json is missing, and so is {RESULT}",
         hint="give a folder that `tickets run` or `tickets attack` wrote",
     )
+
+
+def _of_a_run(config: Path) -> bool:
+    """Whether it is a run's: models have a file of that name too."""
+    try:
+        return "recipe" in read_json(config)
+    except (TicketsError, TypeError):
+        return False

@@ -203,7 +203,7 @@ def warnings(run: Run) -> list[str]:
     said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
-        where = "; bad_rows.csv in the run folder lists them" if run.task.get("bad_rows") else ""
+        where = "; bad_rows.csv in the run folder lists them, up to 10,000" if run.task.get("bad_rows") else ""
         said.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
     said += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
     said += run.notes

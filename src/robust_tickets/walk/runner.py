@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import TicketsError, inside
+from robust_tickets.errors import TicketsError, in_table, inside
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
+from robust_tickets.registry import name_of
 from robust_tickets.run import Run, Stage, environment, locked
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 from robust_tickets.walk import allowed, bad_rows, stages
@@ -175,7 +176,7 @@ def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
 def look_for_attacks(recipe: Recipe) -> None:
     """The same for what the attacks need. It is not asked of a walk that makes do with some of its attacks."""
     for plan in recipe.attacks:
-        with inside("attack"):
+        with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
             plan.attack.resources()
 
 

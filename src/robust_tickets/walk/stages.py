@@ -33,7 +33,7 @@ def announce(task: Task) -> Task:
     """Say what was inferred and warn of what may spoil the results, then pass the task on."""
     for note in task.notes:
         say(f"data: {note}")
-    for bad in task.skipped[:LISTED] if len(task.skipped) > 1 else ():  # one alone stands in its note
+    for bad in task.skipped[1:LISTED]:  # the first stands in its note
         say(f"data: left out {bad}")
     if len(task.skipped) > LISTED:
         say(f"data: … and {len(task.skipped) - LISTED} more bad rows")
