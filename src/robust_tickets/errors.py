@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 BAD_INPUT = 2
 FAILED = 3
@@ -28,23 +28,22 @@ class TicketsError(Exception):
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
 
-@contextmanager
-def inside(key: str) -> Iterator[None]:
+def inside(key: str) -> AbstractContextManager[None]:
     """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
-    try:
-        yield
-    except TicketsError as problem:
-        problem.hint = problem.hint.replace("--set ", f"--set {key}.")
-        raise
+    return _set_by(f"--set {key}.")
+
+
+def in_table(name: str) -> AbstractContextManager[None]:
+    """The same for one table of several, which ``--set`` cannot name: it is to be written in the recipe."""
+    return _set_by(f"in the recipe's {name}: ")
 
 
 @contextmanager
-def in_table(name: str) -> Iterator[None]:
-    """The same for one table of several, which ``--set`` cannot name: it is to be written in the recipe."""
+def _set_by(words: str) -> Iterator[None]:
     try:
         yield
     except TicketsError as problem:
-        problem.hint = problem.hint.replace("--set ", f"in the recipe's {name}: ")
+        problem.hint = problem.hint.replace("--set ", words)
         raise
 
 
