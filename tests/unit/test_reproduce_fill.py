@@ -248,7 +248,7 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     marked = paths[".md"].read_text()
     assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | 33.7–54.3 | no |" in marked
     assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: sturdier, +10.0 points" in marked
-    assert "TextFooler, substitute lists: made-up vectors" in marked
+    assert "- made-up vectors (TextFooler, substitute lists)" in marked
     before = {path: path.read_bytes() for path in paths.values()}
     tell.write(fill("ER-T1", runs, tmp_path / "results"), tmp_path / "out")
     assert before == {path: path.read_bytes() for path in paths.values()}
@@ -258,6 +258,17 @@ def test_what_is_noted_of_a_row_is_not_said_again_for_each_attack(tmp_path: Path
     runs = [replace(outcome, notes=("a part of the rows",)) for outcome in finetuned()]
     (page,) = [path for path in tell.write(fill("ER-T1", runs), tmp_path) if path.suffix == ".md"]
     assert page.read_text("utf-8").count("a part of the rows") == 1
+
+
+def test_what_is_said_of_several_attacks_is_said_once() -> None:
+    def noted(outcome: Outcome) -> Outcome:
+        flags = {REAL: ("log-odds", "3 of 872 differ"), SUBSTITUTE: ("log-odds", f"{outcome.unit.seed} of 872 differ", "odd")}
+        return replace(outcome, attacks=tuple(replace(one, flags=flags[one.name]) for one in outcome.attacks))
+
+    lines = tell.markdown(fill("ER-T1", [noted(one) for one in finetuned()])).splitlines()
+    assert [line for line in lines if "log-odds" in line or "differ (" in line or "odd" in line] == [
+        "- log-odds (all attacks)", "- 0 to 4 of 872 differ (all attacks)", "- odd (TextFooler, substitute lists)",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [60, 100])

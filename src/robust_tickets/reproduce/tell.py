@@ -11,7 +11,7 @@ import io
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.legend import intervals, legend, shown
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
-from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, sentence
+from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless, sentence
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
@@ -165,23 +165,40 @@ def _counted(counts: dict[str, int]) -> str:
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     """What is said below the numbers; what is empty is left out."""
-    substituted = dict.fromkeys(
-        f"{attack_title(cell.by)}: {words}" if cell.by else words for cell in filled.ran for words in cell.substituted
-    )
+    every = {whose for cell in filled.ran if (whose := _whose(cell))}
+    substituted = _alike([(_whose(cell), words) for cell in filled.ran for words in cell.substituted], every)
     of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}  # said once, not for each attack again
     told = [(cell, words) for cell in filled.ran for words in cell.notes if not cell.by or (cell.row, words) not in of_rows]
-    notes = merged(f"{attack_title(cell.by) if cell.by else cell.row}: {words}" for cell, words in told)
+    notes = _alike([(_whose(cell) or cell.row, words) for cell, words in told], every)
     missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
     aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {_counts(filled.id)}"] if filled.aside else []
     found = [
         ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty, *aside]),
-        ("Substituted", list(substituted)),
-        ("Notes", list(notes)),
+        ("Substituted", substituted),
+        ("Notes", notes),
         ("Without a number", [f"{count(number, 'cell')}: {why}" for why, number in missing.items()]),
     ]
     return [(title, words) for title, words in found if words]
+
+
+def _whose(cell: FilledCell) -> str:
+    return attack_title(cell.by) if cell.by else ""
+
+
+def _alike(told: Sequence[tuple[str, str]], every: Set[str]) -> list[str]:
+    """Each thing that is said, once, with all rows or attacks that it is said of; such as differ in numbers alone are one, with a range."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, words in told:
+        groups.setdefault(numberless(words), []).append((name, words))
+    lines = []
+    for some in groups.values():
+        names = list(filter(None, dict.fromkeys(name for name, _ in some)))
+        whose = "all attacks" if len(every) > 1 and set(names) == every else "; ".join(names)
+        (words,) = merged(words for _, words in some)
+        lines.append(f"{words} ({whose})" if whose else words)
+    return lines
 
 
 def _counts(id: str) -> str:
