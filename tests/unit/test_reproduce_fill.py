@@ -21,7 +21,7 @@ from robust_tickets.measure.student import prediction_interval
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
-from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
 from robust_tickets.reproduce.reading import Wanted, read_runs
