@@ -34,7 +34,8 @@ STAGE_FILES = (
 # what the phases of a search leave behind: listed in the manifest, not needed again
 PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
-RUN_FILES = ("config.json", "env.json", "bad_rows.csv", "arms.json", "report.html")
+BAD_ROWS, BAD_ROWS_KEPT = "bad_rows.csv", 10_000  # rows that a run left out, and how many: who has more has one fault in all of them
+RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
 COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,27 +152,27 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
         only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
         told = () if only is None else (f"one answer: the model gives every row the class {only}",)
         for attack in filter(None, attacks):
-            found = _attacked(name, attack, values, intervals)
-            known = any(flag.startswith("one answer") for flag in found.hollow)
-            yield found if known else replace(found, flags=(*found.flags, *told), hollow=(*found.hollow, *told))
+            yield _attacked(name, attack, values, intervals, told)
         if not attacks:  # all that is known of it is its accuracy
             both = {**intervals, **({"clean": ends} if ends else {})}
             yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told, hollow=told)
 
 
-def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any]) -> Measured:
-    from robust_tickets.attack.flags import HOLLOW
+def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[str, ...] = ()) -> Measured:
+    """``told``: that the evaluation saw one answer, which a result may say itself."""
+    from robust_tickets.attack.flags import HOLLOW, ONE_ANSWER
     from robust_tickets.attack.result import AttackResult
     from robust_tickets.report.fields import interval, number
 
     found = AttackResult.load(folder)
     own = {name: number(getattr(found, name)) for name in MEASURES}
     ends = {name: pair for name, given in found.intervals.items() if (pair := interval(given)) is not None}
+    more = () if ONE_ANSWER in found.flag_codes else told
     return Measured(
         arm=arm or folder.name or str(folder),
         attack=found.attack,
         values={**own, **{name: value for name, value in values.items() if value is not None}},
         intervals={**intervals, **ends},
-        flags=found.flags,
-        hollow=tuple(flag for flag, code in zip(found.flags, found.flag_codes, strict=False) if code in HOLLOW),
+        flags=(*found.flags, *more),
+        hollow=(*(flag for flag, code in zip(found.flags, found.flag_codes, strict=False) if code in HOLLOW), *more),
     )

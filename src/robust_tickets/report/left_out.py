@@ -5,6 +5,7 @@ from __future__ import annotations
 from robust_tickets.report.fields import listed, number
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Run
+from robust_tickets.run import BAD_ROWS
 
 
 def left_out(run: Run) -> Html | None:
@@ -13,5 +14,5 @@ def left_out(run: Run) -> Html | None:
     count = int(number(run.task.get("skipped_rows")) or 0)
     if not rows:
         return None
-    more = f"The first {len(rows)} of {count}; bad_rows.csv in the run folder lists more." if count > len(rows) else ""
+    more = f"The first {len(rows)} of {count}; {BAD_ROWS} in the run folder lists more." if count > len(rows) else ""
     return tag("div", tag("p", more) if more else None, tag("ul", *[tag("li", row) for row in rows], class_="said"))

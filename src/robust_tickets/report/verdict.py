@@ -14,6 +14,7 @@ from robust_tickets.report import hollow, numbers, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
 from robust_tickets.report.fields import listed
 from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
 
 MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21
 
@@ -203,7 +204,7 @@ def warnings(run: Run) -> list[str]:
     said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
-        where = "; bad_rows.csv in the run folder lists them, up to 10,000" if run.task.get("bad_rows") else ""
+        where = f"; {BAD_ROWS} in the run folder lists them, up to {BAD_ROWS_KEPT:,}" if run.task.get("bad_rows") else ""
         said.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
     said += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
     said += run.notes

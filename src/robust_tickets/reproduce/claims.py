@@ -213,6 +213,12 @@ def screened(
     return tuple(sorted(found, key=lambda one: (-one.goals, -one.aua, one.arm)))
 
 
+def trials(outcomes: Sequence[Outcome], folder: Path | None, among: Among) -> list[tuple[Screened, Screened | None]]:
+    """The same beside what each has under the attack that is shown and chooses nothing."""
+    shown = {one.arm: one for one in screened(outcomes, folder, among, told()["screen"]["shown"])}
+    return [(one, shown.get(one.arm)) for one in screened(outcomes, folder, among)]
+
+
 def spreads(
     outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None, backbone: str = BERT
 ) -> tuple[SeedSpread, ...]:

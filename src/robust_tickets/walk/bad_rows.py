@@ -11,10 +11,10 @@ from pathlib import Path
 from robust_tickets.data.task import BadRow, Task
 from robust_tickets.files import write_text
 from robust_tickets.progress import say, warn
+from robust_tickets.run import BAD_ROWS as NAME
+from robust_tickets.run import BAD_ROWS_KEPT as MOST
 
-NAME = "bad_rows.csv"
 HEAD = ("file", "row", "reason")
-MOST = 10_000  # lines of the file: whoever has more bad rows has one fault in all of them
 SHOWN = 100  # of them on the page
 
 

@@ -12,7 +12,7 @@ from robust_tickets.reproduce.answers.parts import CLAIM_HEADS, claim_cells, cla
 from robust_tickets.reproduce.attacks import CONFIRM
 from robust_tickets.reproduce.attacks import attack as attack_of
 from robust_tickets.reproduce.attacks import attacks as attacks_of
-from robust_tickets.reproduce.claims import Among, Judged, Screened, family, form_of, judge, screened, told, winner
+from robust_tickets.reproduce.claims import Judged, Screened, family, form_of, judge, screened, told, trials, winner
 from robust_tickets.reproduce.goals import Goal, goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
@@ -177,14 +177,10 @@ def _trials(outcomes: Sequence[Outcome], folder: Path | None, shown: Iterable[st
     asked, kept = told()["screen"], set(shown)
     heads = ("", "clean", *(attack_phrase(asked[which]) for which in ("attack", "shown")))
     lines = []
-    among: Among
-    for among in ("arms", "plain"):
-        others = {one.arm: one for one in screened(outcomes, folder, among, asked["shown"])}
-        for one in screened(outcomes, folder, among):
-            if one.arm in kept:
-                numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
-                other = others.get(one.arm)
-                lines.append((arm_title(one.arm) + _so_far(one), *numbers, _shown(other) if other else NOT_RUN))
+    for one, other in (*trials(outcomes, folder, "arms"), *trials(outcomes, folder, "plain")):
+        if one.arm in kept:
+            numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
+            lines.append((arm_title(one.arm) + _so_far(one), *numbers, _shown(other) if other else NOT_RUN))
     return markdown_table(heads, lines)
 
 

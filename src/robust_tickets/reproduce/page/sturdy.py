@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, scroll, tag
-from robust_tickets.reproduce.claims import Among, screened, told, winner
+from robust_tickets.reproduce.claims import Among, screened, told, trials, winner
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.names import arm_title, attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
@@ -48,12 +48,10 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
 def _trials(among: Among, outcomes: Sequence[Outcome], folder: Path, columns: int) -> Html | None:
     """The configurations of one kind, the best by the rule first, under the attack that chooses and another."""
     asked = told()["screen"]
-    others = {one.arm: one for one in screened(outcomes, folder, among, asked["shown"])}
     rows = []
-    for one in screened(outcomes, folder, among):
+    for one, other in trials(outcomes, folder, among):
         link = tag("a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin")
         name = tag("th", link, tag("small", count(one.n, "run")), scope="row")
-        other = others.get(one.arm)
         pairs = [(one.clean, one.clean_gain), (one.aua, one.gain), (other.aua, other.gain) if other else (None, None)]
         rows.append(tag("tr", name, *[_number(value, write) for pair in pairs for value, write in zip(pair, WRITE, strict=True)]))
     head = tag("tr", tag("th", KINDS[among], colspan=columns, scope="rowgroup"))
