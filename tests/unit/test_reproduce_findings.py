@@ -9,12 +9,13 @@ import pytest
 
 from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, keep, made, screening
 from robust_tickets.report.numbers import GLUE
+from robust_tickets.reproduce.answers.parts import claim_cells
 from robust_tickets.reproduce.answers.robust import verdicts
 from robust_tickets.reproduce.claims import judge
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.wording import HERE, answered, here
+from robust_tickets.reproduce.wording import HERE, answered, here, sentence, small
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 
@@ -65,6 +66,21 @@ def test_a_verdict_that_other_texts_may_change_says_so() -> None:
     for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
         assert here(replace(same, over_examples=(low, high))) == words
     assert here(replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == ""  # undecided anyway
+
+
+def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
+    """Both can be shown at once; a reader who asks whether two are as good as each other wants both."""
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0]
+    assert judged.comparison is not None
+    large = replace(judged.comparison, adjusted_equivalence_p=0.9, over_examples=(4.0, 26.0))
+    assert small(large) == ""
+    close = replace(large, difference=-2.3, adjusted_equivalence_p=0.01, over_examples=(-3.7, -1.0))
+    assert close.verdict == "different"
+    assert small(close) == ", by less than 5 points"
+    assert "less sturdy, by less than 5 points, −2.3" in sentence(replace(judged, comparison=close))
+    assert claim_cells(replace(judged, comparison=close))[-1] == "**less sturdy**, by less than 5 points"
+    assert small(replace(close, over_examples=(-5.2, -0.4))) == ""  # other texts do not bear it out
+    assert small(replace(close, adjusted_p=0.9)) == ""  # equivalent, and called so
 
 
 def test_a_caveat_is_about_the_claims_that_a_word_rests_on() -> None:

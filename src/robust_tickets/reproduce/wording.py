@@ -97,7 +97,7 @@ def sentence(one: Judged) -> str:
         f"p {p_value(p)} after Holm over {count(found.of, 'claim')}" for p in (found.adjusted_p, found.adjusted_equivalence_p)
     )
     return {
-        "different": f"{who}: {'sturdier' if found.difference > 0 else 'less sturdy'}, {difference}, {adjusted}.",
+        "different": f"{who}: {'sturdier' if found.difference > 0 else 'less sturdy'}{small(found)}, {difference}, {adjusted}.",
         "equivalent": f"{who}: equivalent within {found.margin:g} points, {difference}, {same}.",
         "undecided": f"{who}: undecided, {difference}, {adjusted}.",
         "too few runs": f"{who}: {difference}, {runs}: no claim, that takes five.",
@@ -147,6 +147,12 @@ def here(found: RunComparison) -> str:
     low, high = found.over_examples
     borne = low > 0 or high < 0 if found.verdict == "different" else -found.margin < low and high < found.margin
     return "" if borne else HERE
+
+
+def small(found: RunComparison) -> str:
+    """What is to be added to a difference that was shown to lie within the margin, on other texts too: it is sure, and small."""
+    within = found.over_examples is None or max(map(abs, found.over_examples)) < found.margin
+    return f", by less than {found.margin:g} points" if found.different and found.equivalent and within else ""
 
 
 def caveat(judged: Sequence[Judged]) -> str:

@@ -15,7 +15,7 @@ from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.wording import answered, count, listed, merged, numberless
+from robust_tickets.reproduce.wording import answered, count, listed, merged, numberless, small
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
@@ -144,7 +144,7 @@ def _p(c: RunComparison) -> Html:
     if c.verdict == "equivalent":
         told += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}"
     elif c.adjusted_p is not None:
-        told += f", p of no difference {numbers.p_value(c.adjusted_p)}"
+        told += f", p of no difference {numbers.p_value(c.adjusted_p)}{small(c)}"
     return tag("small", told)
 
 
