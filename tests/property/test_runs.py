@@ -256,6 +256,14 @@ def test_only_the_first_run_of_a_seed_is_a_unit():
     assert spread.between_interval[0] < 4 < spread.between_interval[1]
 
 
+def test_repeats_that_agree_have_no_interval():
+    """Two runs of one model would say that every further one has the same number, from 0 to 0."""
+    runs = tuple(TrainedRun(value=v, seed=s, repeat=r) for v, s, r in ((54.6, 0, 0), (54.6, 0, 1), (55.2, 1, 0)))
+    spread = seed_spread(RunSet(name="a", runs=runs))
+    assert (spread.within, spread.within_range, spread.within_interval) == (0, 0, None)
+    assert spread.between_interval is not None
+
+
 @given(st.lists(st.lists(numbers, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_spread_pools_the_repeats_of_every_seed(seeds):
     runs = tuple(TrainedRun(value=v, seed=s, repeat=r) for s, values in enumerate(seeds) for r, v in enumerate(values))

@@ -37,7 +37,7 @@ from robust_tickets.reproduce.page.seeds import seeds
 from robust_tickets.reproduce.page.standing import standings
 from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.rows import rows
-from robust_tickets.reproduce.wording import answered
+from robust_tickets.reproduce.verdicts import answered
 
 
 def test_what_is_claimed_can_be_run() -> None:
@@ -352,4 +352,4 @@ def test_what_may_not_hold_of_other_texts_is_said_so() -> None:
     for over, sure in (((-0.3, 6.5), False), ((0.3, 6.5), True), (None, True)):
         one = replace(judged, comparison=replace(judged.comparison, over_examples=over))
         assert ("others may differ" not in answered([one])) is sure
-        assert "EarlyRobust is sturdier than Fine-tuning by 15.0 points" in answered([one])
+        assert "EarlyRobust is 15.0 points sturdier than Fine-tuning" in answered([one])

@@ -15,7 +15,7 @@ from robust_tickets.reproduce.claims import judge
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.wording import HERE, answered, here, sentence, small
+from robust_tickets.reproduce.verdicts import HERE, answered, here, sentence, small
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 

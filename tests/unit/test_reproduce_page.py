@@ -27,7 +27,8 @@ from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.strip import strip, swatch, thumbnail
 from robust_tickets.reproduce.page.sturdy import reached, screening
-from robust_tickets.reproduce.wording import merged, sentence
+from robust_tickets.reproduce.verdicts import sentence
+from robust_tickets.reproduce.wording import merged
 from sweeping import run
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
@@ -265,7 +266,7 @@ def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
-    assert "FreeLB-3 is sturdier than Fine-tuning by 8.3 points under TextFooler (real lists) and by 9.2 under" in answers
+    assert "Against Fine-tuning, FreeLB-3 is 8.3 points sturdier under TextFooler (real lists) and 9.2 sturdier under" in answers
     assert "3 of 4 claims are undecided." in answers
     assert "Runs of one seed lie up to 11.2 points apart." in answers
     assert "adjusted by Holm for the 4 claims here" in answers

@@ -36,7 +36,7 @@ def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     """The spread between repeats of one seed beside that between seeds.
 
     Assumes that repeats of every seed spread alike, and normal values for the intervals, which are wide: with three repeats the upper end
-    is six times the estimate. ``None`` where nothing was repeated.
+    is six times the estimate. ``None`` where nothing was repeated; no interval where runs do not differ at all.
     """
     values = unit_values(arm)
     by_seed: dict[int, list[float]] = {}
@@ -50,12 +50,17 @@ def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
         name=arm.name,
         seeds=values.size,
         between=between,
-        between_interval=None if between is None else deviation_interval(between, values.size - 1, level),
+        between_interval=_known(between, values.size - 1, level),
         between_range=None if between is None else float(np.ptp(values)),
         repeated=sum(group.size for group in groups),
         degrees=degrees,
         within=within,
-        within_interval=None if within is None else deviation_interval(within, degrees, level),
+        within_interval=_known(within, degrees, level),
         within_range=max((float(np.ptp(group)) for group in groups), default=None),
         share=min(1.0, (within / between) ** 2) if within is not None and between else None,
     )
+
+
+def _known(deviation: float | None, degrees: int, level: float) -> Interval | None:
+    """Runs that agree to the last digit say nothing of how far others would lie apart: an interval from 0 to 0 would."""
+    return deviation_interval(deviation, degrees, level) if deviation else None

@@ -15,7 +15,7 @@ from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, after_choice, fa
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
-from robust_tickets.reproduce.wording import here
+from robust_tickets.reproduce.verdicts import here, word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, o
         if found is None:
             parts.append(f"{attack_title(name)}: {judged[name].why}")
         else:
-            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.shown, found.n)}, {found.verdict}{here(found)}")
+            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.shown, found.n)}, {word(found)}{here(found)}")
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
     aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
     return Goal(

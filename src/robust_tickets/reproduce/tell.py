@@ -23,7 +23,8 @@ from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.legend import intervals, legend, shown
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
-from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless, sentence
+from robust_tickets.reproduce.verdicts import sentence
+from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files

@@ -10,7 +10,8 @@ from robust_tickets.reproduce.claims import Judged, after_choice
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import here, markdown_table, small
+from robust_tickets.reproduce.verdicts import here, small, word
+from robust_tickets.reproduce.wording import markdown_table
 
 CLAIM_HEADS = ("difference", "other texts", "p", "verdict")
 
@@ -49,8 +50,7 @@ def claim_cells(one: Judged) -> tuple[str, str, str, str]:
     span = f" ({signed_span(found.shown)})" if found.shown else ""
     over = signed_span(found.shown_over_examples) if found.shown_over_examples else NONE
     p = found.adjusted_equivalence_p if found.verdict == "equivalent" else found.adjusted_p
-    verdict = {"different": "sturdier" if found.difference > 0 else "less sturdy"}.get(found.verdict, found.verdict)
-    return points(found.difference) + span, over, p_value(p), f"**{verdict}**{small(found)}{here(found)}"
+    return points(found.difference) + span, over, p_value(p), f"**{word(found)}**{small(found)}{here(found)}"
 
 
 def examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | None) -> str:

@@ -12,7 +12,8 @@ from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_titl
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN
 from robust_tickets.reproduce.repeated import models_told, repeated
-from robust_tickets.reproduce.wording import answered, caveat, count, listed, markdown_table, mean
+from robust_tickets.reproduce.verdicts import answered, caveat
+from robust_tickets.reproduce.wording import count, listed, markdown_table, mean
 
 
 def verdicts(judged: Sequence[Judged]) -> str:

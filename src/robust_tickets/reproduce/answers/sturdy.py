@@ -17,7 +17,8 @@ from robust_tickets.reproduce.goals import Goal, goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
-from robust_tickets.reproduce.wording import answered, count, markdown_table, mean
+from robust_tickets.reproduce.verdicts import answered
+from robust_tickets.reproduce.wording import count, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
 REACHED = {True: "reached", False: "not reached", None: "cannot be told"}

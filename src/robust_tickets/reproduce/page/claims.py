@@ -15,11 +15,12 @@ from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.wording import answered, count, listed, merged, numberless, small
+from robust_tickets.reproduce.verdicts import answered, small, word
+from robust_tickets.reproduce.wording import count, listed, merged, numberless
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
-VERDICTS = {"different": "sure", "equivalent": "same", "undecided": "open", "too few runs": "few"}
+VERDICTS = {"sturdier": "sure", "less sturdy": "worse", "equivalent": "same", "undecided": "open", "too few runs": "few"}
 
 
 def judged_all(outcomes: Sequence[Outcome], folder: Path) -> dict[str, tuple[Judged, ...]]:
@@ -111,7 +112,8 @@ def table_claims(id: str, judged: Sequence[Judged]) -> Html | None:
     """The claims of a paper's table, closed: the method of the paper against the other rows."""
     if not any(one.comparison for one in judged):
         return None
-    counts = {verdict: sum(one.verdict == verdict for one in judged if one.comparison) for verdict in VERDICTS}
+    said = [word(one.comparison) for one in judged if one.comparison]
+    counts = {verdict: said.count(verdict) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return tag("details", tag("summary", f"{family(id).question}, by our runs: {told}"), answer(family(id), judged))
 
@@ -126,7 +128,7 @@ def _row(one: Judged, margin: float, reach: float, several: bool) -> Html:
     pair = tag("b", _origin(one.claim, c.arm), " − ", _origin(one.claim, c.other))
     where = f"{task_title(one.claim.task)}, " if several else ""  # a table may be run on several tasks
     name = tag("p", pair, tag("small", f"{where}{attack_title(one.claim.attack)}"), class_="name")
-    verdict = tag("p", tag("span", one.verdict, class_=f"chip {VERDICTS[one.verdict]}"), _p(c), class_="verdict-of")
+    verdict = tag("p", tag("span", word(c), class_=f"chip {VERDICTS[word(c)]}"), _p(c), class_="verdict-of")
     value = tag("data", numbers.points(c.difference), value=exact(c.difference))
     span = tag("small", numbers.signed_span(c.shown)) if c.shown else None
     over = tag("small", "other texts: ", numbers.signed_span(c.shown_over_examples)) if c.shown_over_examples else None

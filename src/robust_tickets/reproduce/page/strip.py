@@ -15,6 +15,7 @@ from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
 MOST = 12  # rows; more would be no figure to look at
 THUMB, HIGH, DOT = 96, 14, 2.6  # pixels of a thumbnail and of its marks
+LINES = 3  # of a name
 LETTERS = 24  # of a line of a name; capitals are wide
 BESIDE = 19  # letters of a name for which there is room beside its value on a phone
 Row = tuple[Standing, Measured]
@@ -86,8 +87,9 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
     value, reach = numbers.percent(measured.mean), numbers.span(interval) if interval else ""
     told = ", ".join(filter(None, (reach, runs(measured.n))))
     if broad:
-        words = _two(one.title)
-        names = [label(left - 18, y + 5 + 17 * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
+        words = _lines(one.title)
+        apart = 17 if len(words) < LINES else 14.5
+        names = [label(left - 18, y + 5 + apart * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
     else:
         names = [label(left, y - (41 if stacked else 24), squeeze(one.title, 33), kind="name")]
@@ -96,10 +98,10 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
     return group(*drawn, *names, title=said(one.title, measured))
 
 
-def _two(title: str) -> list[str]:
-    """A name on one line or two; of a longer one the middle is left out, since names often differ at their ends."""
-    first, *rest = textwrap.wrap(title, LETTERS, break_on_hyphens=False) or [""]
-    return [first, squeeze(" ".join(rest), LETTERS)] if rest else [first]
+def _lines(title: str) -> list[str]:
+    """A name on three lines at most; of a longer one the middle is left out, since names often differ at their ends."""
+    lines = textwrap.wrap(title, LETTERS, break_on_hyphens=False) or [""]
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], squeeze(" ".join(lines[LINES - 1 :]), LETTERS)]
 
 
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
