@@ -130,10 +130,15 @@ assert "torch" not in sys.modules and "transformers" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Capture, tmp_path: Path) -> None:
+def always_bad(folder: Path) -> Path:
     same = Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["bad", "good"])
     split = Split.of(["a good film", "a bad plot", "a good story", "an awful movie"], [1, 0, 1, 0])
-    PWWS()(same, split, n=0, folder=tmp_path / "a")
+    PWWS()(same, split, n=0, folder=folder)
+    return folder
+
+
+def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Capture, tmp_path: Path) -> None:
+    always_bad(tmp_path / "a")
     told = check(capsys, tmp_path / "a", "aua=45")
     assert [words.partition(": ")[2].partition(":")[0] for words in told["warnings"]] == ["one answer", "unmoved"]
     with pytest.raises(SystemExit) as end:
@@ -142,12 +147,15 @@ def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Captur
     assert check(capsys, tmp_path / "a", "aua=55", code=1)["warnings"] == [], "what fails needs no warning"
 
 
+def trained_to_one_class(run: Path, stage: str) -> None:
+    path = run / f"train/{stage}/evaluation.json"
+    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 50.0, "per_class": classes}))
+
+
 def test_an_arm_that_was_trained_to_one_class_passes_with_a_warning(capsys: Capture, run: Path) -> None:
     assert check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"] == []
-    path = run / "train/00000000/evaluation.json"
-    told = json.loads(path.read_text())
-    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
-    path.write_text(json.dumps(told | {"accuracy": 50.0, "per_class": classes}))
+    trained_to_one_class(run, "00000000")
     assert "every row the class bad" in check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"][0]
 
 
@@ -155,8 +163,40 @@ def test_an_arm_of_one_class_is_warned_of_under_attack_too(capsys: Capture, run:
     """Of results that were made before attacks had a flag for it."""
     name = json.loads((run / "arms.json").read_text())["arms"][1]["name"]
     assert not any("one answer" in words for words in check(capsys, f"{run}:{name}", "aua=0.1")["warnings"])
-    path = run / "train/00000001/evaluation.json"
-    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 50.0, "per_class": classes}))
+    trained_to_one_class(run, "00000001")
     told = check(capsys, f"{run}:{name}", "aua=0.1")
     assert sum("every row the class bad" in words for words in told["warnings"]) == 1
+
+
+HOLLOW = ("--fail-on", "hollow")
+
+
+def test_a_hollow_result_fails_where_that_is_asked_for(capsys: Capture, tmp_path: Path, attacked: AttackResult) -> None:
+    same = always_bad(tmp_path / "a")
+    told = check(capsys, same, "aua=45", flags=HOLLOW, code=1)
+    assert (told["passed"], told["warnings"]) == (False, []), "what fails needs no warning"
+    assert [(gate["measure"], gate["passed"]) for gate in told["gates"]] == [("aua", True), ("flags", False)]
+    assert (told["gates"][1]["codes"], told["gates"][1]["said"]) == (["one-answer", "unmoved"], "flagged one-answer, unmoved")
+    assert check(capsys, same, "aua=45", flags=("--fail-on", "unmoved"), code=1)["gates"][1]["codes"] == ["unmoved"]
+    assert check(capsys, same, "aua=45", flags=("--fail-on", "saturated"))["warnings"], "another flag was asked for: it is warned of"
+    told = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
+    assert told["gates"][1]["said"] == "not flagged one-answer, errors"
+    with pytest.raises(SystemExit) as end:
+        main(["check", str(same), "--min", "aua=45", *HOLLOW])
+    said = capsys.readouterr().out
+    assert (end.value.code, "FAIL  a, PWWS: flagged one-answer, unmoved" in said, "1 of 2 passed" in said) == (1, True, True)
+
+
+def test_any_flag_may_fail(capsys: Capture, attacked: AttackResult) -> None:
+    both = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "few-examples", *HOLLOW), code=1)
+    assert both["gates"][1]["codes"] == ["few-examples", "unmoved"], "it goes by words alone"
+    hint = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answers"), code=2)["error"]["hint"]
+    assert "did you mean 'one-answer'" in hint
+
+
+@pytest.mark.parametrize(("arm", "stage"), [("earlyrobust", "00000000"), ("finetune", "00000001")])
+def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, arm: str, stage: str) -> None:
+    check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"))
+    trained_to_one_class(run, stage)
+    told = check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"), code=1)
+    assert [gate["arm"] for gate in told["gates"] if not gate["passed"]] == [arm]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robust_tickets.attack.flags import flags_of
+from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
@@ -28,33 +30,40 @@ def test_a_calm_attack_has_no_flags() -> None:
     assert codes() == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"n": 99}, "few-examples"),
-        ({"classes": 1}, "one-class"),
-        ({"subset": "first"}, "first-rows"),
-        ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
-        ({"foreign": True}, "not-english"),
-        ({"errors": 2}, "errors"),
-        ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
-        ({"confidence": 0.995}, "over-confident"),
-        ({"blind": 19}, "saturated"),
-        ({"answer": "neg"}, "one-answer"),
-        ({"unmoved": 19}, "unmoved"),
-        ({"stuck": 19}, "no-candidates"),
-        ({"scoring": "log-odds"}, "log-odds"),
-        ({"temperature": 2.0}, "temperature"),
-        ({"temperature": 2.0, "calibration": FITTED}, "temperature"),
-        ({"calibration": {**FITTED, "fitted": False, "why": "x"}}, "not-calibrated"),
-        ({"compat": "ta-0.3.4"}, "compat"),
-        ({"query_budget": 50}, "query-budget"),
-        ({"resources": {"vectors": {"name": "mine", "substitute": True}}}, "substitute"),
-        ({"dropped": ["part of speech"]}, "constraint-dropped"),
-    ],
-)
+RAISED: list[tuple[dict[str, Any], str]] = [
+    ({"n": 99}, "few-examples"),
+    ({"classes": 1}, "one-class"),
+    ({"subset": "first"}, "first-rows"),
+    ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
+    ({"foreign": True}, "not-english"),
+    ({"errors": 2}, "errors"),
+    ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
+    ({"confidence": 0.995}, "over-confident"),
+    ({"blind": 19}, "saturated"),
+    ({"answer": "neg"}, "one-answer"),
+    ({"unmoved": 19}, "unmoved"),
+    ({"stuck": 19}, "no-candidates"),
+    ({"scoring": "log-odds"}, "log-odds"),
+    ({"temperature": 2.0}, "temperature"),
+    ({"temperature": 2.0, "calibration": FITTED}, "temperature"),
+    ({"calibration": {**FITTED, "fitted": False, "why": "x"}}, "not-calibrated"),
+    ({"compat": "ta-0.3.4"}, "compat"),
+    ({"query_budget": 50}, "query-budget"),
+    ({"resources": {"vectors": {"name": "mine", "substitute": True}}}, "substitute"),
+    ({"dropped": ["part of speech"]}, "constraint-dropped"),
+]
+
+
+@pytest.mark.parametrize(("changes", "code"), RAISED)
 def test_each_is_raised_alone(changes: dict[str, Any], code: str) -> None:
     assert codes(**changes) == [code]
+
+
+def test_the_codes_are_those_that_are_raised_and_those_of_the_page() -> None:
+    assert set(CODES) == {code for _, code in RAISED}
+    page = (Path(__file__).parents[2] / "docs/attacks/honesty.md").read_text()
+    table = page.partition("## Flags")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == list(CODES)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score th
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
 HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
+CODES = (
+    "few-examples", "one-class", *HOLLOW, "first-rows", "seen-in-training", "not-english", "errors", "over-confident", "saturated",
+    "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget", "substitute", "constraint-dropped",
+)  # fmt: skip
 
 
 class Flag(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -14,10 +15,15 @@ from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.progress import warn
 
+if TYPE_CHECKING:
+    from robust_tickets.attack.flags import Flag
+
 MEASURES = ("clean", "clean_full", "aua", "queries", "similarity", "n")  # of result.json, those of which more is better
 PERCENT = MEASURES[:3]
 GATE_SAID_NO = 1
+ALL_HOLLOW = "hollow"  # a word for all flags that take the meaning out of the numbers
 Floors = Annotated[tuple[str, ...], Parameter(name="--min", negative="", consume_multiple=False)]
+Codes = Annotated[tuple[str, ...], Parameter(name="--fail-on", negative="", consume_multiple=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +34,20 @@ class Measured:
     attack: str
     values: Mapping[str, Any]
     intervals: Mapping[str, Any]
-    flags: tuple[str, ...] = field(default=())
-    hollow: tuple[str, ...] = field(default=())  # those of them that take the meaning out of the numbers
+    flags: tuple[Flag, ...]
 
 
-def check(run: str, *, floors: Floors = (), interval: Annotated[bool, Parameter(negative="")] = False, common: Common = Common()) -> Answer:  # noqa: B008
+def check(
+    run: str,
+    *,
+    floors: Floors = (),
+    fail_on: Codes = (),
+    interval: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
     """A gate for CI: exits with 0 if every number is at least what is asked for, with 1 if not, and says which.
 
-    Flags are repeated and do not decide; where a number that a flag makes meaningless passes, a warning says so.
+    Flags are repeated and decide only under --fail-on; where a number that a flag makes meaningless passes, a warning says so.
 
     Parameters
     ----------
@@ -43,19 +55,25 @@ def check(run: str, *, floors: Floors = (), interval: Annotated[bool, Parameter(
         A run folder, whose every arm must pass, under every attack; RUN:ARM for one arm; or a folder that `tickets attack` wrote.
     floors
         MEASURE=NUMBER, any number of times, such as clean=90 or aua=25: of clean, clean_full, aua (percent), queries, similarity, n.
+    fail_on
+        A flag's code, any number of times, such as few-examples or substitute: what has the flag fails, whatever its numbers. hollow
+        stands for one-answer and unmoved, which take the meaning out of the numbers.
     interval
         Judge the lower end of the 95 % interval instead of the number itself.
     """
-    wanted = [_floor(given) for given in floors]
+    from robust_tickets.attack.flags import HOLLOW
+
+    wanted, unwanted = [_floor(given) for given in floors], _codes(fail_on)
     if not wanted:
         raise TicketsError("check: at least how much of what? no --min is given", hint="--min clean=90 --min aua=25")
     rows = list(measured(run))
-    gates = [_gate(row, name, least, interval) for row in rows for name, least in wanted]
+    gates = [gate for row in rows for gate in (*(_gate(row, *floor, interval) for floor in wanted), *_unflagged(row, unwanted))]
     passed = all(gate["passed"] for gate in gates)
-    flags = list(dict.fromkeys(flag for row in rows for flag in row.flags))
-    hollow = [f"{_where(row.arm, row.attack)}: {flag}" for row in rows for flag in row.hollow] if passed else []
-    for told in hollow:
-        warn(f"check: passed, but do not rely on it: {told}")
+    flags = list(dict.fromkeys(flag.text for row in rows for flag in row.flags))
+    told = [f"{_where(row.arm, row.attack)}: {flag.text}" for row in rows for flag in row.flags if flag.code in HOLLOW]
+    hollow = told if passed else []
+    for words in hollow:
+        warn(f"check: passed, but do not rely on it: {words}")
 
     def show(console: Any) -> None:
         for gate in gates:
@@ -90,6 +108,15 @@ def _floor(given: str) -> tuple[str, float]:
     return name, least
 
 
+def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
+    from robust_tickets.attack.flags import CODES, HOLLOW
+
+    for code in given:
+        if code not in (ALL_HOLLOW, *CODES):
+            raise TicketsError(f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (ALL_HOLLOW, *CODES)))
+    return tuple(dict.fromkeys(code for one in given for code in (HOLLOW if one == ALL_HOLLOW else (one,))))
+
+
 def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, Any]:
     """A number that was not measured does not pass: a gate must not open because nothing was looked at."""
     value, ends = row.values.get(name), row.intervals.get(name)
@@ -105,6 +132,16 @@ def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, A
         "arm": row.arm, "attack": row.attack, "measure": name, "min": least, "value": value, "interval": ends and list(ends),
         "judged": judged, "passed": passed, "said": said,
     }  # fmt: skip
+
+
+def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """One gate for all codes that are to fail, none where there are none. An arm that was not attacked can have one-answer alone."""
+    if unwanted:
+        found = [code for code in unwanted if any(flag.code == code for flag in row.flags)]
+        yield {
+            "arm": row.arm, "attack": row.attack, "measure": "flags", "min": None, "value": None, "interval": None, "judged": None,
+            "passed": not found, "said": f"flagged {', '.join(found)}" if found else f"not flagged {', '.join(unwanted)}", "codes": found,
+        }  # fmt: skip
 
 
 def _short(value: float) -> str:
@@ -130,6 +167,7 @@ def measured(run: str) -> Iterator[Measured]:
 
 
 def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
+    from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.files import read_json
     from robust_tickets.report.fields import inside, interval, listed, mapping, number
     from robust_tickets.report.hollow import one_answer
@@ -150,17 +188,17 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
         whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
         values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
         only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
-        told = () if only is None else (f"one answer: the model gives every row the class {only}",)
+        told = () if only is None else (Flag(ONE_ANSWER, f"one answer: the model gives every row the class {only}"),)
         for attack in filter(None, attacks):
             yield _attacked(name, attack, values, intervals, told)
         if not attacks:  # all that is known of it is its accuracy
             both = {**intervals, **({"clean": ends} if ends else {})}
-            yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told, hollow=told)
+            yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told)
 
 
-def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[str, ...] = ()) -> Measured:
+def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[Flag, ...] = ()) -> Measured:
     """``told``: that the evaluation saw one answer, which a result may say itself."""
-    from robust_tickets.attack.flags import HOLLOW, ONE_ANSWER
+    from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.attack.result import AttackResult
     from robust_tickets.report.fields import interval, number
 
@@ -173,6 +211,5 @@ def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapp
         attack=found.attack,
         values={**own, **{name: value for name, value in values.items() if value is not None}},
         intervals={**intervals, **ends},
-        flags=(*found.flags, *more),
-        hollow=(*(flag for flag, code in zip(found.flags, found.flag_codes, strict=False) if code in HOLLOW), *more),
+        flags=(*(Flag(code, text) for text, code in zip_longest(found.flags, found.flag_codes, fillvalue="")), *more),
     )
