@@ -38,13 +38,15 @@ def verbs(data: Path, model: str, tmp_path: Path) -> dict[str, list[str]]:
         "search": ["search", "earlyrobust", "--model", model, "--task", str(data), "--out", str(tmp_path / "o")],
         "attack": ["attack", model, "--data", str(data), "--out", str(tmp_path / "o")],
         "predict": ["predict", model, "--data", str(data), "--out", str(tmp_path / "o.csv")],
+        "replay": ["replay", str(data), model, "other", "--out", str(tmp_path / "o")],
+        "export": ["export", model, "--out", str(tmp_path / "o")],
     }
 
 
-VERBS = ("run", "train", "search", "attack", "predict")
+VERBS = ("run", "train", "search", "attack", "predict", "replay", "export")
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "export"])  # which reads no data
 def test_a_missing_file_is_told_before_torch_is_loaded(verb: str, three_classes: Path, tmp_path: Path) -> None:
     code, lines = lines_of(*verbs(three_classes.with_name("review.csv"), "nowhere", tmp_path)[verb])
     assert code == 2

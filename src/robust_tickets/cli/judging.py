@@ -9,9 +9,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.early import look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, mapped
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import say
 
 Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
 Maps = Annotated[tuple[str, ...], Parameter(name="--label-map", negative="", consume_multiple=False)]
@@ -58,9 +60,6 @@ def replay(
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
     """
-    from robust_tickets.attack.sets import open_set
-    from robust_tickets.attack.transfer import replay as put
-
     if not models:
         raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
     if len(label_map) > 1 and len(label_map) != len(models):
@@ -69,6 +68,11 @@ def replay(
             hint="--label-map once for all of them, or once for each, in their order",
         )
     is_folder(out)
+    look_for(source, *also)
+    say(f"loading {', '.join(models)}")
+    from robust_tickets.attack.sets import open_set
+    from robust_tickets.attack.transfer import replay as put
+
     reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
     sets = [open_set(one, **reading) for one in (source, *also)]
     opened = (opening.open(model, columns(text)) for model in models)

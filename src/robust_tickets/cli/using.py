@@ -249,6 +249,7 @@ def export(
     format
         compact, dense or onnx.
     """
+    say(f"loading {model}")
     from robust_tickets.classifier import Classifier
     from robust_tickets.ship.evidence import evidence_of
     from robust_tickets.ship.export import export as write
