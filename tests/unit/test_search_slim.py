@@ -97,6 +97,18 @@ def test_official_before_draws_one_update_before_the_masks_are_compared() -> Non
 
 
 @pytest.mark.parametrize(
+    ("stop", "at"), [("paper", "current"), ("paper", "first"), ("official", "current"), ("official", "before"), ("early_bird", "current")]
+)
+@pytest.mark.parametrize("rows", [12, 40, 80])
+def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any, at: Any, rows: int) -> None:
+    """The three updates of 12 rows are too few for most of them."""
+    task, mini = toy_task(rows), 0.67 if at == "before" and rows == 12 else 0.2
+    method = EarlyRobust(**SMALL, adversary=None, stop=stop, at=at, gamma=1.1, window=3, mini=mini)
+    assert method(tiny_classifier(), task).ticket.provenance["steps_run"] == method.soonest(task)
+    assert EarlyBERT(**SMALL).soonest(task) == EarlyBERT(**SMALL).steps(task)
+
+
+@pytest.mark.parametrize(
     ("moves", "expected"),
     [
         ([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk import estimate
+from tiny import tiny_classifier
+from toy import toy_task
 
 
 @pytest.mark.parametrize(("device", "said"), [("cpu", "estimate: about"), ("cuda", "estimate: at most about")])
@@ -26,3 +31,38 @@ def test_steps_timed_eagerly_are_a_bound_on_a_gpu(monkeypatch: pytest.MonkeyPatc
     told = capsys.readouterr().err
     assert f"{said} 2 min" in told
     assert "1 arm and 7 training rows" in told
+
+
+TRAINERS = (
+    FineTune(epochs=2, batch_size=4),
+    FineTune(epochs=3, batch_size=4, run_epochs=1, evaluation_rows=5),
+    FineTune(epochs=9, batch_size=4, max_steps=13, evaluation_rows=0),
+    FineTune(epochs=2, batch_size=4, evaluate="never"),
+)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_the_rows_that_a_training_evaluates_are_known_before(trainer: FineTune, tmp_path: Path) -> None:
+    task = toy_task(40)
+    trainer(tiny_classifier(), task, folder=tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    seen = sum(line["evaluation"]["n"] for line in lines if "evaluation" in line)
+    assert estimate.evaluated(trainer, task) == seen + len(task.test)
+
+
+def test_a_training_takes_its_evaluations_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few rows they are most of it: 200 rows of the reviews, all others evaluated, were to take 5 s and took 21."""
+    task, trainer = toy_task(8), FineTune(epochs=2, batch_size=4)
+    monkeypatch.setattr(estimate, "_trained", lambda *_: False)
+    monkeypatch.setattr(estimate, "_seconds_a_row", lambda _: 3.0)
+    arms = [SimpleNamespace(origin=None, train=trainer)] * 2
+    walk: Any = SimpleNamespace(task=task, recipe=SimpleNamespace(arms=arms, attacks=[]))
+    assert estimate.estimate(walk)["training"] == pytest.approx(2 * (2 * 8 * 3 + 3 * 12 + 12))
+    monkeypatch.setattr(estimate, "_trained", lambda *_: True)
+    assert estimate.estimate(walk)["training"] == 0
+
+
+@pytest.mark.parametrize(("rows", "share"), [(4, 1), (32, 6 / 8), (400, 0.5)])
+def test_a_search_of_few_updates_runs_on_until_its_rule_has_points_enough(rows: int, share: float) -> None:
+    search, task = EarlyRobust(batch_size=4), toy_task(rows)
+    assert estimate.work(search, task) == pytest.approx(share * search.work(task))

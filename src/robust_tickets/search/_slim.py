@@ -97,6 +97,13 @@ class Slim(PerTask, Optimised):
         """Updates at most; the rule usually stops earlier."""
         return self._most(updates_per_epoch(task, self.batch_size, self.accumulate))
 
+    def soonest(self, task: Any) -> int:
+        """The first update at which the rule may stop the search: `early_bird` compares ``window`` points, the others one more."""
+        most = self.steps(task)
+        wanted = (self.window + (self.stop != "early_bird")) * (2 if self.at == "before" else 1)
+        points = self._points(most // self.epochs)
+        return most if self.stop == "fixed" or len(points) < wanted else points[wanted - 1]
+
     def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
         """Search on the labels of ``task``'s training split, from theta_0 with the classifier it has."""
         defined(self.adversary, "classification")
