@@ -66,3 +66,26 @@ def test_a_training_takes_its_evaluations_too(monkeypatch: pytest.MonkeyPatch) -
 def test_a_search_of_few_updates_runs_on_until_its_rule_has_points_enough(rows: int, share: float) -> None:
     search, task = EarlyRobust(batch_size=4), toy_task(rows)
     assert estimate.work(search, task) == pytest.approx(share * search.work(task))
+
+
+@pytest.mark.parametrize("widths", [[50, 10, 12, 14, 40, 60, 44], [20]])
+def test_a_row_costs_by_the_tokens_of_many_batches_not_of_the_few_that_are_timed(
+    monkeypatch: pytest.MonkeyPatch, widths: list[int]
+) -> None:
+    """A clock that a pass moves on by a second a token: batches are of like lengths, and the timed ones may all be short."""
+    clock = [0.0]
+
+    class Model(torch.nn.Module):
+        def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
+            clock[0] += input_ids.numel()
+            return SimpleNamespace(loss=torch.zeros((), requires_grad=True))
+
+    batches = [{"input_ids": torch.zeros(4, width), "labels": torch.zeros(4)} for width in widths]
+    monkeypatch.setattr("robust_tickets.train.feed.batches_of", lambda *_: SimpleNamespace(epoch=lambda _: iter(batches)))
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    walk: Any = SimpleNamespace(
+        start=SimpleNamespace(copy=lambda: SimpleNamespace(model=Model(), device=torch.device("cpu"))),
+        task=SimpleNamespace(train=range(4 * len(widths))),
+        recipe=SimpleNamespace(arms=[SimpleNamespace(train=FineTune(batch_size=4))]),
+    )
+    assert estimate._seconds_a_row(walk) == pytest.approx(sum(widths) / len(widths))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from robust_tickets.walk.runner import Walk
 
 TIMED = 4  # batches, the first of which warms up
+COUNTED = 64  # batches whose tokens are counted: three are too few, one may have five times the tokens of another
 FORWARD = 1 / 3  # of a training step: a row that is evaluated; 0.31 to 0.36 were measured with MiniLM on two cores
 QUERIES_A_WORD = 9  # PWWS on review sentences: 170 queries for 19 words
 SEARCH_SHARE = 0.5  # of an epoch; EarlyRobust's masks settle within it
@@ -140,21 +141,24 @@ def _passes(method: Any) -> float:
 
 
 def _seconds_a_row(walk: Walk) -> float:
-    """Forward and backward of one training row."""
+    """Forward and backward of one training row, of as many tokens as rows have in the first ``COUNTED`` batches."""
     from robust_tickets.train.feed import batches_of
 
     model = walk.start.copy()
     model.model.train()
     size = walk.recipe.arms[0].train.batch_size
-    spent, rows = 0.0, 0
-    for i, batch in zip(range(TIMED), batches_of(model, walk.task, size, 0).epoch(0), strict=False):
+    spent, timed, rows, tokens = 0.0, 0, 0, 0
+    for i, batch in zip(range(COUNTED), batches_of(model, walk.task, size, 0).epoch(0), strict=False):
+        rows, tokens = rows + len(batch["labels"]), tokens + batch["input_ids"].numel()
+        if i >= TIMED:
+            continue
         batch = {name: value.to(model.device) for name, value in batch.items()}
         begun = time.monotonic()
         model.model(**batch).loss.backward()
         _wait(model)
         if i or len(walk.task.train) <= size:
-            spent, rows = spent + time.monotonic() - begun, rows + len(batch["labels"])
-    return spent / max(rows, 1)
+            spent, timed = spent + time.monotonic() - begun, timed + batch["input_ids"].numel()
+    return spent / max(timed, 1) * tokens / max(rows, 1)
 
 
 def _typical(split: Split) -> tuple[tuple[str, ...], float]:
