@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaign
-from robust_tickets.reproduce.cost import Device, _search, _task, cost, device, passes, pieces, work
+from robust_tickets.reproduce.cost import TOKENS, Device, _search, _task, cost, device, passes, pieces, work
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
@@ -61,6 +62,25 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
     assert work(judged("of-another-version")) is None
     assert work(judged("finetune", task="another")) is None
     assert work(replace(judged("random"), ticket={"digest": "x"})) is None, "how much of the model it keeps is not known"
+
+
+@pytest.mark.parametrize(
+    ("arm", "told", "searching"),
+    [
+        ("earlyrobust", 0.4, 0.4 * 5),
+        ("earlyrobust", None, 0.5 * 5),
+        ("earlyrobust", "soon", 0.5 * 5),
+        ("sturdy_a_ticket", 0.4, 0.4 * 5),
+        ("earlybert", 0.4, 0.2),  # which no rule stops
+        ("random", 0.4, 0),  # no search
+    ],
+)
+def test_a_search_that_was_run_counts_what_it_ran(arm: str, told: Any, searching: float) -> None:
+    """The rest is the training, which is the same."""
+    outcome = replace(judged("finetune", flops_per_example=3e9, dense_flops_per_example=4e9), unit=Unit(task="sst2", arm=arm))
+    ran = work(replace(outcome, traces={"distances": {"stopped_at": told}}))
+    (training,) = [piece.seconds for piece in pieces(outcome.unit, (), TOKENS) if piece.kind == "train"]
+    assert ran == pytest.approx(searching + 0.75 * training / (67349 * 18))
 
 
 def test_passes_follow_the_settings() -> None:

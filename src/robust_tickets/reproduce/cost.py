@@ -16,6 +16,7 @@ from typing import Any, Literal
 from robust_tickets.config import Said, digest
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.report.fields import mapping, number
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Plan
@@ -117,13 +118,17 @@ def cost(
     return Cost(**spent, units=left, done=tuple(unit for unit in plan.units if unit not in left))
 
 
-def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Places = NOWHERE, *, train: bool = True) -> Iterator[Piece]:
-    """The stages of a unit, with what each takes where nothing is shared."""
+def pieces(
+    unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Places = NOWHERE, *, train: bool = True, ran: float | None = None
+) -> Iterator[Piece]:
+    """The stages of a unit, with what each takes where nothing is shared. ``ran``: epochs after which its rule stopped the search."""
     recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
     name = arm(unit.arm, unit.flavour).arm
     who = [unit.backbone, unit.seed, unit.repeat]
     share = share_of(places, unit.backbone)
     for search, task in _searches(recipe, name, unit.task):
+        if ran is not None and "share" in _numbers()["searches"].get(search.get("name"), {}):  # no arm has two of these
+            search = {**search, "stop": "fixed", "at_epoch": ran}
         seconds = share * _search(search, _task(places, task), on)
         yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0))
     if train:
@@ -138,15 +143,16 @@ def pieces(unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Place
 
 def work(outcome: Outcome) -> float | None:
     """Search and training of a run in plain epochs of the whole model, reckoned by passes and tokens: what can be told of runs that shared
-    their device. As planned: a search that its rule stops counts half an epoch. A ticket's training counts as much of it as its FLOPs are
-    of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs are not.
+    their device. A search that its rule stops counts what it ran, or half an epoch, as planned, where the result does not say. A ticket's
+    training counts as much of it as its FLOPs are of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs
+    are not.
     """
     unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
     if unit.arm not in arms() or unit.task not in _numbers()["tasks"] or (outcome.ticket and not (kept and whole)):
         return None
     share = float(kept) / float(whole) if kept and whole else 1.0
     tokens = {"search": 0.0, "train": 0.0}
-    for piece in pieces(unit, (), TOKENS):
+    for piece in pieces(unit, (), TOKENS, ran=number(mapping(outcome.traces.get("distances")).get("stopped_at"))):
         tokens[piece.kind] += piece.seconds
     return (tokens["search"] + share * tokens["train"]) / _epoch({}, _task(NOWHERE, unit.task), TOKENS)
 
