@@ -15,6 +15,7 @@ from robust_tickets.reproduce.claims import judge
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page import make
 from robust_tickets.reproduce.verdicts import HERE, answered, here, sentence, small
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
@@ -123,6 +124,15 @@ def test_a_goal_that_few_runs_measured_is_told_as_such() -> None:
     assert reached_of(found) == "5 of 5 goals are reached, 1 of them measured in fewer than 5 runs"
     assert reached_of(goals(screening())) == "5 of 5 goals are reached"
     assert reached_of([replace(cost, few=False)]) == "1 of 1 goals is reached"
+
+
+def test_findings_and_page_judge_the_family_of_the_goals_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is bootstrapped, which takes its time; the goals are told from what the claims are."""
+    outcomes = read_all(keep(tmp_path, screening()))
+    assert goals(outcomes, tmp_path) == goals(outcomes, tmp_path, judge("B", outcomes, tmp_path))
+    monkeypatch.setattr("robust_tickets.reproduce.goals.judge", lambda *_: pytest.fail("judged again"))
+    assert "5 of 5 goals are reached" in findings(outcomes, tmp_path)
+    assert "5 of 5 goals are reached" in make(tmp_path, outcomes)
 
 
 def test_intervals_of_two_runs_are_told_neither_of_goals_nor_of_claims(tmp_path: Path) -> None:

@@ -28,16 +28,20 @@ class Goal:
     told: str
     few: bool = False  # judged by fewer runs than a claim would need, being a measurement of the machine
 
+    @property
+    def verdict(self) -> str:
+        return {True: "reached", False: "not reached", None: "cannot be told"}[self.reached]
 
-def goals(outcomes: Sequence[Outcome], folder: Path | None = None) -> tuple[Goal, ...]:
-    """All of them: gain, other attacks, clean accuracy, cost, size."""
+
+def goals(outcomes: Sequence[Outcome], folder: Path | None = None, judged: Sequence[Judged] | None = None) -> tuple[Goal, ...]:
+    """All of them: gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
     chosen, plain = winner(outcomes, folder), winner(outcomes, folder, "plain")
     given = {**told()["goals"], "against": plain or told()["screen"]["against"]}
     arm = form_of(given["arm"], chosen) if chosen and plain else None
-    judged = {one.claim.attack: one for one in judge(given["family"], outcomes, folder)}
+    under = {one.claim.attack: one for one in (judge(given["family"], outcomes, folder) if judged is None else judged)}
     return (
-        _gain(given, judged[given["seen"]]),
-        _unseen(given, judged, arm, outcomes),
+        _gain(given, under[given["seen"]]),
+        _unseen(given, under, arm, outcomes),
         *(_measured(given, name, arm, outcomes) for name in ("clean", "cost", "size")),
     )
 

@@ -21,7 +21,6 @@ from robust_tickets.reproduce.verdicts import answered
 from robust_tickets.reproduce.wording import count, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
-REACHED = {True: "reached", False: "not reached", None: "cannot be told"}
 IN_TABLE = ("gain", "unseen")  # goals whose numbers stand with the claims
 HELD_OUT = f"-{CONFIRM}"
 
@@ -43,7 +42,7 @@ def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         *_beside(arm, plain, judged, outcomes),
         *_unclaimed(arm, plain, outcomes),
         *_overlap(arm, outcomes),
-        _goals(goals(outcomes, folder), arm_title(plain)),
+        _goals(goals(outcomes, folder, judged), arm_title(plain)),
         *_forms(plain, outcomes, folder),
         *_screening(outcomes, folder),
     ]
@@ -123,7 +122,7 @@ def _goals(found: Sequence[Goal], plain: str) -> str:
     for goal in found:
         more = "" if goal.name in IN_TABLE and goal.reached is not None else f": {goal.told}"
         asked = goal.asked if goal.name == "cost" else goal.asked.replace(plain, "the plain rival")
-        lines.append(f"- **{REACHED[goal.reached]}**: {asked}{more}")
+        lines.append(f"- **{goal.verdict}**: {asked}{more}")
     return "\n".join([f"{reached_of(found)}:", "", *lines])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, scroll, tag
-from robust_tickets.reproduce.claims import Among, screened, told, trials, winner
+from robust_tickets.reproduce.claims import Among, Judged, screened, told, trials, winner
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.names import arm_title, attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
@@ -17,7 +17,7 @@ from robust_tickets.reproduce.wording import count
 
 WRITE = (numbers.percent, numbers.points)  # a value and its gain
 KINDS: dict[Among, str] = {"arms": "trained on word swaps", "plain": "plain fine-tuning, as many trials"}
-REACHED = {True: ("reached", "sure"), False: ("not reached", "success"), None: ("cannot be told", "few")}
+CHIPS = {True: "sure", False: "success", None: "few"}  # how a goal that is reached, is not, or cannot be told is marked
 
 
 def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
@@ -62,17 +62,16 @@ def _number(value: float | None, write: Callable[[float], str]) -> Html:
     return tag("td", numbers.NONE if value is None else tag("data", write(value), value=exact(value)), class_="number")
 
 
-def reached(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
-    """The goals, once a configuration is chosen."""
+def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged] | None = None) -> Html | None:
+    """The goals, once a configuration is chosen. ``judged``: their family, where it is judged already."""
     chosen = winner(outcomes, folder)
     if chosen is None:
         return None
-    found = goals(outcomes, folder)
+    found = goals(outcomes, folder, judged)
     items = []
     for goal in found:
-        word, kind = REACHED[goal.reached]
         asked = tag("p", tag("b", goal.asked[:1].upper(), goal.asked[1:]), tag("small", goal.told), class_="name")
-        items.append(tag("li", asked, tag("p", tag("span", word, class_=f"chip {kind}"))))
+        items.append(tag("li", asked, tag("p", tag("span", goal.verdict, class_=f"chip {CHIPS[goal.reached]}"))))
     said = f"{reached_of(found)}."
     listed = tag("ul", *items, class_="claims goals")
     return tag("article", tag("h3", "Does the recipe win?"), tag("p", said, class_="verdict lesser"), listed, class_="answer")

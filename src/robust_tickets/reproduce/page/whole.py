@@ -14,6 +14,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report.document import document
 from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.figures.figure import figure
 from robust_tickets.reproduce.fill import Filled, fill
 from robust_tickets.reproduce.names import task_title
@@ -54,8 +55,9 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     filled = {one.id: fill(one.id, outcomes, folder) for one in tables() if one.kind == "table"}
     figures = {one.id: figure(one.id, outcomes, folder) for one in tables() if one.kind == "figure"}
     judged = judged_all(outcomes, folder)
+    won = reached(outcomes, folder, judged[told()["goals"]["family"]])
     sections: list[tuple[str, str, list[Html | None]]] = [
-        ("answers", "Answers", [claims(judged), screening(outcomes, folder), reached(outcomes, folder), seeds(found, outcomes)]),
+        ("answers", "Answers", [claims(judged), screening(outcomes, folder), won, seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
         ("length", "Length", [by_length(found, outcomes, folder)]),
