@@ -84,7 +84,10 @@ def pairs(ends: Sequence[int], total: int) -> list[int]:
     """The points of ``at="before"``: each end of a mini-epoch and the update after it, as far as there is one."""
     if any(later - end < 2 for end, later in pairwise(ends)):
         raise TicketsError("at='before' needs mini-epochs of two updates or more", hint="more data, smaller batches or a larger mini")
-    return [step for end in ends if end < total for step in (end, end + 1)]
+    found = [step for end in ends if end < total for step in (end, end + 1)]
+    if not found:  # the only mini-epoch is the whole search, and no update follows it
+        raise TicketsError("at='before' needs two mini-epochs or more, got one: the whole search", hint="a smaller mini, or more epochs")
+    return found
 
 
 RULES: Mapping[str, Callable[..., int | None]] = {"paper": paper, "official": official, "early_bird": early_bird}
