@@ -218,6 +218,12 @@ def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
     assert winner(cheap) == "sturdy_a"
 
 
+def test_the_screening_has_the_clean_accuracy_of_the_evaluation() -> None:
+    """As the leaderboard has it: the copy that is attacked may be in float16, and one text more or less shows in the first decimal."""
+    runs = [o if o.unit.arm != "sturdy_c" else replace(o, clean={**o.clean, "accuracy": 91.5}) for o in screening("c")]
+    assert {one.arm: one.clean for one in screened(runs)} == {f"sturdy_{letter}": 91.5 if letter == "c" else 92.0 for letter in "abcdef"}
+
+
 def test_runs_after_the_choice_do_not_choose_again() -> None:
     runs = screening("f")
     unlucky = [made("sturdy_f", seed, {REAL: 60}, config={"adversary": {"source": "real"}}) for seed in (2, 3, 4)]

@@ -188,7 +188,8 @@ def screened(
     """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made.
 
     ``among`` the recipe's, or the plain fine-tunings', which have as many trials. The first seeds alone count, as many as were planned:
-    the chosen one is run more often afterwards, which must not change the choice. ``attack``: another than the one that chooses.
+    the chosen one is run more often afterwards, which must not change the choice. ``attack``: another than the one that chooses. Clean
+    accuracy is the one that was evaluated, as on the leaderboard: a copy of the victim that is attacked in float16 may answer otherwise.
     """
     asked = told()["screen"]
     under_attack = attack or asked["attack"]
@@ -196,8 +197,8 @@ def screened(
     def means(arm: str, seeds: int) -> tuple[int, float, float] | None:
         own = [o for o in outcomes if o.unit.arm == arm and o.unit.repeat == 0 and o.unit.seed < seeds]
         under, clean = (
-            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=under_attack, split=asked["split"]), own, folder)
-            for metric in ("aua", "clean")
+            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=by, split=asked["split"]), own, folder)
+            for metric, by in (("aua", under_attack), ("clean", None))
         )
         return (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None
 
