@@ -126,6 +126,13 @@ def _keyed(shown: str) -> list[float]:
     return [float(value) for cell in cells for value in re.findall(r'<data value="([\d.]+)"', cell)]
 
 
+def test_texts_that_were_wrong_before_are_no_attacks(text: str, found: tuple[Outcome, ...]) -> None:
+    letters = [letter for one in found for attack in one.attacks for letter in attack.statuses]
+    tried = sum(letter in "fs" for letter in letters)
+    assert 0 < tried < len(letters)
+    assert f"<b>{tried:,}</b><span>attacks on texts</span>".replace(",", "\u202f") in text
+
+
 def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) -> None:
     table = text[text.index('id="ER-T1"') :]
     assert '<data value="28.8">28.8</data>' in table[: table.index("</article>")]  # EarlyRobust on SST-2 under TextFooler, as printed

@@ -63,6 +63,11 @@ class Attacked:
         """Examples that were counted: not those that ended in an error."""
         return len(self.statuses) - self.statuses.count("e")
 
+    @property
+    def tried(self) -> int:
+        """Examples that were attacked: not those that the model had wrong before."""
+        return self.statuses.count("f") + self.statuses.count("s")
+
     def share(self, metric: Metric) -> float | None:
         """Percent; ``None`` where nothing was counted."""
         f, s = self.statuses.count("f"), self.statuses.count("s")

@@ -101,7 +101,7 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
 
 def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
     reached = sum(one.counts()["filled"] for one in filled.values())
-    examples = sum(attack.n for outcome in outcomes for attack in outcome.attacks)
+    examples = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
     made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found}), len(attacks_of(found))
     told = [
         (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
