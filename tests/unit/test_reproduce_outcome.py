@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,46 @@ def test_a_config_changed_by_hand_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(told))
     with pytest.raises(TicketsError, match="hash"):
         read(path)
+
+
+CLASSES = [{"n": 1, "recall": 100.0}, {"n": 3, "recall": 200 / 3}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"config": {"recipe": {"seed": 1}}}, "its config has the seed 1"),
+        ({"clean": {"accuracy": 150.0, "n": 4}}, "150.0 %"),
+        ({"clean": {"accuracy": 76.0, "n": 4}}, "no count of 4 texts"),
+        ({"clean": {"accuracy": 100.0, "n": 4, "per_class": CLASSES}}, "4 of 4 texts are right, by its classes 3"),
+        ({"clean": {"accuracy": 75.0, "n": 4, "per_class": [{"n": 4}]}}, "its classes cannot be read"),
+        ({"attacks": outcome().attacks * 2}, "textfooler-real stands in it twice"),
+    ],
+)
+def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    path = write(tmp_path, replace(outcome(), **changed), {})
+    with pytest.raises(TicketsError, match=told) as caught:
+        read(path)
+    assert "finetune/corrected/seed-0" in str(caught.value)
+    write(tmp_path, replace(outcome(), config={"recipe": {"seed": 0}}, clean={"accuracy": 75.0, "n": 4, "per_class": CLASSES}), {})
+    read(path)
+
+
+def test_one_model_is_no_run_of_two_seeds(tmp_path: Path) -> None:
+    """A repeat may end with the same weights, and another arm is another run."""
+    units = [Unit(task="sst2", arm=arm, seed=0, repeat=repeat) for arm, repeat in (("finetune", 0), ("finetune", 1), ("random", 0))]
+    for unit in units:
+        write(tmp_path, replace(outcome(unit), inputs={"trained": "0" * 64}), {})
+    assert len(read_all(tmp_path)) == 3
+    write(tmp_path, replace(outcome(Unit(task="sst2", arm="finetune", seed=7)), inputs={"trained": "0" * 64}), {})
+    with pytest.raises(TicketsError, match=r"seed-0 and .*seed-7 hold one trained model"):
+        read_all(tmp_path)
+
+
+def test_statuses_of_fewer_examples_are_told_with_the_unit() -> None:
+    told = outcome()
+    with pytest.raises(TicketsError, match="finetune/corrected/seed-0, textfooler-real: 4 statuses of 3 examples"):
+        told.attacks[0].run(told.unit, IDS[:3])
 
 
 def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
 from robust_tickets.measure.runs import TrainedRun
+from robust_tickets.reproduce.sound import check, check_apart
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
@@ -82,6 +83,9 @@ class Attacked:
 
     def run(self, unit: Unit, ids: Sequence[str], metric: Metric = "aua", source: str = "") -> TrainedRun:
         """The training run with this measure as its value."""
+        if len(ids) != len(self.statuses):
+            told = f"{unit.id}, {self.name}: {len(self.statuses)} statuses of {len(ids)} examples"
+            raise TicketsError(told, hint="restore the file; results are not edited")
         names = {letter: status for status, letter in LETTERS.items()}
         statuses = {id: names[letter] for id, letter in zip(ids, self.statuses, strict=True)}
         return TrainedRun.of_statuses(statuses, seed=unit.seed, repeat=unit.repeat, measure=metric, source=source)
@@ -127,7 +131,7 @@ def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]])
 
 
 def read(path: Path) -> Outcome:
-    """One outcome; a file that was changed by hand in its config is refused."""
+    """One outcome; a file that was changed by hand in its config, or that contradicts itself (``sound``), is refused."""
     told = read_json(path)
     if not isinstance(told, dict) or told.pop("schema", None) != SCHEMA:
         raise TicketsError(f"{path} is no outcome of schema {SCHEMA}", hint="remove it: its unit is then run again")
@@ -135,6 +139,7 @@ def read(path: Path) -> Outcome:
     outcome: Outcome = build(Outcome, told, path.name)
     if outcome.config_hash != hashed:
         raise TicketsError(f"{path}: the config does not have the hash beside it", hint="restore the file; results are not edited")
+    check(outcome)
     return replace(outcome, attacks=tuple(map(_called, outcome.attacks)))
 
 
@@ -164,6 +169,7 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
         if place(folder, outcome.unit) != path:
             raise TicketsError(f"{path} holds the unit {outcome.unit.id}", hint="a unit's file lies under its id")
         found.append(outcome)
+    check_apart(found)
     return tuple(sorted(found, key=lambda outcome: outcome.unit))
 
 
