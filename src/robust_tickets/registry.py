@@ -7,10 +7,14 @@ Files that start with an underscore are shared parts, not components. Other pack
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import importlib
+import sys
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -71,7 +75,7 @@ REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, BACKBONES)}
 def name_of(component: object) -> str:
     """The registered name of a component: its entry point's, else the name of the file its class lives in."""
     owner = component if isinstance(component, type) else type(component)
-    if owner.__module__.partition(".")[0] != __name__.partition(".")[0]:  # ours are never plug-ins: nothing is loaded for them
+    if not _ours(owner):  # ours are never plug-ins: nothing is loaded for them
         for registry in REGISTRIES.values():
             for name, point in registry._plugged().items():
                 try:
@@ -81,3 +85,31 @@ def name_of(component: object) -> str:
                 if plugged is owner or plugged is component:
                     return name
     return owner.__module__.rpartition(".")[2]
+
+
+def code_of(component: object) -> dict[str, str]:
+    """Of a component and of those inside it that another package brings: the hash of the file that holds each, by module.
+
+    A stage has it in its key: whoever writes a method changes its file and not its settings, and must not be given the result from before.
+    Other files that this one imports are not looked at. Ours have the version.
+    """
+    found = {}
+    owner = type(component)
+    path = getattr(sys.modules.get(owner.__module__), "__file__", None)
+    if dataclasses.is_dataclass(owner):
+        if not _ours(owner) and path and Path(path).is_file():
+            found[owner.__module__] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        for f in dataclasses.fields(owner):
+            found |= code_of(getattr(component, f.name))
+    return found
+
+
+def plug_ins() -> dict[str, str]:
+    """The installed packages that bring components, and their versions."""
+    points = [point for registry in REGISTRIES.values() for point in registry._plugged().values()]
+    brought = [dist for point in points if (dist := getattr(point, "dist", None)) is not None]
+    return {dist.name: dist.version for dist in sorted(brought, key=lambda dist: dist.name)}
+
+
+def _ours(owner: type) -> bool:
+    return owner.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -22,6 +22,7 @@ from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.progress import say
+from robust_tickets.registry import plug_ins
 
 SCHEMA = 1
 PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
@@ -209,7 +210,7 @@ def environment() -> Mapping[str, Any]:
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "packages": versions(),
+        "packages": {**versions(), **plug_ins()},
     }
 
 

@@ -54,6 +54,19 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     assert found["many sad and bad men had a hat"]["status"] == "failed"  # four words would have to change, at least ten characters
 
 
+def test_a_changed_file_is_another_attack(installed: Path) -> None:
+    """Whoever writes one changes its code and not its settings; the result from before was taken for the new one's."""
+    assert attack(installed).returncode == 0
+    again = attack(installed)
+    assert again.returncode == 0, again.stderr[-2000:]
+    path = installed / "my_attacks.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("[word.upper()]", "[word.swapcase()]"), encoding="utf-8")
+    changed = attack(installed)
+    assert changed.returncode != 0
+    assert "Traceback" not in changed.stderr
+    assert "another" in changed.stderr
+
+
 def test_no_profile_is_claimed_for_it(installed: Path) -> None:
     done = attack(installed, "--compat", "0.3.11")
     assert done.returncode != 0

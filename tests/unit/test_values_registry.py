@@ -13,7 +13,8 @@ import pytest
 from robust_tickets import registry
 from robust_tickets.config import build, to_plain
 from robust_tickets.errors import TicketsError
-from robust_tickets.registry import REGISTRIES, Registry, name_of
+from robust_tickets.registry import REGISTRIES, Registry, code_of, name_of, plug_ins
+from robust_tickets.run import environment
 
 
 @pytest.fixture
@@ -65,6 +66,44 @@ def test_a_plug_in_cannot_take_a_built_in_name(zoo: Registry, monkeypatch: pytes
     plug(monkeypatch, "lion", "string:ascii_letters")
     with pytest.raises(TicketsError, match="lion already belong"):
         zoo.names()
+
+
+def test_the_code_of_a_plug_in_is_part_of_what_it_is(zoo: Registry, tmp_path: Path) -> None:
+    """Also inside a component of ours; ours have the version."""
+    from robust_tickets.adversary.pgd import PGD
+    from robust_tickets.train.finetune import FineTune
+    from robust_tickets.walk.stages import train_key
+
+    path = tmp_path / "zoo_of_tests" / "tiger.py"
+    text = (
+        "from dataclasses import dataclass\n@dataclass(frozen=True, kw_only=True)\nclass Tiger:\n    steps: int = 1\nREGISTERED = Tiger\n"
+    )
+    path.write_text(text)
+    tiger = zoo.get("tiger")()
+    before = code_of(tiger)
+    assert list(before) == ["zoo_of_tests.tiger"]
+    given, trainer = {"version": "1", "model": "m", "task": "t"}, FineTune(epochs=1, adversary=tiger)
+    key = train_key(trainer, given, None)
+    assert code_of(trainer) == before == key["code"]
+    path.write_text(text + "# the same settings, another method\n")
+    assert code_of(tiger) != before
+    assert train_key(trainer, given, None) != key
+    assert code_of(FineTune(epochs=1, adversary=PGD())) == {}
+    assert "code" not in train_key(FineTune(epochs=1, adversary=PGD()), given, None)
+
+
+def test_packages_with_plug_ins_are_told_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "zebras-2.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zebras\nVersion: 2.1\n")
+    (info / "entry_points.txt").write_text("[robust_tickets.methods]\nzebra = string:ascii_letters\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entry_points.cache_clear()
+    try:
+        assert plug_ins()["zebras"] == "2.1"
+        assert environment.__wrapped__()["packages"]["zebras"] == "2.1"  # type: ignore[attr-defined]
+    finally:
+        registry._entry_points.cache_clear()
 
 
 def test_a_plug_ins_settings_go_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from robust_tickets.classifier.kernels import ORDER
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import warn
+from robust_tickets.registry import code_of
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
@@ -106,6 +107,8 @@ def run_attack(
         "seen": None if seen is None else [seen.name, seen.digest],
         "clean_full": clean_full,
     }
+    if code := code_of(recipe):
+        key["code"] = code
     name, place = digest(key), None if folder is None else Path(folder)
     if place is not None and (found := finished(place, name)) is not None:
         return found

@@ -18,6 +18,7 @@ from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError, inside
+from robust_tickets.registry import code_of
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.train.average import Average
 from robust_tickets.train.feed import batches_of
@@ -160,10 +161,10 @@ def identity_of(method: Any, clf: Any, task: Any) -> str:
 def resources_of(method: Any) -> dict[str, Any]:
     """What the files behind a method's adversary hold, for its identity: a path says where they lie, not what they are.
 
-    A search that fine-tunes first has a second one, that of its ``tuning``.
+    A search that fine-tunes first has a second one, that of its ``tuning``. Of plug-ins also their own files (``registry.code_of``).
     """
     owners = {"resources": (method, "adversary"), "tuning_resources": (getattr(method, "tuning", None), "tuning.adversary")}
-    found = {}
+    found: dict[str, Any] = {"code": code} if (code := code_of(method)) else {}
     for name, (owner, key) in owners.items():
         adversary: Any = getattr(owner, "adversary", None)
         if hasattr(adversary, "resources"):

@@ -1,7 +1,7 @@
 """The three stages that cost something: search, train, attack. Each begins with "if it is done, take it".
 
-A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings. Where files lie, how
-many tokens go through the model at once and on which device are not in it.
+A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings, and a plug-in's own
+file. Where files lie, how many tokens go through the model at once and on which device are not in it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from robust_tickets import __version__
 from robust_tickets.config import describe, to_plain
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say, warn
+from robust_tickets.registry import code_of
 from robust_tickets.run import Stage
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 
@@ -76,7 +77,9 @@ def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[st
     """A resource stands in it by what it holds: another file under the same name is another attack."""
     settings = {k: v for k, v in to_plain(plan).items() if k != "token_budget"}
     held = {kind: about.get("digest") for kind, about in plan.attack.resources().items()}
-    given = {"victim": victim.digest, "split": split.digest, "resources": held}
+    given: dict[str, Any] = {"victim": victim.digest, "split": split.digest, "resources": held}
+    if code := code_of(plan.attack):
+        given["code"] = code
     return {"version": __version__, "stage": "attack", "plan": settings, **given}
 
 
@@ -234,7 +237,7 @@ def _plain(evaluation: Any, split: str) -> dict[str, Any]:
 
 
 def _used(component: Any) -> dict[str, Any]:
-    """What a component reads besides the task: a corpus, the lists of words behind its adversary."""
+    """What a component reads besides the task: a corpus, the lists of words behind its adversary, a plug-in's own file."""
     inputs = {"inputs": component.inputs()} if callable(getattr(component, "inputs", None)) else {}
     return {name: to_plain(value) for name, value in {**inputs, **resources_of(component)}.items()}
 
