@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robust_tickets.errors import TicketsError
+
 if TYPE_CHECKING:
     import torch
 
 
 def derive(seed: int, *names: object) -> int:
     """A 63-bit seed for one named consumer of ``seed``."""
-    text = "\x1f".join([str(int(seed)), *map(str, names)])
+    try:
+        own = str(int(seed))
+    except (TypeError, ValueError):
+        raise TicketsError(f"a seed is one whole number, got {seed!r}", hint="for several runs, make one for each seed") from None
+    text = "\x1f".join([own, *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

@@ -265,3 +265,10 @@ def _again(told: Mapping[str, Any]) -> Ticket:
 
 _WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact", "round_to": 1}
 _WHOLE_WEIGHTS: dict[str, Any] = {"sparsity": 0.0, "scope": "global"}
+
+
+def expect_ticket(value: object) -> None:
+    """Refuse what is no ticket; what a search returns holds one."""
+    if not isinstance(value, Ticket):
+        hint = "give its ticket: found.ticket" if isinstance(getattr(value, "ticket", None), Ticket) else "Ticket.load(folder) reads one"
+        raise TicketsError(f"expected a ticket, got a {type(value).__name__}", hint=hint)

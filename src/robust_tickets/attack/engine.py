@@ -71,6 +71,13 @@ def run_attack(
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     """
+    if not hasattr(split, "digest") or hasattr(split, "splits"):
+        hint = (
+            "give one of its splits: task.test"
+            if hasattr(split, "splits")
+            else "task.test of a loaded task, or data.task.Split.of(texts, labels)"
+        )
+        raise TicketsError(f"an attack takes a split of a task, got a {type(split).__name__}", hint=hint)
     for name, value in (("token_budget", token_budget), ("live", live), ("query_budget", query_budget)):
         if value is not None and value < 1:
             raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")

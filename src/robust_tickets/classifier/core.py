@@ -19,12 +19,13 @@ import numpy as np
 from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.calling import Caller, Calls
 from robust_tickets.classifier.checkpoint import silence
+from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.classifier.rows import encoded
-from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, columns_of
+from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, rows_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
@@ -173,7 +174,7 @@ class Classifier:
 
     def to(self, device: str | torch.device) -> Classifier:
         if self.model is not None:
-            self.model.to(device)
+            self.model.to(device_of(device))
         return self
 
     @property
@@ -228,7 +229,7 @@ class Classifier:
 
     def encode(self, texts: Sequence[Text]) -> list[Encoded]:
         """Token ids, token types and size of each text, truncated to ``max_length``."""
-        rows = [columns_of(text) for text in texts]
+        rows = rows_of(texts)
         if self.tokenizer is None:
             return [Encoded(columns=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
         if self._splicer is None or self._splicer[0] is not self.tokenizer:

@@ -9,6 +9,7 @@ from typing import Any
 from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.about import read_about
 from robust_tickets.classifier.core import MAX_LENGTH, Classifier
+from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import check_head, checked_labels, fitting, labels_of_config, with_labels
 from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
@@ -35,8 +36,7 @@ def load_classifier(
     transformers has. ``max_length`` defaults to what was saved with it; where nothing was, to 128 for a task (all three papers train
     with it), and else to what the tokenizer says, at most 512.
     """
-    import torch
-
+    place = device_of(device)
     if dtype not in ("float32", "bfloat16", "float16", "float64"):
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
     if isinstance(task, str | Path):
@@ -68,5 +68,5 @@ def load_classifier(
     default = min(ours, limit or ours) if ours else own_length(tokenizer, limit)
     length = max_length if max_length is not None else default
     columns = task.columns if task is not None else about.columns
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model.to(place)
     return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)

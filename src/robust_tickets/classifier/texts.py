@@ -12,6 +12,13 @@ from robust_tickets.errors import TicketsError
 Text = str | tuple[str, ...]
 
 
+def rows_of(texts: Sequence[Text]) -> list[tuple[str, ...]]:
+    """The columns of every text. One string is no list of texts: its letters would be taken for them."""
+    if isinstance(texts, str):
+        raise TicketsError(f"expected a list of texts, got the one text {texts!r:.80}", hint="put it into a list: [text]")
+    return [columns_of(text) for text in texts]
+
+
 def columns_of(text: Text) -> tuple[str, ...]:
     """The columns of one text; refuses anything but one or two strings."""
     columns = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple | list) else ()

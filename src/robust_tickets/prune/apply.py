@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket import Ticket, expect_ticket
 
 AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
 
@@ -20,6 +20,7 @@ def apply(model: AnyModel, ticket: Ticket) -> AnyModel:
     """A copy of ``model`` whose weights outside ``ticket`` are exactly zero and stay so through training, copies, saving and reloading."""
     from robust_tickets.masks import attach
 
+    expect_ticket(ticket)
     given: Any = model
     inner = given.needs_model("masked") if hasattr(given, "with_model") else given
     if not hasattr(inner, "config"):

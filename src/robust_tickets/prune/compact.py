@@ -17,13 +17,14 @@ from robust_tickets.layout import Layout, encoder_of, layout_of
 from robust_tickets.masks import attach, masks_of
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
 from robust_tickets.prune.modeling import cuts, stock_of, twin_of
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket import Ticket, expect_ticket
 
 AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
 
 
 def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
     """A smaller copy of ``model`` that holds only what ``ticket`` keeps; same logits as the gated model."""
+    expect_ticket(ticket)
     inner, layout = _unwrapped(model)
     check(inner, ticket, layout)
     before = kept_by(inner.config)

@@ -250,6 +250,8 @@ class Slim(PerTask, Optimised):
 
 
 def needs_model(clf: Any) -> None:
+    if not hasattr(clf, "needs_model"):
+        raise TicketsError(f"a search begins with a classifier, got a {type(clf).__name__}", hint="search(classifier, task), in this order")
     if clf.model is None:
         raise TicketsError("a wrapped callable has no heads to search", hint="load a model with load_classifier")
 

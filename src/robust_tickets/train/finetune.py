@@ -87,6 +87,10 @@ class FineTune(Optimised):
         from robust_tickets.train.loop import Loop
         from robust_tickets.train.step import full_precision, make_step
 
+        if not hasattr(clf, "needs_model"):
+            raise TicketsError(
+                f"expected a classifier to train, got a {type(clf).__name__}", hint="FineTune()(classifier, task), in this order"
+            )
         if clf.model is None:
             raise TicketsError("a wrapped callable cannot be trained", hint="load a model with load_classifier")
         fits(clf, task)

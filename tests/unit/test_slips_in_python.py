@@ -1,0 +1,81 @@
+"""Plausible slips in Python: each ends in words that say what to give instead, before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import robust_tickets as rt
+from robust_tickets.classifier.device import device_of
+from robust_tickets.data.task import Split
+from robust_tickets.seeds import derive
+from tiny import tiny_classifier
+from toy import toy_task
+
+
+@pytest.fixture(scope="module")
+def clf() -> Any:
+    return tiny_classifier()
+
+
+def test_one_string_is_no_list_of_texts(clf: Any) -> None:
+    """Its letters were taken for texts, and as many labels came back."""
+    for ask in (
+        clf.predict,
+        clf.logits,
+        clf.encode,
+        rt.Classifier.wrap(lambda texts: [[1.0, 0.0]] * len(texts), labels=["a", "b"]).predict,
+    ):
+        with pytest.raises(rt.TicketsError, match=r"list of texts.*\n.*\[text\]"):
+            ask("a fine film")
+    assert len(clf.predict(["a fine film"])[0]) == 1
+
+
+def test_what_a_search_returns_is_no_ticket_but_holds_one(clf: Any) -> None:
+    found = rt.RandomTicket()(clf)
+    for use in (rt.compact, rt.apply):
+        with pytest.raises(rt.TicketsError, match=r"expected a ticket, got a Found\n.*found\.ticket"):
+            use(clf, found)  # type: ignore[arg-type]
+        with pytest.raises(rt.TicketsError, match=r"got a str\n.*Ticket\.load"):
+            use(clf, "folder")  # type: ignore[arg-type]
+
+
+def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
+    task = toy_task()
+    for use in (rt.EarlyRobust(), rt.EarlyBERT(), rt.FineTune(epochs=1)):
+        with pytest.raises(rt.TicketsError, match=r"classifier.*got a .*Task.*\n.*in this order"):
+            use(task, clf)
+
+
+def test_an_attack_takes_a_split(clf: Any) -> None:
+    task = toy_task()
+    with pytest.raises(rt.TicketsError, match=r"got a .*Task.*\n.*task\.test"):
+        rt.PWWS()(clf, task, n=2)
+    with pytest.raises(rt.TicketsError, match=r"got a list\n.*Split\.of"):
+        rt.PWWS()(clf, ["a fine film"], n=2)
+    assert rt.PWWS()(clf, Split.of(["a fine film"], [0]), n=1).n == 1
+
+
+def test_a_seed_is_one_number(clf: Any) -> None:
+    for seed in ([0, 1], "zero", None):
+        with pytest.raises(rt.TicketsError, match=r"a seed is one whole number.*\n.*each seed"):
+            derive(seed, "search")  # type: ignore[arg-type]
+    with pytest.raises(rt.TicketsError, match="a seed is one whole number"):
+        rt.PWWS()(clf, Split.of(["a fine film"] * 3, [0, 1, 0]), n=2, seed=[0, 1])  # type: ignore[arg-type]
+
+
+def test_a_device_that_is_not_there(clf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_of(None) == torch.device("cpu")
+    for ask in (clf.to, device_of, lambda device: rt.load_classifier("minilm", labels=["a", "b"], device=device)):
+        with pytest.raises(rt.TicketsError, match=r"cuda was asked for.*sees no CUDA devices here\n.*'cpu'"):
+            ask("cuda")
+    with pytest.raises(rt.TicketsError, match="'gpu' is no device"):
+        device_of("gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert device_of("cuda:0") == torch.device("cuda:0")
+    with pytest.raises(rt.TicketsError, match="sees 1 CUDA device here"):
+        device_of("cuda:1")
