@@ -17,7 +17,7 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
-FIRST = "under an attack by the nearest of ours"  # how a paper's number is counted
+FIRST = "under an attack by that of ours which is most like the paper's"  # by attacks.toml, not by what came out
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 INSIDE = {True: "yes", False: "no", None: NONE}
 

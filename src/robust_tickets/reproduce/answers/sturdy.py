@@ -21,7 +21,7 @@ from robust_tickets.reproduce.verdicts import answered
 from robust_tickets.reproduce.wording import count, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
-IN_TABLE = ("gain", "unseen")  # goals whose numbers stand with the claims
+IN_TABLE = ("unseen",)  # goals whose numbers stand with the claims
 HELD_OUT = f"-{CONFIRM}"
 
 

@@ -182,7 +182,7 @@ def flattered(found: Sequence[Standing]) -> str:
     if not any(one.task == asked["task"] and one.arm.startswith(tuple(asked["arms"])) for one in found):
         return ""
     return (
-        f"Recipes that train on word swaps were chosen on {asked['split']}, where they look better than they are; "
+        f"Recipes that train on word swaps were chosen on {asked['split']}, where they may look better than they are; "
         "what is claimed of them is under Answers, on texts that were held out."
     )
 
