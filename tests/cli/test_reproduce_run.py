@@ -244,6 +244,19 @@ def test_a_result_of_another_model_is_not_taken(capsys: pytest.CaptureFixture[st
     assert not any(cell["ours"] for table in told["tables"] for cell in table["cells"])
 
 
+def test_a_rehearsal_is_not_taken_without_its_flag(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path) -> None:
+    """Nor where these data make no run: the table was filled with results of 160 rows."""
+    shutil.copytree(ran / "results", tmp_path / "results")
+    given = asked(world, tmp_path)
+    assert any(cell["ours"] for table in tickets(capsys, "reproduce", *given)["tables"] for cell in table["cells"])
+    given.remove("--subset")
+    planned = tickets(capsys, "reproduce", *given, "--dry-run")
+    assert len(planned["refused"]) == 2
+    assert all("a result of a part of the data: sst2: 160 of" in words for words in planned["refused"])
+    told = tickets(capsys, "reproduce", *given)
+    assert not any(cell["ours"] for table in told["tables"] for cell in table["cells"])
+
+
 def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path, ran: Path) -> None:
     for name in ("one.html", "two.html"):
         assert tickets(capsys, "reproduce", "--page", str(tmp_path / name), "--results", str(ran / "results"))["written"]

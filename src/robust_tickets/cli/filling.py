@@ -73,7 +73,7 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
         processes=processes, budget=budget, searches=plan.searches, expected=planned.cost.units,
     )  # fmt: skip
     shown = {one.id for one in tables() if one.kind == "figure"}
-    outcomes = tuple(one for one in read_all(ask.results) if one.unit not in summary.refused)
+    outcomes = tuple(one for one in read_all(ask.results) if one.unit not in (*summary.refused, *planned.refused))
     filled = [one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells]  # of searches there are none
     figures = [
         drawing.draw(id, outcomes, ask.results, ask.flavour, {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id})

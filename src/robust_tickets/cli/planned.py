@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +47,7 @@ class Planned:
     outcomes: tuple[Outcome, ...]
     cost: Cost
     device: Device
-    refused: tuple[str, ...] = ()  # why results that are there are not taken
+    refused: Mapping[Unit, str] = field(default_factory=dict)  # why results that are there are not taken
     absent: Path | None = None  # the folder of results, where there is none
     elsewhere: tuple[float, Device] | None = None  # what it would take on the GPU that the numbers were measured on, where this is none
 
@@ -59,6 +61,7 @@ def make(ask: Ask) -> Planned:
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.places import Places
     from robust_tickets.reproduce.plan import plan
+    from robust_tickets.reproduce.protocol import part_of
 
     places = Places.find(data=ask.data, models=ask.models, resources=ask.resources, subset=ask.subset)
     only, on = read_only(ask.only), device()
@@ -67,12 +70,13 @@ def make(ask: Ask) -> Planned:
         made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
-    gpu, why = device(OURS), {one.unit: foreign(one, places) for one in outcomes if one.unit in made.attacks}
-    outcomes = tuple(one for one in outcomes if not why.get(one.unit))
+    asked = [one for one in outcomes if one.unit in made.attacks or (part_of(one.notes) and not ask.subset)]
+    gpu, why = device(OURS), {one.unit: words for one in asked if (words := foreign(one, places))}
+    outcomes = tuple(one for one in outcomes if one.unit not in why)
     here = cost(made, outcomes, on, places, store=ask.out)
     elsewhere = (cost(made, outcomes, gpu, places, store=ask.out).total, gpu) if on.name != OURS else None
     return Planned(
-        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=tuple(filter(None, why.values())), elsewhere=elsewhere,
+        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=why, elsewhere=elsewhere,
         absent=None if ask.results.is_dir() else ask.results,
     )  # fmt: skip
 
@@ -92,8 +96,8 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     places = planned.places
     if planned.absent is not None:
         lines.append(f"results: there is no folder {planned.absent} here, so that nothing counts as done; --results names another")
-    for words in dict.fromkeys(planned.refused):
-        lines.append(f"not taken: {counted(planned.refused.count(words), 'result')}: {words}; give another folder as --results")
+    for words, count in Counter(planned.refused.values()).items():
+        lines.append(f"not taken: {counted(count, 'result')}: {words}; give another folder as --results")
     if places.data is None and plan.units:
         lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
         lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
@@ -184,7 +188,7 @@ def as_data(planned: Planned, budget: float | None) -> dict[str, Any]:
         "units": [unit.id for unit in plan.units],
         "arms": _arms(plan, cost),
         "done": [unit.id for unit in cost.done],
-        "refused": list(planned.refused),
+        "refused": list(planned.refused.values()),
         "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
         "elsewhere": {"device": planned.elsewhere[1].about, "seconds": planned.elsewhere[0]} if planned.elsewhere else None,
         "missing": list(plan.missing),
