@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust_tickets.cli.opening import mapped
 from robust_tickets.data.labels import canonical, label_text, match
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
@@ -149,3 +150,16 @@ def test_a_setting_that_is_offered_can_be_pasted() -> None:
     odd = _renamed(["a,b", 'c"d'], ["0", "1"])
     assert "--set" not in odd
     assert """labels=('a,b', 'c"d') in Python""" in odd
+
+
+def test_a_number_in_a_label_map_is_the_class_called_so_where_classes_are_called_by_numbers() -> None:
+    stars, data = ("1", "2", "3"), ("bad", "fine")
+    assert match(data, stars, "x.csv", label_map={"bad": 1, "fine": 3}).ids == {"bad": 0, "fine": 2}  # not the classes beside them
+    assert match(data, ("1", "0"), "x.csv", label_map={"bad": 1, "fine": 0}).ids == {"bad": 0, "fine": 1}
+    with pytest.raises(TicketsError, match="the label map sends 'bad' to 0; the classifier's classes are 1, 2, 3") as caught:
+        match(data, stars, "x.csv", label_map={"bad": 0, "fine": 1})  # one as a position and one as a name would both be the class 1
+    assert "by its name" in caught.value.hint
+    with pytest.raises(TicketsError) as caught:
+        match(data, ("1", "2"), "x.csv", by_id=False)
+    flag = caught.value.hint.rpartition(" ")[2]
+    assert match(data, ("1", "2"), "x.csv", label_map=mapped(flag)).ids == {"bad": 0, "fine": 1}  # what is told to be pasted is taken so

@@ -137,14 +137,18 @@ def pasted(values: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str], label_map: Mapping[str, int | str]) -> Match:
-    """By the map, then by name; ids of a source that names its classes are read as these names first."""
-    classes = {}
+    """By the map, then by name; ids of a source that names its classes are read as these names first.
+
+    Where classes are called by numbers (stars 1 to 5), a number of the map is such a name: as a position it would mean the class beside it.
+    """
+    classes, called = {}, any(canonical(name).lstrip("-").isdecimal() for name in names)
     for key, wanted in label_map.items():
-        at = wanted if isinstance(wanted, int) else _by_name([wanted], names).get(wanted, -1)
+        at = wanted if isinstance(wanted, int) and not called else _by_name([str(wanted)], names).get(str(wanted), -1)
         if not 0 <= at < len(names):
+            ways = "by its name, which may be a number here" if called else f"by name or by number from 0 to {len(names) - 1}"
             raise TicketsError(
                 f"the label map sends {key!r} to {wanted!r}; the classifier's classes are {few(names)}",
-                hint=f"NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, by name or by number from 0 to {len(names) - 1}",
+                hint=f"NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, {ways}",
             )
         classes[key] = at
     keys = list(classes)
