@@ -258,3 +258,34 @@ def test_a_sharded_half_precision_checkpoint(shared: Path) -> None:
     clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=["neg", "pos"], device="cpu")
     assert clf.model.dtype == torch.float32
     assert clf.logits(["a fine film"]).shape == (1, 2)
+
+
+def changed_config(folder: Path, **keys: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return folder
+
+
+def test_a_head_for_tokens_is_not_taken_for_one_of_texts(tmp_path: Path) -> None:
+    from transformers import BertForTokenClassification
+
+    clf = tiny_classifier("bert", labels=("neg", "pos"))
+    folder = clf.save_pretrained(tmp_path / "tokens")
+    BertForTokenClassification(clf.model.config).save_pretrained(folder)  # its head has the names and shapes of ours, and no pooler
+    with pytest.raises(rt.TicketsError, match="no classification head for whole texts: it is a BertForTokenClassification"):
+        rt.Classifier.from_pretrained(folder)
+    assert rt.load_classifier(folder, labels=["neg", "pos"]).labels == ("neg", "pos")  # its encoder may be trained on, with a new head
+    whole = changed_config(clf.save_pretrained(tmp_path / "whole"), architectures=["ModernBertForTokenClassification"])
+    with pytest.raises(rt.TicketsError, match="it is a ModernBertForTokenClassification"):  # a family whose two heads are alike throughout
+        rt.Classifier.from_pretrained(whole)
+
+
+def test_class_names_that_do_not_fit_the_weights_are_told(tmp_path: Path) -> None:
+    saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
+    changed_config(saved, id2label={"0": "neg", "5": "pos"}, label2id={"neg": 0, "pos": 5})
+    with pytest.raises(rt.TicketsError, match=r"id2label in config\.json names the classes 0, 5, expected 0 to 1"):
+        rt.Classifier.from_pretrained(saved)
+    changed_config(saved, id2label={"0": "neg", "1": "pos", "2": "meh"}, label2id={"neg": 0, "pos": 1, "meh": 2})
+    with pytest.raises(rt.TicketsError, match=r"classifier\.bias is misshapen: \(2,\), where config\.json says \(3,\)") as caught:
+        rt.Classifier.from_pretrained(saved)
+    assert "id2label" in caught.value.hint

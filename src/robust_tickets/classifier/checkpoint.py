@@ -28,6 +28,7 @@ CONVERT = (
     "if you trust where pickled weights come from, convert them once: "
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
+OTHER_HEADS = ("ForTokenClassification", "ForMultipleChoice", "ForQuestionAnswering")
 HUB_FILES = ["*.json", "*.txt", "*.model", "*.codes", "*.safetensors"]
 
 
@@ -141,7 +142,12 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
     try:
         with silence(), torch.random.fork_rng():  # transformers fills missing weights from the global stream; we replace them below
             model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True, use_safetensors=True
+                folder,
+                config=config,
+                dtype=getattr(torch, dtype),
+                output_loading_info=True,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # refused below, in words: transformers points to a report that it printed
             )
     except TicketsError:
         raise
@@ -149,15 +155,18 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
         raise TicketsError(
             f"the weights in {folder} could not be read: {_first_line(problem)}", hint="the files are damaged or do not fit config.json"
         ) from None
+    for name, there, said in sorted(info["mismatched_keys"]):
+        raise TicketsError(
+            f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(said)}",
+            hint="the weights are another model's, or config.json was changed (id2label has one name for each class): copy both again",
+        )
     missing = set(info["missing_keys"])
     head = {name for name in missing if not name.startswith(f"{model.base_model_prefix}.")}
     layout = layout_of(model) if has_layout(model) else None
     pooler = {name for name in missing if layout is not None and is_pooler(name, layout, model.base_model_prefix)}
-    lost = sorted(missing - head - pooler)
-    wrong = lost + sorted(str(key) for key in info["mismatched_keys"])
-    if wrong:
+    if lost := sorted(missing - head - pooler):
         raise TicketsError(
-            f"{folder} does not hold the whole encoder: {len(wrong)} weights are missing or misshapen, such as {wrong[0]}",
+            f"{folder} does not hold the whole encoder: {len(lost)} weights are missing or misshapen, such as {lost[0]}",
             hint="the files are damaged or do not fit config.json",
         )
     for parameter in model.parameters():
@@ -167,7 +176,13 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
     with torch.no_grad():
         for name, tensor in fresh(shapes, config, seed).items():
             shapes[name].copy_(tensor)
-    return model.eval(), not head
+    return model.eval(), not head and not pooler and not other_head(config)  # no head was ever trained on a pooler that is not there
+
+
+def other_head(config: Any) -> str:
+    """The class that was saved, where its head is for something else than whole texts: its weights may have the names of ours."""
+    named = [str(name) for name in getattr(config, "architectures", None) or ()]
+    return next((name for name in named if name.endswith(OTHER_HEADS)), "")
 
 
 def is_pooler(name: str, layout: Layout, prefix: str) -> bool:

@@ -13,7 +13,14 @@ from robust_tickets.layout import layout_of
 
 def labels_of_config(config: Any) -> tuple[str, ...]:
     """The label names a checkpoint brings, in the order of its outputs."""
-    return tuple(str(config.id2label[i]) for i in range(config.num_labels))
+    given = config.id2label
+    if set(given) != set(range(len(given))):
+        raise TicketsError(
+            f"{config.name_or_path or 'the model'}: id2label in config.json names the classes {', '.join(map(str, sorted(given)))}, "
+            f"expected 0 to {len(given) - 1}",
+            hint="give every output its name there, counted from 0",
+        )
+    return tuple(str(given[i]) for i in range(len(given)))
 
 
 def check_head(config: Any, identity: str) -> None:

@@ -53,8 +53,9 @@ def load_classifier(
     model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
     if wanted is None:
         if not has_head:
+            what = checkpoint.other_head(config)
             raise TicketsError(
-                f"{found.identity} has no classification head",
+                f"{found.identity} has no classification head" + (f" for whole texts: it is a {what}" if what else ""),
                 hint="give a model that was trained to classify; to train a new head, give a task or labels=[...]",
             )
         wanted = labels_of_config(config)
