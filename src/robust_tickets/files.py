@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
+        sweep(path)
         with open(part, "wb") as out:
             out.writelines(chunks)
             out.flush()
@@ -55,12 +56,15 @@ def look_again(path: Path) -> str:
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 
-def _sweep(path: Path) -> None:
-    """Remove what processes that were killed while writing ``path`` left beside it."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+def sweep(path: Path, kind: str = "part") -> None:
+    """Remove what processes that were killed while writing ``path``, a file or a folder, left beside it: ``.NAME.PID.part``."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
         pid = part.name.split(".")[-2]
         if pid.isdigit() and not _runs(int(pid)):
-            part.unlink(missing_ok=True)
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
 
 
 def _runs(pid: int) -> bool:

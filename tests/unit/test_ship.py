@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -175,6 +176,15 @@ def test_failed_export_leaves_the_earlier_one_and_nothing_else(bert: Classifier,
     assert caught.value.exit_code == 3
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for left in (f".out.{gone.pid}.part", f".out.{gone.pid}.old", f".out.{os.getppid()}.part", f".mine.{gone.pid}.part"):
+        (tmp_path / left / "deep").mkdir(parents=True)
+    export(bert, tmp_path / "out")
+    assert {p.name for p in tmp_path.iterdir()} == {"out", f".out.{os.getppid()}.part", f".mine.{gone.pid}.part"}  # it runs; another's
 
 
 def test_missing_onnx_packages_name_the_command(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -127,3 +129,13 @@ def test_a_text_that_cannot_be_answered_costs_its_row(tmp_path: Path) -> None:
     data.write_text("text\nt1\nt2\n")
     with pytest.raises(ValueError, match="not t2"):
         predict_file(picky({"t1", "t2"}), data, out)
+
+
+def test_what_a_killed_prediction_left_is_swept(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    data, left = tmp_path / "in.csv", tmp_path / f".out.csv.{gone.pid}.part"
+    data.write_text("text\nt1\n")
+    left.write_text("half of a file")
+    predict_file(picky(set()), data, tmp_path / "out.csv")
+    assert {p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
-from robust_tickets.files import read_json, sha256_file, write_json
+from robust_tickets.files import read_json, sha256_file, sweep, write_json
 from robust_tickets.ship.card import Evidence, Facts, write_card
 
 if TYPE_CHECKING:
@@ -47,9 +47,11 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
+        sweep(place)  # a killed export leaves a whole model behind, in a folder that nobody sees
         _write(model, part, format, evidence or Evidence())
         _mark(part)
         _move(part, place)
+        sweep(place, "old")
     except OSError as problem:
         raise TicketsError(f"could not write {place}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
     finally:

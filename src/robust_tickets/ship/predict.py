@@ -23,6 +23,7 @@ from robust_tickets.attack.failures import fatal, said
 from robust_tickets.classifier.texts import clean
 from robust_tickets.data.unlabelled import Unlabelled, open_texts, read_texts
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import sweep
 from robust_tickets.progress import track
 from robust_tickets.ship.unlabelled import Reasons
 
@@ -148,6 +149,7 @@ def _replacing(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise TicketsError(f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere") from None
+    sweep(out)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         yield part
