@@ -139,3 +139,14 @@ def test_what_a_killed_prediction_left_is_swept(tmp_path: Path) -> None:
     left.write_text("half of a file")
     predict_file(picky(set()), data, tmp_path / "out.csv")
     assert {p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv"}
+
+
+def test_a_model_is_not_given_another_number_of_texts_than_it_reads(tmp_path: Path) -> None:
+    data, out = tmp_path / "pairs.csv", tmp_path / "out.csv"
+    data.write_text("premise,hypothesis\na,b\n")
+    single = Classifier.wrap(longer, labels=["x", "x_"], columns=["review"])
+    for named in (None, ("premise", "hypothesis")):  # inferred, and asked for
+        with pytest.raises(TicketsError, match=r"pairs\.csv has 2 text column\(s\) \(premise, hypothesis\), .* reads 1 \(review\)"):
+            predict_file(single, data, out, text=named)
+    assert not out.exists()
+    assert predict_file(single, data, out, text="premise")["rows"] == 1

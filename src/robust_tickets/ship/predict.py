@@ -35,6 +35,7 @@ Row = dict[str, Any]
 def predict_file(clf: Any, data: Path, out: Path, *, text: str | Sequence[str] | None = None) -> dict[str, Any]:
     """Write ``out`` and return counts, also of why rows got no label. The format follows the ending of ``out``."""
     rows, columns = open_texts(data, text, like=clf.columns)
+    clf.check_columns(columns, data.name)
     if out.suffix.lower() not in _WRITERS:
         raise TicketsError(f"cannot write {out.suffix or 'a file without ending'!r}: {out}", hint=f"end the name in {', '.join(_WRITERS)}")
     if out.is_dir():
