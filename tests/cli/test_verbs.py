@@ -193,3 +193,27 @@ def test_a_reader_that_goes_away_is_no_error(arguments: str) -> None:
         ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=60, check=True
     )
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_function_that_never_answers_is_told_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone_service.py").write_text("def judge(texts):\n    raise RuntimeError('no route to host')\n")
+    (tmp_path / "in.csv").write_text("text\na\nb\n")
+    monkeypatch.chdir(tmp_path)
+    told = tickets(capsys, "predict", "gone_service:judge", "--labels", "x,y", "--data", "in.csv", "--out", "out.csv", code=3)["error"]
+    assert "gone_service:judge failed on text after text, the last time with RuntimeError: no route to host" in told["message"]
+    assert "out.csv is not written" in told["message"]
+    assert "--retries" in told["hint"]
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_export_says_what_it_is_at(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tiny import tiny_classifier
+
+    model = tiny_classifier("bert", labels=("x", "y")).save_pretrained(tmp_path / "model")
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(model), "--format", "dense", "--out", str(tmp_path / "dense")])
+    assert end.value.code == 0
+    assert capsys.readouterr().err.splitlines() == [f"loading {model}", f"writing {tmp_path / 'dense'}"]

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.cli.early import look_for
 from robust_tickets.cli.making import columns, is_folder
-from robust_tickets.cli.opening import Opening, mapped, model_path, number_or_word
-from robust_tickets.errors import TicketsError
+from robust_tickets.cli.opening import Opening, is_function, mapped, model_path, number_or_word
+from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
 
 REASONS = 5  # for which rows got no label, in the terminal; the JSON has them all
@@ -173,7 +173,8 @@ def predict(
 ) -> Answer:
     """Label a file of texts: one row out for every row in.
 
-    Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them; the file is written in any case.
+    Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them. The file is written all the
+    same, unless the model answers nothing, or fails on so many texts in a row that it must be gone.
 
     Parameters
     ----------
@@ -186,11 +187,24 @@ def predict(
     text
         The text column; a pair as premise,hypothesis.
     """
+    from robust_tickets.attack.failures import said
     from robust_tickets.ship.predict import predict_file
 
     look_for(data)
     say(f"loading {model}")
-    told = predict_file(opening.open(model, columns(text)), data, out, text=columns(text))
+    victim = opening.open(model, columns(text))
+    try:
+        told = predict_file(victim, data, out, text=columns(text))
+    except TicketsError:
+        raise
+    except Exception as problem:  # a function's own; of a few texts it would have cost their rows
+        if not is_function(model):
+            raise
+        raise TicketsError(
+            f"predict: {model} failed on text after text, the last time with {said(problem)}; {out} is not written",
+            hint="see that it answers one of the texts; --retries tries a call again",
+            exit_code=FAILED,
+        ) from problem
 
     def show(console: Any) -> None:
         from robust_tickets.report.markup import clean
@@ -255,5 +269,8 @@ def export(
     from robust_tickets.ship.export import export as write
 
     path = model_path(model)
-    folder = write(Classifier.from_pretrained(path if path.exists() else model), out, format=format, evidence=evidence_of(path))
+    say(f"loading {model}")
+    clf = Classifier.from_pretrained(path if path.exists() else model)
+    say(f"writing {out}" + (": the graph is traced, then its answers are compared with the model's" if format == "onnx" else ""))
+    folder = write(clf, out, format=format, evidence=evidence_of(path))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))
