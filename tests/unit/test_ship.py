@@ -178,6 +178,24 @@ def test_failed_export_leaves_the_earlier_one_and_nothing_else(bert: Classifier,
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_full_disk_is_told_as_such(bert: Classifier, tmp_path: Path) -> None:
+    import resource
+    import signal
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does by itself
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # no file may grow beyond this, the weights would
+    try:
+        with pytest.raises(TicketsError, match=r"could not write .*File too large") as caught:
+            export(bert, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.exit_code == 3
+    assert "disk" in caught.value.hint
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

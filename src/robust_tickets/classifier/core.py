@@ -122,6 +122,8 @@ class Classifier:
 
         The masks of an unstructured ticket go into ``ticket/``; without this package the weights outside are zeros like any others.
         """
+        from safetensors import SafetensorError
+
         model = self.needs_model("saved")
         ticket = ticket_of(model)
         folder = Path(folder)
@@ -134,7 +136,7 @@ class Classifier:
                 self.tokenizer.save_pretrained(folder)
             for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone; these are files like all others
                 weights.chmod(0o666 & ~_umask())
-        except OSError as problem:
+        except (OSError, SafetensorError) as problem:  # what safetensors raises on a full disk is no OSError
             raise TicketsError(
                 f"could not write {folder}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED
             ) from None
