@@ -230,6 +230,17 @@ def test_a_result_without_its_examples_is_made_again(tmp_path: Path) -> None:
     assert list(PWWS()(clf, SPLIT, n=0, folder=tmp_path).examples()) == kept
 
 
+def test_a_result_whose_examples_were_cut_short_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clf, path = toy_victim(1), tmp_path / "examples.jsonl"
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    whole = path.read_bytes()
+    for left in (whole[: whole.index(b"\n") + 1], whole[:-5]):  # between two lines, and within one
+        path.write_bytes(left)
+        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+        assert path.read_bytes() == whole
+        assert f"whole lines, expected {len(SPLIT)}: the attack is made anew" in capsys.readouterr().err
+
+
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     first = OnDisk(tmp_path, 3, "d")
     with pytest.raises(TicketsError, match="another process is attacking into this folder") as caught:

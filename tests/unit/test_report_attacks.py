@@ -105,6 +105,14 @@ def test_every_note_stands_beside_what_it_is_about(tmp_path: Path) -> None:
     assert '<li id="r1-note-1">PWWS: query budget: at most 50.</li>' in text
 
 
+def test_examples_that_are_missing_are_told(tmp_path: Path) -> None:
+    folder = lone(tmp_path)
+    path = folder / "examples.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-3]))
+    assert f"3 of {len(lines)} lines are missing; models are compared without these texts" in page_of(tmp_path, [folder])
+
+
 def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "r")
     path = folder / "attack/00000000/examples.jsonl"

@@ -11,11 +11,12 @@ from robust_tickets.attack.flags import flags_of
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import unconfirmed
 from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk
+from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk, whole_lines
 from robust_tickets.attack.tally import Tally
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_chunks
+from robust_tickets.progress import warn
 from robust_tickets.run import environment
 
 SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
@@ -120,7 +121,8 @@ def finished(folder: Path, digest: str) -> AttackResult | None:
             f"{folder} holds the result of another attack (other settings, victim or examples)",
             hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
         )
-    if not (folder / FINAL).is_file():
+    if (lines := whole_lines(folder / FINAL)) != len(result.ids):
+        warn(f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}: the attack is made anew")
         (folder / RESULT).unlink()
         return None
     (folder / PART).unlink(missing_ok=True)

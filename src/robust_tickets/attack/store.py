@@ -162,6 +162,15 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         ) from None
 
 
+def whole_lines(path: Path) -> int:
+    """Lines that were written to their end; none where there is no file."""
+    try:
+        with open(path, "rb") as stream:
+            return sum(line.endswith(b"\n") for line in stream)
+    except OSError:
+        return 0
+
+
 def _loaded(line: bytes) -> Any:
     try:
         return json.loads(line)

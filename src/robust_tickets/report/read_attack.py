@@ -45,12 +45,12 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
         flags=tuple(_flag(flag) for flag in flags),
         codes=tuple(map(str, codes)) if len(codes) == len(flags) else ("",) * len(flags),
         ids=tuple(map(str, ids)),
-        examples=tuple(_examples(folder / "examples.jsonl", notes)),
+        examples=tuple(_examples(folder / "examples.jsonl", len(ids), notes)),
         about={k: found[k] for k in ABOUT if k in found},
     )
 
 
-def _examples(path: Path, notes: list[str]) -> list[Example]:
+def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:
     if not path.is_file():
         return []
     found, bad = [], 0
@@ -80,6 +80,8 @@ def _examples(path: Path, notes: list[str]) -> list[Example]:
                 bad += 1
     if bad:
         notes.append(f"{path.parent.name}/{path.name}: {bad} lines could not be read and are left out")
+    if (lost := expected - len(found) - bad) > 0:
+        notes.append(f"{path.parent.name}/{path.name}: {lost} of {expected} lines are missing; models are compared without these texts")
     return found
 
 
