@@ -202,3 +202,15 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     assert "sst2" in caught.value.hint
     with pytest.raises(TicketsError, match="data= gives files to a registered task"):
         load_task("sst3", data=tmp_path)
+
+
+def test_broken_texts_that_are_attacked_as_they_are_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    path.write_bytes(b"text,label\n" + b"".join(f"caf\xe9 {i},{'ab'[i % 2]}\n".encode("latin-1") for i in range(8)) + b"plain,a\n")
+    for _ in range(2):  # read, then found in the cache
+        task = load_task(path, splits={"test": "all"}, any_text=True)
+        assert task.test[0].texts == ("caf\ufffd 0",)
+        told = "latin.csv: 8 of 9 rows hold broken UTF-8, which the classifier reads as U+FFFD; latin.csv is not UTF-8"
+        assert any(said.startswith(told) for said in task.warnings)
+    path.write_text("text,label\n" + "".join(f"café {i},{'ab'[i % 2]}\n" for i in range(8)), encoding="utf-8")
+    assert not any("UTF-8" in said for said in load_task(path, splits={"test": "all"}, any_text=True).warnings)

@@ -267,6 +267,9 @@ class _Loading:
             if count:
                 self.skipped += bad
                 self.notes.append(f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}")
+            if done.mended:
+                told = f"{done.mended} of {done.rows} rows hold broken UTF-8, which the classifier reads as U+FFFD"
+                self.warnings.append(f"{Path(rows.name).name}: {told}; {to_utf8(Path(rows.name))}")
             left_out += int((part == -2).sum())
             start += done.rows
         if left_out:

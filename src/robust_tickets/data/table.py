@@ -31,7 +31,7 @@ from robust_tickets.progress import track
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2  # part of the cache key: raise it when what is stored changes
+FORMAT = 3  # part of the cache key: raise it when what is stored changes
 BATCH_ROWS, BATCH_CHARACTERS = 4096, 4_000_000  # whichever comes first ends a batch, which bounds memory
 SHOW_PROGRESS = 8_000_000  # bytes; smaller files convert in under two seconds
 MOST_LABELS = 1000  # more values than that and the column is no label
@@ -60,6 +60,7 @@ class Converted:
     values: tuple[str, ...]
     bad_count: int
     bad: tuple[tuple[int, str], ...]
+    mended: int = 0  # rows whose broken UTF-8 was replaced by U+FFFD
 
 
 def normalised(text: str) -> str:
@@ -210,13 +211,14 @@ def _converted(path: Path, report: dict[str, Any]) -> Converted:
         values=tuple(report["values"]),
         bad_count=report["bad_count"],
         bad=tuple((line, reason) for line, reason in report["bad"]),
+        mended=report["mended"],
     )
 
 
 def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
     import pyarrow as pa
 
-    width, codes, state = len(reading.texts), dict[str, int](), {"records": 0, "bad": 0}
+    width, codes, state = len(reading.texts), dict[str, int](), {"records": 0, "bad": 0, "mended": 0}
     bad: list[tuple[int, str]] = []
     kept = 0
     bar = track(f"reading {Path(rows.name).name} (MB)", rows.size // 10**6) if rows.size > SHOW_PROGRESS else nullcontext()
@@ -234,7 +236,8 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
         writer.write_batch(buffer.batch())
         if shown is not None:
             shown.advance(rows.size // 10**6 - told)
-    return {"rows": kept, "records": state["records"], "values": list(codes), "bad_count": state["bad"], "bad": bad}
+    counts = {"records": state["records"], "bad_count": state["bad"], "mended": state["mended"]}
+    return {"rows": kept, **counts, "values": list(codes), "bad": bad}
 
 
 def _good(
@@ -248,7 +251,9 @@ def _good(
         state["records"] += 1
         label = ""
         if not problem and reading.any_text and all(isinstance(text, str) for text in values[:width]):
-            values = (*map(clean, values[:width]), *values[width:])
+            cleaned = tuple(map(clean, values[:width]))
+            state["mended"] += cleaned != tuple(values[:width])
+            values = (*cleaned, *values[width:])
         elif not problem:
             problem = next(filter(None, map(text_problem, values[:width])), "")
         if not problem:
