@@ -269,7 +269,6 @@ def export(
     from robust_tickets.ship.export import export as write
 
     path = model_path(model)
-    say(f"loading {model}")
     clf = Classifier.from_pretrained(path if path.exists() else model)
     say(f"writing {out}" + (": the graph is traced, then its answers are compared with the model's" if format == "onnx" else ""))
     folder = write(clf, out, format=format, evidence=evidence_of(path))
