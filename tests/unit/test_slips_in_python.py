@@ -58,6 +58,14 @@ def test_an_attack_takes_a_split(clf: Any) -> None:
     assert rt.PWWS()(clf, Split.of(["a fine film"], [0]), n=1).n == 1
 
 
+def test_a_victim_that_answers_for_one_text_of_several_is_refused() -> None:
+    """It passed every first question, failed on each example that it had right, and came out with 0 % under attack."""
+    split = Split.of(["a fine film", "a dull film", "a good plot", "a bad plot"], [0, 1, 0, 1])
+    with pytest.raises(rt.TicketsError, match=r"returned shape \(1, 2\), expected \(\d, 2\)"):
+        rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]], labels=["a", "b"]), split, n=4)
+    assert rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]), split, n=4).errors == 0
+
+
 def test_a_seed_is_one_number(clf: Any) -> None:
     for seed in ([0, 1], "zero", None):
         with pytest.raises(rt.TicketsError, match=r"a seed is one whole number.*\n.*each seed"):

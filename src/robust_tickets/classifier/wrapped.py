@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 
@@ -21,7 +21,9 @@ def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[
     except (TypeError, ValueError, RuntimeError) as problem:
         raise TicketsError(f"{name} did not return numbers: {problem}", hint=HINT) from None
     if p.shape != (len(rows), labels):
-        raise TicketsError(f"{name} returned shape {p.shape}, expected {(len(rows), labels)} (texts, labels)", hint=HINT)
+        # answers for other than the texts asked end an attack: each example that is right would fail, and the rest pass for 0 %
+        code = BAD_INPUT if p.shape[:1] == (len(rows),) else FAILED
+        raise TicketsError(f"{name} returned shape {p.shape}, expected {(len(rows), labels)} (texts, labels)", hint=HINT, exit_code=code)
     if not np.isfinite(p).all():
         raise TicketsError(f"{name} returned values that are not finite", hint=HINT)
     wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))
