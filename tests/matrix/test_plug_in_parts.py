@@ -1,0 +1,55 @@
+"""A user's own search and adversary, as docs/extending.md tells: the page's file, installed with its entry points, in the page's recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugging import block, install
+from tiny import tiny_classifier
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+SMALL = ("model=tiny", "task=rows.csv", "train.epochs=1", "attack.n=4", "max_length=32")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    install(tmp_path, PAGE, "my_parts")
+    (tmp_path / "mine.toml").write_text(block(PAGE, 'toml title="mine.toml"'), encoding="utf-8")
+    tiny_classifier().save_pretrained(tmp_path / "tiny")
+    rows = [f"a {'good' if i % 2 else 'bad'} film of number {i},{'ab'[i % 2]}" for i in range(80)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def tickets(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()", *given]
+    return subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_the_page_works_as_it_is_written(installed: Path) -> None:
+    """Listed, run, found done when asked again, and run again after a change of the file."""
+    assert "large_outputs" in tickets(installed, "ls", "methods").stdout
+    assert "noise" in tickets(installed, "ls", "adversaries").stdout
+    ask = ("run", "mine.toml", *(word for one in SMALL for word in ("--set", one)))
+    done = tickets(installed, *ask)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (run,) = (installed / "runs").iterdir()
+    (ticket,) = (run / "search").glob("*/ticket.json")
+    assert json.loads(ticket.read_text())["provenance"]["method"] == {"name": "large_outputs", "heads": 0.25, "neurons": 0.3, "seed": 0}
+    assert json.loads((run / "env.json").read_text())["packages"]["my-parts"] == "1.0"
+    assert (run / "report.html").is_file()
+    again = tickets(installed, *ask)
+    assert "search: found done" in again.stdout + again.stderr
+    path = installed / "my_parts.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("down.norm(dim=0)", "-down.norm(dim=0)"), encoding="utf-8")
+    changed = tickets(installed, *ask)
+    assert changed.returncode == 0, changed.stderr[-2000:]
+    assert "search: found done" not in changed.stdout + changed.stderr
+    assert len(list((run / "search").glob("*/ticket.json"))) == 2
