@@ -30,7 +30,10 @@ def test_steps_timed_eagerly_are_a_bound_on_a_gpu(monkeypatch: pytest.MonkeyPatc
     estimate.tell(walk)
     told = capsys.readouterr().err
     assert f"{said} 2 min" in told
-    assert "1 arm and 7 training rows" in told
+    assert "1 arm and 7 training rows (search 20 s, training 1 min 40 s)" in told
+    monkeypatch.setattr(estimate, "estimate", lambda _: {"search": 0.6, "training": 0.7})
+    estimate.tell(walk)
+    assert "1 arm and 7 training rows\n" in capsys.readouterr().err  # no part is worth naming
 
 
 TRAINERS = (

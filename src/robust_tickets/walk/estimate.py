@@ -39,11 +39,12 @@ def tell(walk: Walk) -> None:
     seconds = estimate(walk)
     total = sum(seconds.values())
     parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if value >= 1)
+    parts = f" ({parts})" if parts else ""
     rows = len(walk.task.train)
     if total >= 1:
         arms = f"{len(walk.recipe.arms)} arm{'s' * (len(walk.recipe.arms) != 1)}"
         most = "at most " if walk.start.device.type == "cuda" else ""  # graphs and bf16 take a fraction of the eager steps timed here
-        say(f"estimate: {most}about {duration(total)} on this machine for {arms} and {rows} training rows ({parts})")
+        say(f"estimate: {most}about {duration(total)} on this machine for {arms} and {rows} training rows{parts}")
     say(f"run folder: {walk.run.folder} (stop at any time; the same command goes on)")
 
 
