@@ -163,3 +163,10 @@ def test_a_number_in_a_label_map_is_the_class_called_so_where_classes_are_called
         match(data, ("1", "2"), "x.csv", by_id=False)
     flag = caught.value.hint.rpartition(" ")[2]
     assert match(data, ("1", "2"), "x.csv", label_map=mapped(flag)).ids == {"bad": 0, "fine": 1}  # what is told to be pasted is taken so
+
+
+def test_a_column_of_scores_is_doubted(tmp_path: Path) -> None:
+    scores = load_task(labelled(tmp_path / "scores.csv", [f"0.{i:03}" for i in range(1, 151)]))
+    assert any("the column 'label' has 150 different values in 200 rows" in said for said in scores.warnings)
+    many = load_task(labelled(tmp_path / "many.csv", [f"c{i}" for i in range(50)]))  # four rows of each
+    assert not any("different values" in said for said in many.warnings)

@@ -174,9 +174,14 @@ def check(names: Sequence[str], where: str) -> None:
         raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column")
 
 
-def doubts(names: Sequence[str]) -> list[str]:
-    """What about these class names, found in a file, looks like a slip."""
+def doubts(names: Sequence[str], column: str, rows: int) -> list[str]:
+    """What about these class names, found in a column of a file with so many rows, looks like a slip."""
     said, twins = [], dict[str, list[str]]()
+    if len(names) > SHOWN and 2 * len(names) > rows:
+        said.append(
+            f"the column {column!r} has {len(names)} different values in {rows} rows, each of which is a class: "
+            "is it a score or a name? A model learns nothing of a class with one row"
+        )
     for name in names:
         twins.setdefault(_fold(name), []).append(name)
     for same in twins.values():

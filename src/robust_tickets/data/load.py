@@ -225,7 +225,7 @@ class _Loading:
             for file, done in converted[name]:
                 self._refuse(file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad])
             names = order(v for _, done in converted[name] for v in done.values)
-            self.warnings += doubts(names)
+            self.warnings += doubts(names, columns[name].label, sum(done.rows for _, done in converted[name]))
         check(names, rows.name)
         return names, declared
 
