@@ -217,3 +217,12 @@ def test_export_says_what_it_is_at(capsys: pytest.CaptureFixture[str], tmp_path:
         main(["export", str(model), "--format", "dense", "--out", str(tmp_path / "dense")])
     assert end.value.code == 0
     assert capsys.readouterr().err.splitlines() == [f"loading {model}", f"writing {tmp_path / 'dense'}"]
+
+
+def test_a_page_is_not_written_over_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "r")
+    monkeypatch.chdir(tmp_path)
+    for out, page in ((".", "report.html"), ("r", "r/report.html")):  # the first has no name beside which a part could be written
+        told = tickets(capsys, "report", str(run), "--out", out, code=2)["error"]
+        assert told["message"] == f"report: --out {out} is a folder"
+        assert told["hint"].endswith(f"--out {page}")

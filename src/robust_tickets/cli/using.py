@@ -241,6 +241,8 @@ def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> A
     if out is None and len(runs) > 1:
         raise TicketsError("report: where should the page of several folders go?", hint="--out report.html")
     page = out or runs[0] / "report.html"
+    if page.is_dir():
+        raise TicketsError(f"report: --out {page} is a folder", hint=f"give the file to write: --out {page / 'report.html'}")
     write_report(page, list(runs))
     return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))
 
