@@ -289,3 +289,11 @@ def test_class_names_that_do_not_fit_the_weights_are_told(tmp_path: Path) -> Non
     with pytest.raises(rt.TicketsError, match=r"classifier\.bias is misshapen: \(2,\), where config\.json says \(3,\)") as caught:
         rt.Classifier.from_pretrained(saved)
     assert "id2label" in caught.value.hint
+
+
+def test_nobody_is_told_to_remove_a_part_of_a_model(tmp_path: Path) -> None:
+    saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
+    (saved / "config.json").write_text('{"model_type": ')
+    with pytest.raises(rt.TicketsError, match=r"config\.json is not valid JSON") as caught:
+        rt.Classifier.from_pretrained(saved)
+    assert caught.value.hint.startswith("copy or download the model again")

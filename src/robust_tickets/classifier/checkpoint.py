@@ -99,7 +99,10 @@ def read_config(folder: Path) -> Any:
 
     if not (folder / "config.json").is_file():
         raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
-    raw = read_json(folder / "config.json")
+    try:
+        raw = read_json(folder / "config.json")
+    except TicketsError as problem:
+        raise TicketsError(problem.message, hint="copy or download the model again: without the file it cannot be opened") from None
     family = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(family, str):
         raise TicketsError(f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote")
