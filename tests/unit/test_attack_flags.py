@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attacking import toy_victim
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
@@ -163,3 +164,17 @@ def test_a_victim_that_was_turned_reads_its_texts() -> None:
     deaf = Classifier.wrap(lambda texts: [[0.1, 0.9]] * len(texts), labels=["neg", "pos"])
     assert {"one-answer", "unmoved"} <= set(PWWS()(deaf, split, n=0).flag_codes)
     assert "unmoved" not in PWWS()(deaf, split, n=0, query_budget=3).flag_codes
+
+
+def test_a_victim_that_draws_at_random_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = np.random.default_rng(0)
+    split = Split.of([f"a good film {i}" for i in range(8)], [i % 2 for i in range(8)])
+
+    def random(texts: Any) -> Any:
+        p = drawn.random(len(texts))
+        return np.stack([p, 1 - p], axis=1)
+
+    PWWS()(Classifier.wrap(random, labels=["x", "y"]), split, n=0)
+    assert "of 8 texts another answer when it was asked again" in capsys.readouterr().err
+    PWWS()(toy_victim(1), split, n=0)
+    assert "another answer" not in capsys.readouterr().err

@@ -6,7 +6,8 @@ only decide how fast it comes. With a folder, the same call after a kill goes on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
 LOOKED_AT = 400  # texts that decide whether the attacked ones are English
+UNSTEADY = 0.01  # by which a callable's answers to one text may differ: services round, and batch
 PROBES = 8  # texts a callable is asked about, to tell it from others of the same name
 
 
@@ -97,11 +99,12 @@ def run_attack(
     subset = subset if ids is None else "ids"
     resources = recipe.resources()
     names = tuple(split[int(row)].id for row in rows)
+    probes = _probes(clf, split, rows)
     key = {
         "recipe": describe(recipe),
         # where a resource came from does not matter
         "resources": {kind: {k: v for k, v in about.items() if k != "origin"} for kind, about in resources.items()},
-        "victim": [clf.digest, _probes(clf, split, rows)],
+        "victim": [clf.digest, probes],
         "split": split.digest,
         "columns": split.columns,
         "ids": names,
@@ -151,6 +154,11 @@ def run_attack(
                 "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
             )
         seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live, workers)
+        if heat == 1 and (moved := _unsteady(probes, store.lines())):
+            warn(
+                f"the victim gave {moved} of {len(probes)} texts another answer when it was asked again: one that draws at random has no "
+                "robustness to measure, and the same command does not know it again"
+            )
         return conclude(plan, store, names, place, seconds, clean_full, foreign)
     finally:
         store.close()
@@ -171,6 +179,12 @@ def _probes(clf: Classifier, split: Split, rows: np.ndarray) -> list[Any]:
     if problem is not None and not any(found) and not answers(clf, len(split.columns)):
         raise fatal(problem) or hopeless(problem, len(found))
     return found
+
+
+def _unsteady(probes: Sequence[Any], lines: Iterable[bytes]) -> int:
+    """To how many of the texts that it was asked about beforehand a callable gave another answer in the attack; costs no query."""
+    before = ((probe, json.loads(line).get("confidence")) for probe, line in zip(probes, lines, strict=False))
+    return sum(abs(max(probe) - told) > UNSTEADY for probe, told in before if probe is not None and told is not None)
 
 
 def _seen(trained: Split, split: Split, rows: np.ndarray) -> dict[str, Any]:
