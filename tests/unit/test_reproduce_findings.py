@@ -122,6 +122,8 @@ def test_a_goal_that_few_runs_measured_is_told_as_such() -> None:
     assert (cost.reached, cost.few) == (True, True)
     assert cost.told == "1.50 times: 150.0 s against 100.0 s, means of 1 and 1 runs, each alone on the device"
     assert reached_of(found) == "5 of 5 goals are reached, 1 of them measured in fewer than 5 runs"
+    later = [replace(one, inputs={"code": code}) for one, code in zip(timed, "ab", strict=True)]
+    assert by_name([*shared, *later])["cost"].told == f"{cost.told}, by 2 versions of the code"
     assert reached_of(goals(screening())) == "5 of 5 goals are reached"
     assert reached_of([replace(cost, few=False)]) == "1 of 1 goals is reached"
 

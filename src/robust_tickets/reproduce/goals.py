@@ -124,7 +124,10 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
         )  # fmt: skip
     unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
-    words += ", each alone on the device" if name == "cost" else ""
+    if name == "cost":
+        timed = {*first.units, *second.units}
+        codes = {one.inputs.get("code") for one in outcomes if one.unit.id in timed}
+        words += ", each alone on the device" + (f", by {len(codes)} versions of the code" if len(codes) > 1 else "")
     reached = a / b <= limit if name == "cost" else a / b < limit
     return Goal(name=name, asked=asked, reached=reached, told=words, few=name == "cost" and min(n) < FEWEST_RUNS)
 
