@@ -19,6 +19,7 @@ _WHERE = {
     "Task": "robust_tickets.data.task",
     "load_task": "robust_tickets.data.load",
     "Ticket": "robust_tickets.ticket",
+    "Found": "robust_tickets.search._found",
     "EarlyBERT": "robust_tickets.search.earlybert",
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "ORTicket": "robust_tickets.search.orticket",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from robust_tickets.prune.compact import compact as compact
     from robust_tickets.prune.compact import expand as expand
     from robust_tickets.report.page import write_report as write_report
+    from robust_tickets.search._found import Found as Found
     from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
     from robust_tickets.search.imp import IMP as IMP
