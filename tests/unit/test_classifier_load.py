@@ -280,6 +280,12 @@ def test_a_head_for_tokens_is_not_taken_for_one_of_texts(tmp_path: Path) -> None
         rt.Classifier.from_pretrained(whole)
 
 
+def test_a_head_for_texts_that_is_named_beside_another_is_taken(tmp_path: Path) -> None:
+    saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
+    changed_config(saved, architectures=["BertForTokenClassification", "BertForSequenceClassification"])
+    assert rt.Classifier.from_pretrained(saved).labels == ("neg", "pos")
+
+
 def test_class_names_that_do_not_fit_the_weights_are_told(tmp_path: Path) -> None:
     saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
     changed_config(saved, id2label={"0": "neg", "5": "pos"}, label2id={"neg": 0, "pos": 5})

@@ -185,6 +185,8 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
 def other_head(config: Any) -> str:
     """The class that was saved, where its head is for something else than whole texts: its weights may have the names of ours."""
     named = [str(name) for name in getattr(config, "architectures", None) or ()]
+    if any(name.endswith("ForSequenceClassification") for name in named):
+        return ""
     return next((name for name in named if name.endswith(OTHER_HEADS)), "")
 
 
