@@ -166,12 +166,14 @@ def test_a_victim_that_was_turned_reads_its_texts() -> None:
     assert "unmoved" not in PWWS()(deaf, split, n=0, query_budget=3).flag_codes
 
 
-def test_a_victim_that_draws_at_random_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("values", [np.linspace(0, 1, 50), (0.0, 1.0), (0.3, 0.7)])
+def test_a_victim_that_draws_at_random_is_told(capsys: pytest.CaptureFixture[str], values: Any) -> None:
+    """Also where it is equally sure of every answer, as one that gives a class and no probability."""
     drawn = np.random.default_rng(0)
     split = Split.of([f"a good film {i}" for i in range(8)], [i % 2 for i in range(8)])
 
     def random(texts: Any) -> Any:
-        p = drawn.random(len(texts))
+        p = drawn.choice(values, len(texts))
         return np.stack([p, 1 - p], axis=1)
 
     PWWS()(Classifier.wrap(random, labels=["x", "y"]), split, n=0)

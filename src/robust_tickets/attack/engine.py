@@ -28,6 +28,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.kernels import ORDER
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
+from robust_tickets.measure.metrics import ERROR
 from robust_tickets.progress import warn
 from robust_tickets.registry import code_of
 
@@ -154,7 +155,7 @@ def run_attack(
                 "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
             )
         seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live, workers)
-        if heat == 1 and (moved := _unsteady(probes, store.lines())):
+        if heat == 1 and (moved := _unsteady(plan, probes, store.lines())):
             warn(
                 f"the victim gave {moved} of {len(probes)} texts another answer when it was asked again: one that draws at random has no "
                 "robustness to measure, and the same command does not know it again"
@@ -181,10 +182,15 @@ def _probes(clf: Classifier, split: Split, rows: np.ndarray) -> list[Any]:
     return found
 
 
-def _unsteady(probes: Sequence[Any], lines: Iterable[bytes]) -> int:
+def _unsteady(plan: Plan, probes: Sequence[Any], lines: Iterable[bytes]) -> int:
     """To how many of the texts that it was asked about beforehand a callable gave another answer in the attack; costs no query."""
-    before = ((probe, json.loads(line).get("confidence")) for probe, line in zip(probes, lines, strict=False))
-    return sum(abs(max(probe) - told) > UNSTEADY for probe, told in before if probe is not None and told is not None)
+    moved = 0
+    for probe, line in zip(probes, map(json.loads, lines), strict=False):
+        if probe is not None and line["status"] != ERROR:
+            right = plan.target(line["label"])
+            before, told = (max(probe), 1 - probe[right]), (line["confidence"], line["score_before"])
+            moved += any(abs(a - b) > UNSTEADY for a, b in zip(before, told, strict=True))
+    return moved
 
 
 def _seen(trained: Split, split: Split, rows: np.ndarray) -> dict[str, Any]:
