@@ -214,3 +214,12 @@ def test_broken_texts_that_are_attacked_as_they_are_are_told(tmp_path: Path) -> 
         assert any(said.startswith(told) for said in task.warnings)
     path.write_text("text,label\n" + "".join(f"café {i},{'ab'[i % 2]}\n" for i in range(8)), encoding="utf-8")
     assert not any("UTF-8" in said for said in load_task(path, splits={"test": "all"}, any_text=True).warnings)
+
+
+def test_half_a_pair_in_json_is_not_called_broken_utf8(tmp_path: Path) -> None:
+    """The file is ASCII: to convert it from Latin-1 would mend nothing."""
+    path = tmp_path / "cut.jsonl"
+    texts = [f"film {i}" + "\ud83d" * (i == 3) for i in range(8)]
+    path.write_text("".join(json.dumps({"text": text, "label": "ab"[i % 2]}) + "\n" for i, text in enumerate(texts)))
+    (told,) = [said for said in load_task(path, splits={"test": "all"}, any_text=True).warnings if "U+FFFD" in said]
+    assert told == "cut.jsonl: 1 of 8 rows hold half of a surrogate pair, which the classifier reads as U+FFFD"

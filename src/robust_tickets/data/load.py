@@ -268,8 +268,11 @@ class _Loading:
                 self.skipped += bad
                 self.notes.append(f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}")
             if done.mended:
-                told = f"{done.mended} of {done.rows} rows hold broken UTF-8, which the classifier reads as U+FFFD"
-                self.warnings.append(f"{Path(rows.name).name}: {told}; {to_utf8(Path(rows.name))}")
+                path = Path(rows.name)
+                escaped = path.suffix.lower() == ".jsonl"  # of which broken bytes are bad rows: what is left was written as \ud83d
+                what, how = ("half of a surrogate pair", "") if escaped else ("broken UTF-8", f"; {to_utf8(path)}")
+                told = f"{done.mended} of {done.rows} rows hold {what}, which the classifier reads as U+FFFD"
+                self.warnings.append(f"{path.name}: {told}{how}")
             left_out += int((part == -2).sum())
             start += done.rows
         if left_out:
