@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,3 +93,9 @@ def test_a_row_costs_by_the_tokens_of_many_batches_not_of_the_few_that_are_timed
         recipe=SimpleNamespace(arms=[SimpleNamespace(train=FineTune(batch_size=4))]),
     )
     assert estimate._seconds_a_row(walk) == pytest.approx(sum(widths) / len(widths))
+
+
+def test_a_search_of_ones_own_is_counted_by_what_the_page_names() -> None:
+    page = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+    (name,) = re.findall(r"`(\w+)\(task\)`[^;]*for the estimate", page)
+    assert estimate.work(SimpleNamespace(**{name: lambda task: 640}), None) == 640
