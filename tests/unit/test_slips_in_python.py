@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import robust_tickets as rt
 from robust_tickets.classifier.device import device_of
 from robust_tickets.data.task import Split
 from robust_tickets.seeds import derive
+from robust_tickets.ship.predict import predict_file
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -64,6 +66,23 @@ def test_a_victim_that_answers_for_one_text_of_several_is_refused() -> None:
     with pytest.raises(rt.TicketsError, match=r"returned shape \(1, 2\), expected \(\d, 2\)"):
         rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]], labels=["a", "b"]), split, n=4)
     assert rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]), split, n=4).errors == 0
+
+
+@pytest.mark.parametrize("left_out", [lambda rows: None, lambda rows: [row for row in rows if row]])
+def test_a_text_that_a_victim_leaves_out_costs_its_example(left_out: Any, tmp_path: Path) -> None:
+    """It answers for each of two ordinary texts, so that the others need not end with it."""
+
+    def judge(texts: Any) -> Any:
+        rows = [None if "odd" in text else [0.6, 0.4] for text in texts]
+        return rows if None not in rows else left_out(rows)
+
+    clf = rt.Classifier.wrap(judge, labels=["a", "b"])
+    split = Split.of(["a fine film", "an odd film", "a good plot", "a bad plot"], [0, 0, 0, 1])
+    found = rt.PWWS()(clf, split, n=0)
+    assert (found.n, found.errors) == (3, 1)
+    (tmp_path / "in.csv").write_text("text\na fine film\nan odd film\na good plot\n")
+    assert predict_file(clf, tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == 3
+    assert (tmp_path / "out.csv").read_text().count("0.6") == 2
 
 
 def test_a_seed_is_one_number(clf: Any) -> None:

@@ -21,8 +21,8 @@ def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[
     except (TypeError, ValueError, RuntimeError) as problem:
         raise TicketsError(f"{name} did not return numbers: {problem}", hint=HINT) from None
     if p.shape != (len(rows), labels):
-        # answers for other than the texts asked end an attack: each example that is right would fail, and the rest pass for 0 %
-        code = BAD_INPUT if p.shape[:1] == (len(rows),) else FAILED
+        # one that cannot count ends an attack: each example that is right would fail, and the rest pass for 0 %
+        code = BAD_INPUT if p.shape[:1] == (len(rows),) or _counts(function, len(rows[0])) else FAILED
         raise TicketsError(f"{name} returned shape {p.shape}, expected {(len(rows), labels)} (texts, labels)", hint=HINT, exit_code=code)
     if not np.isfinite(p).all():
         raise TicketsError(f"{name} returned values that are not finite", hint=HINT)
@@ -30,3 +30,12 @@ def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[
     if len(wrong):
         raise TicketsError(f"{name} returned {p[wrong[0]].tolist()} for text {wrong[0]}: no probabilities", hint=HINT)
     return np.log(np.clip(p, np.finfo(np.float32).tiny, None)).astype(np.float32)
+
+
+def _counts(function: Callable[..., Any], columns: int) -> bool:
+    """Whether it answers for each of two ordinary texts; then a text that it left out is itself at fault."""
+    texts = ("a good film", "a bad film")
+    try:
+        return len(function([text if columns == 1 else (text,) * columns for text in texts])) == len(texts)
+    except Exception:
+        return False
