@@ -200,3 +200,13 @@ def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, a
     trained_to_one_class(run, stage)
     told = check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"), code=1)
     assert [gate["arm"] for gate in told["gates"] if not gate["passed"]] == [arm]
+
+
+def test_a_flag_that_was_not_looked_for_opens_no_gate(capsys: Capture, run: Path) -> None:
+    """An arm that was not attacked: a number that was not measured does not pass either."""
+    told = check(capsys, f"{run}:earlyrobust", flags=("--fail-on", "errors", "--fail-on", "one-answer"), code=1)
+    assert [gate["said"] for gate in told["gates"]] == ["not attacked, so that errors cannot be told"]
+    trained_to_one_class(run, "00000000")
+    told = check(capsys, f"{run}:earlyrobust", flags=HOLLOW, code=1)
+    assert [gate["said"] for gate in told["gates"]] == ["flagged one-answer"], "what is known is told first"
+    assert check(capsys, f"{run}:finetune", flags=("--fail-on", "errors"))["passed"], "flags alone are a gate too"

@@ -64,8 +64,10 @@ def check(
     from robust_tickets.attack.flags import HOLLOW
 
     wanted, unwanted = [_floor(given) for given in floors], _codes(fail_on)
-    if not wanted:
-        raise TicketsError("check: at least how much of what? no --min is given", hint="--min clean=90 --min aua=25")
+    if not wanted and not unwanted:
+        raise TicketsError(
+            "check: at least how much of what? no --min is given, and no --fail-on", hint="--min clean=90 --min aua=25 --fail-on hollow"
+        )
     rows = list(measured(run))
     gates = [gate for row in rows for gate in (*(_gate(row, *floor, interval) for floor in wanted), *_unflagged(row, unwanted))]
     passed = all(gate["passed"] for gate in gates)
@@ -135,12 +137,19 @@ def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, A
 
 
 def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """One gate for all codes that are to fail, none where there are none. An arm that was not attacked can have one-answer alone."""
+    """One gate for all codes that are to fail, none where there are none. It stays shut for an arm that was not attacked, of which no
+    more than one-answer can be known.
+    """
+    from robust_tickets.attack.flags import ONE_ANSWER
+
     if unwanted:
         found = [code for code in unwanted if any(flag.code == code for flag in row.flags)]
+        unknown = [code for code in unwanted if code != ONE_ANSWER] if not row.attack and not found else []
         yield {
             "arm": row.arm, "attack": row.attack, "measure": "flags", "min": None, "value": None, "interval": None, "judged": None,
-            "passed": not found, "said": f"flagged {', '.join(found)}" if found else f"not flagged {', '.join(unwanted)}", "codes": found,
+            "passed": not found and not unknown, "codes": found,
+            "said": f"flagged {', '.join(found)}" if found else f"not attacked, so that {', '.join(unknown)} cannot be told" if unknown
+            else f"not flagged {', '.join(unwanted)}",
         }  # fmt: skip
 
 
