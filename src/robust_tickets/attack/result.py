@@ -96,6 +96,18 @@ class AttackResult:
     folder: Path | None = field(default=None, compare=False)
     lines: tuple[bytes, ...] = field(default=(), repr=False, compare=False)  # of an attack without a folder
 
+    def __repr__(self) -> str:
+        """Two lines at most: the numbers a reader looks for first, and the flags that stand before them."""
+        named = {"clean": self.clean, "aua": self.aua, "suc": self.suc}
+        numbers = [f"n={self.n}", *(f"{name}={value:.1f}{self._ends(name)}" for name, value in named.items() if value is not None)]
+        if self.queries is not None:
+            numbers.append(f"queries={self.queries:.1f}")
+        flags = f",\n  flags: {', '.join(dict.fromkeys(self.flag_codes))}" if self.flag_codes else ""
+        return f"AttackResult({self.attack} on {self.model.get('identity')!r}, {', '.join(numbers)}{flags})"
+
+    def _ends(self, name: str) -> str:
+        return " [{:.1f}, {:.1f}]".format(*self.intervals[name]) if name in self.intervals else ""
+
     def interval(self, name: str) -> tuple[float, float]:
         """The 95 % interval of ``clean``, ``aua``, ``suc`` (Wilson), ``queries``, ``perturbed`` or ``similarity`` (normal)."""
         if name not in self.intervals:

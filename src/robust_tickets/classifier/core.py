@@ -25,6 +25,7 @@ from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.classifier.rows import encoded
+from robust_tickets.classifier.shown import shown
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, rows_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
@@ -298,7 +299,7 @@ class Classifier:
         return self.model
 
     def __repr__(self) -> str:
-        return f"Classifier({self.identity!r}, labels={list(self.labels)}, max_length={self.max_length})"
+        return shown(self)
 
 
 _NOT_IN_DIGEST = {

@@ -29,6 +29,18 @@ class Found:
             write_json(folder / "distances.json", dict(self.distances))
         return self.ticket.save(folder)
 
+    def __repr__(self) -> str:
+        """One line: the ticket, how sparse it is and where the search stopped; ``trace`` and ``distances`` are for figures."""
+        parts = [repr(self.ticket), f"{self.ticket.sparsity:.1%} of the prunable weights removed"]
+        told = self.ticket.provenance
+        if "epoch" in told:
+            settled = told.get("converged")  # None: a fixed point claims nothing
+            parts.append(f"drawn at epoch {told['epoch']}" + ("" if settled is None else f", masks {'' if settled else 'not '}settled"))
+        parts += [f"{told[key]} {key}" for key in ("rounds", "iterations") if key in told]
+        if "steps_run" in told:
+            parts.append(f"{told['steps_run']} updates")
+        return f"Found({', '.join(parts)})"
+
 
 def told(ticket: Ticket) -> Ticket:
     """``ticket``, after saying what rounding made of its neurons, where they were rounded."""
