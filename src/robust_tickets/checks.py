@@ -21,9 +21,13 @@ def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
 
 
 def check_literals(component: Any) -> None:
-    """Check every field of a dataclass whose hint is a Literal; for ``__post_init__``."""
+    """Check every field of a dataclass whose hint is a Literal or a number; for ``__post_init__``, before a number is compared."""
     for name, known in _literals(type(component)):  # type: ignore[arg-type]
         one_of(f"{type(component).__name__}.{name}", getattr(component, name), known)
+    for name, kinds in _numbers(type(component)):  # type: ignore[arg-type]
+        value = getattr(component, name)
+        if not isinstance(value, kinds):
+            raise TicketsError(f"{type(component).__name__}.{name} must be a number, got {value!r}", hint="give a number, without quotes")
 
 
 def at_least_one(component: Any, *names: str) -> None:
@@ -44,6 +48,20 @@ def not_negative(component: Any, *names: str) -> None:
 
 @cache
 def _literals(cls: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    return tuple((name, typing.get_args(hint)) for name, hint in _hints(cls) if typing.get_origin(hint) is typing.Literal)
+
+
+@cache
+def _numbers(cls: Any) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Fields that take a number or, where the hint says so, None. A seed has a check of its own (``seeds.py``)."""
+    found = ((name, set(typing.get_args(hint) or (hint,))) for name, hint in _hints(cls) if name != "seed")
+    return tuple(
+        (name, (numbers.Real, type(None)) if type(None) in kinds else (numbers.Real,))
+        for name, kinds in found
+        if kinds & {int, float} and kinds <= {int, float, type(None)}
+    )
+
+
+def _hints(cls: Any) -> list[tuple[str, Any]]:
     hints = typing.get_type_hints(cls)
-    fields = ((f.name, hints[f.name]) for f in dataclasses.fields(cls))
-    return tuple((name, typing.get_args(hint)) for name, hint in fields if typing.get_origin(hint) is typing.Literal)
+    return [(f.name, hints[f.name]) for f in dataclasses.fields(cls)]

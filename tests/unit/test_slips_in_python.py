@@ -46,9 +46,28 @@ def test_what_a_search_returns_is_no_ticket_but_holds_one(clf: Any) -> None:
 
 def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
     task = toy_task()
-    for use in (rt.EarlyRobust(), rt.EarlyBERT(), rt.FineTune(epochs=1)):
+    searches = (rt.EarlyRobust(), rt.EarlyBERT(), rt.OMP(), rt.IMP(), rt.RobustT(), rt.Prasanna(), rt.ORTicket(corpus="task"))
+    for use in (*searches, rt.RandomTicket(), rt.FineTune(epochs=1)):
         with pytest.raises(rt.TicketsError, match=r"classifier.*got a .*Task.*\n.*in this order"):
             use(task, clf)
+
+
+def test_the_name_of_a_model_is_no_classifier(clf: Any) -> None:
+    for use in (rt.RandomTicket(), rt.OMP(), rt.IMP(), rt.EarlyRobust()):
+        with pytest.raises(rt.TicketsError, match=r"begins with a classifier, got a str\n.*load_classifier"):
+            use("minilm", toy_task())
+    with pytest.raises(rt.TicketsError, match="a wrapped callable has no heads to draw"):
+        rt.RandomTicket()(rt.Classifier.wrap(len, labels=["a", "b"]))
+    assert rt.RandomTicket()(clf.model).ticket == rt.RandomTicket()(clf).ticket  # a bare model will do
+
+
+def test_a_word_is_no_number() -> None:
+    for make, name in ((rt.EarlyRobust, "heads"), (rt.OMP, "sparsity"), (rt.IMP, "step"), (rt.FineTune, "lr"), (rt.FreeLB, "step_size")):
+        with pytest.raises(rt.TicketsError, match=rf"{make.__name__}\.{name} must be a number, got 'half'"):
+            make(**{name: "half"})
+    with pytest.raises(rt.TicketsError, match="heads must be a number, got None"):
+        rt.RandomTicket(heads=None)  # type: ignore[arg-type]
+    assert rt.RandomTicket(sparsity=None).sparsity is None
 
 
 def test_an_attack_takes_a_split(clf: Any) -> None:

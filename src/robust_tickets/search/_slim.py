@@ -25,6 +25,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
+from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
@@ -247,13 +248,6 @@ class Slim(PerTask, Optimised):
                 "window": self.window,
             },
         )
-
-
-def needs_model(clf: Any) -> None:
-    if not hasattr(clf, "needs_model"):
-        raise TicketsError(f"a search begins with a classifier, got a {type(clf).__name__}", hint="search(classifier, task), in this order")
-    if clf.model is None:
-        raise TicketsError("a wrapped callable has no heads to search", hint="load a model with load_classifier")
 
 
 def _spread(**sizes: list[int]) -> Scores:

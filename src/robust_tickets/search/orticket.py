@@ -24,8 +24,9 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.checks import at_least_one
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
+from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found
-from robust_tickets.search._slim import Slim, needs_model
+from robust_tickets.search._slim import Slim
 from robust_tickets.seeds import derive
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 

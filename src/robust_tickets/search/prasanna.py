@@ -26,6 +26,7 @@ from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.search import _tuned
+from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
@@ -84,8 +85,7 @@ class Prasanna:
         from robust_tickets.train.evaluate import evaluate
 
         for given in (clf,) if tuned is None else (clf, tuned):
-            if given.model is None:
-                raise TicketsError("a wrapped callable has no heads to prune", hint="load a model with load_classifier")
+            needs_model(given, "heads to prune")
             fits(given, task)
         if len(task.validation) == 0:
             raise TicketsError("importance pruning stops by accuracy on the validation split, which is empty", hint="give validation rows")

@@ -21,6 +21,7 @@ from robust_tickets.config import describe
 from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
+from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
@@ -52,6 +53,8 @@ class RandomTicket:
         """Draw for the backbone of ``clf``, which is neither run nor changed; ``like`` is the ticket whose counts are matched."""
         weights = self.matches(like.kind if like is not None else None)
         model = getattr(clf, "model", clf)
+        if not hasattr(model, "config"):  # a bare transformers model will do
+            needs_model(clf, "heads to draw")
         layout = layout_of(model)
         origin: dict[str, Any] = {"method": describe(self)}
         if like is not None:

@@ -34,6 +34,7 @@ from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _tuned
+from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
@@ -160,8 +161,7 @@ class RobustT(PerTask, Optimised):
         from robust_tickets.train.step import Unclipped, full_precision, make_step
 
         for given in (clf,) if tuned is None else (clf, tuned):
-            if given.model is None:
-                raise TicketsError("a wrapped callable has no weights to search", hint="load a model with load_classifier")
+            needs_model(given, "weights to search")
             fits(given, task)
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned
