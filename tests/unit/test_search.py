@@ -279,6 +279,16 @@ def test_table_6(name: str) -> None:
 
 def test_other_tasks_take_imdbs_weights() -> None:
     assert EarlyRobust.for_task("mine", neurons=0.2) == EarlyRobust(neurons=0.2)
+
+
+def test_a_task_that_is_nearly_one_of_the_table_is_doubted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert EarlyRobust.for_task("sst3") == EarlyRobust()
+    said = "warning: EarlyRobust has no settings for a task 'sst3' and takes its defaults; did you mean 'sst2'?\n"
+    assert capsys.readouterr().err == said
+    for name in ("my own reviews", "mnli", "sst2"):  # unlike any; a task of its own, though its name is near qnli's; in the table
+        EarlyRobust.for_task(name)
+    assert capsys.readouterr().err == ""
     assert EarlyRobust().head_l1 == TABLE6["imdb"]["head_l1"]
     assert EarlyRobust().neuron_l1 == TABLE6["imdb"]["neuron_l1"]
 
