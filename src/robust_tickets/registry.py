@@ -53,6 +53,11 @@ class Registry:
                 ) from problem
         return importlib.import_module(f"{self.package}.{name}").REGISTERED
 
+    def place_of(self, name: str) -> tuple[str, str]:
+        """The module of the plug-in called ``name`` and its name there; nothing is imported."""
+        point = self._plugged()[name]
+        return point.module, point.attr
+
     def _own(self) -> set[str]:
         return {entry.name[:-3] for entry in files(self.package).iterdir() if entry.name.endswith(".py") and not entry.name.startswith("_")}
 

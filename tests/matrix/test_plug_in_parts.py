@@ -35,8 +35,8 @@ def tickets(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_page_works_as_it_is_written(installed: Path) -> None:
     """Listed, run, found done when asked again, and run again after a change of the file."""
-    assert "large_outputs" in tickets(installed, "ls", "methods").stdout
-    assert "noise" in tickets(installed, "ls", "adversaries").stdout
+    assert "large_outputs  Keeps the heads and neurons whose output weights are largest.\n" in tickets(installed, "ls", "methods").stdout
+    assert " Adds normal noise to the word embeddings.\n" in tickets(installed, "ls", "adversaries").stdout
     ask = ("run", "mine.toml", *(word for one in SMALL for word in ("--set", one)))
     done = tickets(installed, *ask)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -53,3 +53,22 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     assert changed.returncode == 0, changed.stderr[-2000:]
     assert "search: found done" not in changed.stdout + changed.stderr
     assert len(list((run / "search").glob("*/ticket.json"))) == 2
+
+
+def test_a_plug_in_is_listed_by_what_its_file_says_and_not_imported(tmp_path: Path) -> None:
+    """Inside a package; a package that cannot be imported, a file that is not there and one that is no Python are listed all the same."""
+    (tmp_path / "pack" / "inner").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (tmp_path / "pack" / "inner" / "one.py").write_text(
+        '"""A file that tells."""\n\n\nclass Told:\n    """Its class\n    tells more.\n\n    At length.\n    """\n'
+    )
+    (tmp_path / "pack" / "broken.py").write_text("class :\n")
+    info = tmp_path / "pack-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pack\nVersion: 1.0\n")
+    values = {"aa": "pack.inner.one:Told", "ab": "pack.inner.one:other", "ac": "pack.broken:X", "ad": "pack.gone:X", "ae": "nowhere:X"}
+    (info / "entry_points.txt").write_text("[robust_tickets.attacks]\n" + "".join(f"{k} = {v}\n" for k, v in values.items()))
+    done = tickets(tmp_path, "ls", "attacks")
+    assert done.returncode == 0, done.stderr
+    told = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert {"aa Its class tells more.", "ab A file that tells.", "ac", "ad", "ae"} <= set(told)
