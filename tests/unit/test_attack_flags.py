@@ -16,9 +16,9 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "errors": 0, "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0, "stuck": 0,
-    "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {},
-    "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
+    "n": 200, "attacked": 180, "errors": 0, "reason": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0,
+    "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None,
+    "resources": {}, "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -100,6 +100,23 @@ def by_word(texts: list[str]) -> np.ndarray:
 
 
 CLF = Classifier.wrap(by_word, labels=["neg", "pos"])
+
+
+def test_the_flag_of_errors_says_of_what_most_of_them_failed() -> None:
+    def picky(texts: Any) -> Any:
+        if any("odd" in text for text in texts):
+            raise ValueError("this text\n is odd, " + "very " * 40 + "odd.")
+        if any("new" in text for text in texts):
+            raise KeyError("new")
+        return by_word(texts)
+
+    split = Split.of(["a good film", "a new film", "an odd film", "an odd plot", "a dull plot", "a good story"], [1, 0, 1, 0, 0, 1])
+    result = PWWS()(Classifier.wrap(picky, labels=["neg", "pos"]), split, n=0)
+    said = dict(zip(result.flag_codes, result.flags, strict=True))["errors"]
+    assert said.startswith("errors: 3 example(s) failed and are left out of n; most often: ValueError: this text is odd, very very")
+    assert said.endswith("…")
+    assert len(said) < 200
+    assert "\n" not in said
 
 
 def test_texts_seen_in_training_are_counted() -> None:

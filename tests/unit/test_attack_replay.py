@@ -155,7 +155,9 @@ def test_a_failing_text_costs_one_row() -> None:
 
     told = replay(attacked(), Classifier.wrap(judge, labels=["neg", "pos"])).cell()
     assert (told["errors"], told["n"], told["turned"]) == (1, 4, 3)
-    assert "errors" in told["flag_codes"]
+    (said,) = (flag for flag, code in zip(told["flags"], told["flag_codes"], strict=True) if code == "errors")
+    assert said.startswith("errors: 1 example(s) failed and are left out; most often: ")
+    assert not said.endswith(": ")
 
     def broken(texts: list[str]) -> Any:
         raise ValueError("down")

@@ -9,11 +9,18 @@ from robust_tickets.errors import FAILED, TicketsError
 
 T = TypeVar("T")
 R = TypeVar("R")
+REASON = 120  # letters of one inside a flag; examples.jsonl has it whole
 LESS = "lower token_budget, or the classifier's max_length"
 
 
 def said(problem: Exception) -> str:
     return problem.message if isinstance(problem, TicketsError) else f"{type(problem).__name__}: {problem}"
+
+
+def in_short(reason: str) -> str:
+    """A reason on one line that ends like no sentence: it is to stand inside one."""
+    plain = " ".join(reason.split()).rstrip(".")
+    return plain if len(plain) <= REASON else plain[: REASON - 1].rstrip() + "…"
 
 
 def out_of_memory(problem: BaseException) -> bool:

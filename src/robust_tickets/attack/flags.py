@@ -32,6 +32,7 @@ def flags_of(
     n: int,
     attacked: int,
     errors: int,
+    reason: str,
     classes: int,
     answer: str | None,
     confidence: float | None,
@@ -56,7 +57,7 @@ def flags_of(
     ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one.
     """
     return [
-        *_examples(n, classes, subset, seen, foreign, errors),
+        *_examples(n, classes, subset, seen, foreign, errors, reason),
         *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
@@ -66,7 +67,7 @@ def flags_of(
 
 
 def _examples(
-    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int
+    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int, reason: str
 ) -> Iterator[Flag]:  # fmt: skip
     if n < FEW:
         yield Flag("few-examples", f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
@@ -85,7 +86,7 @@ def _examples(
     if foreign:
         yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
     if errors:
-        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n")
+        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n" + (f"; most often: {reason}" if reason else ""))
 
 
 def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: int) -> Iterator[Flag]:

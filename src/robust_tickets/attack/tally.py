@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from robust_tickets.attack.failures import in_short
 from robust_tickets.attack.game import STILL
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, attack_metrics, wilson
 
@@ -55,7 +56,7 @@ class Mean:
 
 @dataclass
 class Tally:
-    """Running sums over examples. What grows is at most one count for every different number of queries."""
+    """Running sums over examples. What grows is one count for every different number of queries and every reason of an error."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
@@ -71,6 +72,7 @@ class Tally:
     unmoved: int = 0  # those whose victim is not certain, and whose score no text at all moved
     stuck: int = 0  # those for which there was no candidate to try
     passes: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)  # of the errors, in short
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
@@ -84,6 +86,7 @@ class Tally:
         self.statuses[status] += 1
         self.passes += line["forward_passes"]
         if status == ERROR:
+            self.reasons[in_short(line.get("error") or "")] += 1
             return
         self.classes.add(line["label"])
         self.answers.add(line.get("predicted_before"))
@@ -110,6 +113,11 @@ class Tally:
         have. A victim that some change turned does read its texts.
         """
         return next(iter(self.answers)) if len(self.answers) == 1 and not self.statuses[SUCCESS] else None
+
+    @property
+    def reason(self) -> str:
+        """The most frequent one of the errors; of equals the first."""
+        return self.reasons.most_common(1)[0][0] if self.reasons else ""
 
     @property
     def n(self) -> int:
