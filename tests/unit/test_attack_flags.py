@@ -17,8 +17,8 @@ from robust_tickets.data.task import Split
 
 CALM: dict[str, Any] = {
     "n": 200, "attacked": 180, "errors": 0, "reason": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0,
-    "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None,
-    "resources": {}, "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
+    "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0,
+    "calibration": None, "resources": {}, "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -43,6 +43,7 @@ RAISED: list[tuple[dict[str, Any], str]] = [
     ({"blind": 19}, "saturated"),
     ({"answer": "neg"}, "one-answer"),
     ({"unmoved": 19}, "unmoved"),
+    ({"unsteady": (1, 8)}, "unsteady"),
     ({"stuck": 19}, "no-candidates"),
     ({"scoring": "log-odds"}, "log-odds"),
     ({"temperature": 2.0}, "temperature"),
@@ -193,7 +194,9 @@ def test_a_victim_that_draws_at_random_is_told(capsys: pytest.CaptureFixture[str
         p = drawn.choice(values, len(texts))
         return np.stack([p, 1 - p], axis=1)
 
-    PWWS()(Classifier.wrap(random, labels=["x", "y"]), split, n=0)
+    result = PWWS()(Classifier.wrap(random, labels=["x", "y"]), split, n=0)
+    assert "unsteady" in result.flag_codes
+    assert any(re.match(r"unsteady: the victim gave \d of 8 texts another answer", flag) for flag in result.flags)
     assert "of 8 texts another answer when it was asked again" in capsys.readouterr().err
-    PWWS()(toy_victim(1), split, n=0)
+    assert "unsteady" not in PWWS()(toy_victim(1), split, n=0).flag_codes
     assert "another answer" not in capsys.readouterr().err

@@ -23,7 +23,14 @@ SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
 
 
 def conclude(
-    plan: Plan, store: Memory | OnDisk, ids: tuple[str, ...], folder: Path | None, seconds: float, clean_full: float | None, foreign: bool
+    plan: Plan,
+    store: Memory | OnDisk,
+    ids: tuple[str, ...],
+    folder: Path | None,
+    seconds: float,
+    clean_full: float | None,
+    foreign: bool,
+    unsteady: tuple[int, int],
 ) -> AttackResult:
     tally = Tally.of(json.loads(line) for line in store.lines())
     clf = plan.clf
@@ -38,6 +45,7 @@ def conclude(
         confidence=tally.mean_confidence(),
         blind=tally.blind,
         unmoved=tally.unmoved,
+        unsteady=unsteady,
         stuck=tally.stuck,
         seen=plan.seen,
         subset=plan.subset,

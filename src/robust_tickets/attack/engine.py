@@ -155,12 +155,13 @@ def run_attack(
                 "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
             )
         seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live, workers)
-        if heat == 1 and (moved := _unsteady(plan, probes, store.lines())):
+        moved = _unsteady(plan, probes, store.lines()) if heat == 1 else 0
+        if moved:
             warn(
                 f"the victim gave {moved} of {len(probes)} texts another answer when it was asked again: one that draws at random has no "
                 "robustness to measure, and the same command does not know it again"
             )
-        return conclude(plan, store, names, place, seconds, clean_full, foreign)
+        return conclude(plan, store, names, place, seconds, clean_full, foreign, (moved, len(probes)))
     finally:
         store.close()
 

@@ -17,8 +17,9 @@ MANY = 0.1  # share of the attacked examples above which a fault of single ones 
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
 HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    "few-examples", "one-class", *HOLLOW, "first-rows", "seen-in-training", "not-english", "errors", "over-confident", "saturated",
-    "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget", "substitute", "constraint-dropped",
+    "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "errors", "over-confident",
+    "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget", "substitute",
+    "constraint-dropped",
 )  # fmt: skip
 
 
@@ -38,6 +39,7 @@ def flags_of(
     confidence: float | None,
     blind: int,
     unmoved: int,
+    unsteady: tuple[int, int],
     stuck: int,
     seen: Mapping[str, Any] | None,
     subset: str,
@@ -54,11 +56,13 @@ def flags_of(
 ) -> list[Flag]:
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
 
-    ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one.
+    ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one; ``unsteady`` counts
+    the texts to which it gave another answer when it was asked again, and those that it was asked about twice.
     """
     return [
         *_examples(n, classes, subset, seen, foreign, errors, reason),
         *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
+        *_twice(*unsteady),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
         *_bits(precision, unconfirmed, n),
@@ -102,6 +106,15 @@ def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: i
             UNMOVED,
             f"unmoved: on {unmoved} of {attacked} attacked texts no change moved the victim's answer at all, and they count as robust; see "
             "that it reads the texts it is given, and that its probabilities are not rounded",
+        )
+
+
+def _twice(moved: int, asked: int) -> Iterator[Flag]:
+    if moved:
+        yield Flag(
+            "unsteady",
+            f"unsteady: the victim gave {moved} of {asked} texts another answer when it was asked again; one that draws at random has no "
+            "robustness to measure",
         )
 
 
