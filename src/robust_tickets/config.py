@@ -202,6 +202,8 @@ def _coerce_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, .
 def _coerce_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is float and isinstance(value, float) and not math.isfinite(value):
+        raise _wrong(where, "a finite number", value)
     if hint is int and isinstance(value, bool):
         raise _wrong(where, "a whole number", value)
     if hint is Path and isinstance(value, str):

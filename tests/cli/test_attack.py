@@ -160,7 +160,7 @@ def test_flags_of_speed(capsys: Capture, albert: Path, module: str, tmp_path: Pa
     short = attack(capsys, albert, data, tmp_path / "s", "--precision", "bfloat16")
     assert (short["precision"], plain["precision"]) == ("bfloat16", None)
     assert "precision" in short["flag_codes"]
-    assert attack(capsys, albert, data, tmp_path / "e", "--live", "0", code=2)["error"]["message"] == "live must be at least 1, got 0"
+    assert attack(capsys, albert, data, tmp_path / "e", "--live", "0", code=2)["error"]["message"] == "--live must be at least 1, got 0"
     assert "int8" in attack(capsys, albert, data, tmp_path / "e", "--precision", "int8", code=2)["error"]["message"]
     labels = ["--labels", "bad,good", "--precision", "float16"]
     assert "cannot be lowered" in attack(capsys, module, data, tmp_path / "e", *labels, code=2)["error"]["message"]

@@ -46,6 +46,54 @@ def test_a_file_of_nearly_the_same_name_is_offered(capsys: Capture, three_classe
     assert f"there is no folder {tmp_path / 'no'}" in refused(capsys, "run", "finetune", "--set", f"task={tmp_path / 'no' / 'review.csv'}")
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--n", "-2"), "--n must be at least 0, got -2"),
+        (("--query-budget", "0"), "--query-budget must be at least 1, got 0"),
+        (("--live", "0"), "--live must be at least 1, got 0"),
+        (("--workers", "-1"), "--workers must be at least 0, got -1"),
+        (("--batch-size", "0"), "--batch-size must be at least 1, got 0"),
+        (("--retries", "-1"), "--retries must be at least 0, got -1"),
+        (("--rate-limit", "0"), "--rate-limit must be above 0"),
+        (("--timeout", "nan"), "--timeout must be above 0"),
+    ],
+)
+def test_a_number_out_of_range_is_told_by_its_flag_before_anything_is_opened(
+    capsys: Capture, three_classes: Path, tmp_path: Path, given: tuple[str, str], words: str
+) -> None:
+    said = refused(capsys, "attack", "nowhere_to_be_found:judge", "--data", str(three_classes), "--out", str(tmp_path / "o"), *given)
+    assert f"error: {words}" in said
+    assert "nowhere_to_be_found could not" not in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("train.lr=nan", "train.lr: expected a finite number, got nan"),
+        ("train.weight_decay=inf", "train.weight_decay: expected a finite number, got inf"),
+        ("attack.n=-2", "attack.n must be at least 0, got -2"),
+        ("attack.query_budget=0", "attack.query_budget must be at least 1, got 0"),
+    ],
+)
+def test_a_number_that_no_recipe_takes_is_told_by_its_key(
+    capsys: Capture, three_classes: Path, tmp_path: Path, setting: str, words: str
+) -> None:
+    given = ("--set", f"task={three_classes}", "--set", "model=nowhere", "--set", setting)
+    said = refused(capsys, "run", "finetune", *given, "--out", str(tmp_path / "r"))
+    assert words in said
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("verb", [("train", "nowhere"), ("search", "earlyrobust", "--model", "nowhere")])
+def test_a_file_for_a_folder_is_told_before_anything_is_loaded(
+    capsys: Capture, three_classes: Path, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    (tmp_path / "here").write_text("")
+    said = refused(capsys, *verb, "--task", str(three_classes), "--out", str(tmp_path / "here"))
+    assert said.startswith(f"error: --out {tmp_path / 'here'} is a file")
+
+
 def test_predict_names_its_own_flag(capsys: Capture, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text("a,b\nx,y\n")
     said = refused(capsys, "predict", str(model_folder), "--data", str(tmp_path / "odd.csv"), "--out", str(tmp_path / "o.csv"))

@@ -84,6 +84,7 @@ def search(
     like
         A folder with the ticket whose counts a random one matches.
     """
+    is_folder(out)
     data.look()
     say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
@@ -199,6 +200,7 @@ def train(
     """
     if without and not ticket:
         raise TicketsError(f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER")
+    is_folder(out)
     data.look()
     say(f"loading {model}")
     from robust_tickets.classifier import load_classifier

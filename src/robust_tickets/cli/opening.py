@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from robust_tickets.cli.early import at_least
 from robust_tickets.errors import TicketsError
 
 FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
@@ -41,8 +42,18 @@ class Opening:
     timeout: Annotated[float | None, Parameter(help="Seconds to wait for a function's answer.")] = None
 
     def open(self, model: str, columns: Any = None) -> Any:
-        """The classifier; ``columns`` are the text columns that the user named."""
+        """The classifier; ``columns`` are the text columns that the user named.
+
+        Numbers are looked at first: ``Calls`` refuses them too, by names that no flag has, after a user's module was imported.
+        """
+        from robust_tickets.classifier.calling import MOST
+
         names = (columns,) if isinstance(columns, str) else columns
+        at_least(1, "leave it out for the default", batch_size=self.batch_size)
+        at_least(0, "0 tries nothing again", retries=self.retries)
+        for flag, value in (("--rate-limit", self.rate_limit), ("--timeout", self.timeout)):
+            if value is not None and not 0 < value < MOST:
+                raise TicketsError(f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
         if is_function(model):
             return self._function(model, names)
         self._refuse(

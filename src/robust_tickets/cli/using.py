@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
-from robust_tickets.cli.early import look_for
+from robust_tickets.cli.early import at_least, look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, is_function, mapped, model_path, number_or_word
 from robust_tickets.errors import FAILED, TicketsError
@@ -103,6 +103,10 @@ def attack(
     """
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
+    at_least(0, "0 attacks all rows", n=n)
+    at_least(1, "leave it out for the default", query_budget=query_budget, token_budget=token_budget, live=live)
+    at_least(0, "0 attacks in one process; leave it out for the default", workers=workers)
+    is_folder(out)
     look_for(data, calibration, seen)
     say(f"loading {attack} and {model}")
     from robust_tickets.attack.chosen import short_of
@@ -112,7 +116,6 @@ def attack(
     from robust_tickets.walk.recipe import tree_of
     from robust_tickets.walk.stages import announce
 
-    is_folder(out)
     tables = [checked(path, *endings) for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",))) if path is not None]
     for path in tables:
         if any(given is not None and path.resolve() == Path(given).resolve() for given in (data, calibration, seen)):

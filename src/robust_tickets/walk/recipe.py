@@ -52,6 +52,12 @@ class AttackPlan:
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
+        """Here, for a run attacks last: a number that no attack takes would be told after the training."""
+        for name, least in (("n", 0), ("query_budget", 1), ("token_budget", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                hint = "0 attacks all rows" if name == "n" else "leave it out for the default"
+                raise TicketsError(f"attack.{name} must be at least {least}, got {value}", hint=hint)
         if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
             raise TicketsError(
                 f"temperature is a number above 0 or calibrated, got {self.temperature!r}", hint="1 leaves a victim as it is"
