@@ -175,6 +175,12 @@ def test_runs_are_listed_and_reported(capsys: pytest.CaptureFixture[str], tmp_pa
     assert tickets(capsys, "ls", "runs", "--folder", str(tmp_path / "runs")).keys() == {"runs"}
     told = tickets(capsys, "report", str(tmp_path / "runs" / "one"), "--out", str(tmp_path / "page.html"))
     assert Path(told["report"]).read_text().startswith("<!doctype html>")
+    twice = [str(tmp_path / "runs" / "one"), str(tmp_path / "runs" / ".." / "runs" / "one")]
+    with pytest.raises(SystemExit) as end:
+        main(["report", *twice, "--out", str(tmp_path / "twice.html")])
+    assert end.value.code == 0
+    assert f"warning: report: {twice[1]} is given more than once, and taken once" in capsys.readouterr().err
+    assert (tmp_path / "twice.html").read_text() == Path(told["report"]).read_text()
     tickets(capsys, "report", code=2)
     tickets(capsys, "report", "a", "b", code=2)
 

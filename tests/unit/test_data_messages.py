@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,14 @@ def test_a_registered_name_says_what_it_hides(tmp_path: Path, monkeypatch: pytes
     assert "reviews is the registered task, not the folder of this name here; for that say ./reviews" in hidden.notes
     assert hidden.labels == ("negative", "positive")
     assert load_task("./reviews").labels == ("a", "b")
+
+
+def test_fields_that_a_bar_separates_are_told(tmp_path: Path) -> None:
+    """They were one column, and the message asked which one of it is the label; texts alone were taken with their labels inside."""
+    for name in ("bars.csv", "bars.tsv"):
+        path = tmp_path / name
+        path.write_text("text|label\n" + "".join(f"a film of number {i}|{'ab'[i % 2]}\n" for i in range(40)))
+        for read in (load_task, partial(load_task, text="text", label="label"), open_texts):
+            with pytest.raises(TicketsError, match=r"has one column, 'text\|label': its fields seem to be separated by '\|'\n.*commas"):
+                read(str(path))
+        assert open_texts(path, text="text|label")[1] == ("text|label",)

@@ -42,6 +42,7 @@ IDS = frozenset(["", "id", "idx", "index", "guid", "unnamed: 0", "row"])
 SAMPLE = 1000  # rows looked at where names do not tell
 FEW = 50  # different values a label column may have in the sample
 CUT, MOST_NAMES, LONGEST_HINT = 40, 12, 300  # characters of a name, names, and characters of a hint in a message
+BAR = "|"  # a separator that is not read: texts hold it as well
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
 SAY_BOTH = (
     'say it: text="…", label="…" (pairs: text=("…", "…")) in Python; '
@@ -123,8 +124,18 @@ def _texts(rows: Rows, free: list[str], how: str) -> tuple[str, ...]:
     raise TicketsError(f"{rows.name}: which column holds the text? columns: {_listed(rows.columns)}", hint=how)
 
 
+def _separated(rows: Rows) -> None:
+    """Refuse a file whose fields a bar separates, which is read as one column; who names that column means it."""
+    if isinstance(rows, CsvRows | TsvRows) and len(rows.columns) == 1 and BAR in rows.columns[0]:
+        raise TicketsError(
+            f"{rows.name} has one column, {_listed(rows.columns)}: its fields seem to be separated by {BAR!r}",
+            hint="write it with commas, semicolons or tabs between the fields, and quotes around those that hold one",
+        )
+
+
 def _present(rows: Rows, name: str, how: str) -> None:
     if name not in rows.columns:
+        _separated(rows)
         hint = did_you_mean(name, rows.columns)
         raise TicketsError(
             f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}", hint=hint if len(hint) < LONGEST_HINT else how
@@ -134,7 +145,8 @@ def _present(rows: Rows, name: str, how: str) -> None:
 
 
 def _header(rows: Rows) -> None:
-    """Refuse a csv whose first row is data."""
+    """Refuse a csv whose first row is data, or one column that was meant to be several."""
+    _separated(rows)
     if not isinstance(rows, CsvRows | TsvRows):
         return
     named = [c for c in rows.columns if c]

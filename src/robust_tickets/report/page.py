@@ -10,6 +10,7 @@ from pathlib import Path
 from robust_tickets import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
+from robust_tickets.progress import warn
 from robust_tickets.report.again import again
 from robust_tickets.report.document import document
 from robust_tickets.report.figures.budget import budget_curves
@@ -35,7 +36,17 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
         raise TicketsError("a report needs at least one run or attack folder", hint="tickets report FOLDER [FOLDER …]")
-    return write_text(Path(path), page(read_folders(folders)))
+    return write_text(Path(path), page(read_folders(_once(folders))))
+
+
+def _once(folders: Sequence[str | Path]) -> list[str | Path]:
+    """Each folder once, by the place it lies at: one beside itself would be a comparison without a difference."""
+    found: dict[Path, str | Path] = {}
+    for folder in folders:
+        if (place := Path(folder).resolve()) in found:
+            warn(f"report: {folder} is given more than once, and taken once")
+        found.setdefault(place, folder)
+    return list(found.values())
 
 
 def read_folders(folders: Sequence[str | Path]) -> list[Run]:
