@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.engine import PROBES
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.probing import PROBES
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import PART, OnDisk

@@ -11,10 +11,11 @@ from robust_tickets.attack.game import IN_FLIGHT
 from robust_tickets.attack.gradient import Gradient
 from robust_tickets.attack.plan import Plan, failed, play
 from robust_tickets.attack.scheduler import Failed, Service, drive
-from robust_tickets.attack.store import Memory, OnDisk, to_line
+from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.attack.workers import can_fork, fan_out, how_many
+from robust_tickets.lines import to_line
 from robust_tickets.progress import duration, say, track
 
 HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples

@@ -21,6 +21,7 @@ from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import answers, fatal, hopeless
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
+from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
 LOOKED_AT = 400  # texts that decide whether the attacked ones are English
-UNSTEADY = 0.01  # by which a callable's answers to one text may differ: services round, and batch
-PROBES = 8  # texts a callable is asked about, to tell it from others of the same name
 
 
 def run_attack(
@@ -167,17 +166,8 @@ def run_attack(
 
 
 def _probes(clf: Classifier, split: Split, rows: np.ndarray) -> list[Any]:
-    """A callable's name says little of what it computes: its answers to a few texts do. They are not counted as queries."""
-    if not clf.identity.startswith("callable:"):
-        return []
-    found: list[Any] = []
-    problem: Exception | None = None
-    for row in rows[:PROBES]:
-        try:
-            found.append(np.exp(clf.logits([split[int(row)].texts])[0].astype(np.float64)).round(4).tolist())
-        except Exception as failure:  # this example's own, unless all fail
-            problem = failure
-            found.append(None)
+    """What tells a callable from others of its name. They are not counted as queries."""
+    found, problem = probed(clf, (split[int(row)].texts for row in rows[:PROBES]))
     if problem is not None and not any(found) and not answers(clf, len(split.columns)):
         raise fatal(problem) or hopeless(problem, len(found))
     return found

@@ -12,23 +12,15 @@ import json
 import os
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.lines import Lines, loaded
 from robust_tickets.measure.metrics import ERROR
 
 SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
-
-
-def to_line(value: dict[str, Any]) -> bytes:
-    """One line of JSON; readable where the text is valid Unicode, escaped where it holds lone surrogates."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
 
 class Memory:
@@ -51,75 +43,34 @@ class Memory:
         pass
 
 
-class OnDisk:
+class OnDisk(Lines):
     """Lines of an attack in a folder; takes up what an earlier call of the same attack left there, but for examples that failed."""
 
     def __init__(self, folder: Path, count: int, digest: str) -> None:
-        self.part = folder / PART
         self.places = array("q", [-1]) * count  # where the line of an example begins
         self.spent = 0.0  # seconds, by earlier calls too
-        with self._said():
-            folder.mkdir(parents=True, exist_ok=True)
-            # unbuffered: what could not be written must not be tried again when the file is closed
-            self.file = open(self.part, "ab", buffering=0)  # noqa: SIM115 - closed by close()
-        try:
-            self._own()
-            with self._said():
-                self._take_up(digest)
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(folder / PART, {"schema": SCHEMA, "attack": digest})
 
-    def _own(self) -> None:
-        """Keep a second process out until the file is closed."""
-        import fcntl
+    def busy(self) -> TicketsError:
+        return TicketsError(
+            f"another process is attacking into this folder: {self.part.parent}",
+            hint="wait for it, or give another folder",
+            exit_code=FAILED,
+        )
 
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TicketsError(
-                f"another process is attacking into this folder: {self.part.parent}",
-                hint="wait for it, or give another folder",
-                exit_code=FAILED,
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+    def other(self, found: Any, header: dict[str, Any]) -> None:
+        raise TicketsError(
+            f"{self.part} belongs to another attack (other settings, victim or examples)",
+            hint=f"give another folder, or remove {self.part} to start anew",
+        )
 
-    @contextmanager
-    def _said(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as problem:
-            raise TicketsError(
-                f"could not write {self.part}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
-            ) from None
-
-    def _take_up(self, digest: str) -> None:
-        with open(self.part, "rb") as lines:
-            header = lines.readline()
-            if not header.endswith(b"\n"):  # nothing yet, or killed while writing the header
-                self.file.truncate(0)
-                self._write(to_line({"schema": SCHEMA, "attack": digest}))
-                return
-            if _loaded(header) != {"schema": SCHEMA, "attack": digest}:
-                raise TicketsError(
-                    f"{self.part} belongs to another attack (other settings, victim or examples)",
-                    hint=f"give another folder, or remove {self.part} to start anew",
-                )
-            end = len(header)
-            for line in lines:
-                number, spent, body = _parts(line)
-                if not isinstance(body, dict) or not 0 <= number < len(self.places):
-                    break
-                self.places[number] = -1 if body.get("status") == ERROR else end
-                self.spent = spent
-                end += len(line)
-        self.file.truncate(end)
-
-    def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[self.file.write(left) or 0 :]
+    def take(self, line: bytes, place: int) -> bool:
+        number, spent, body = _parts(line)
+        if not isinstance(body, dict) or not 0 <= number < len(self.places):
+            return False
+        self.places[number] = -1 if body.get("status") == ERROR else place
+        self.spent = spent
+        return True
 
     def done(self, number: int) -> bool:
         return self.places[number] >= 0
@@ -137,14 +88,6 @@ class OnDisk:
                 if place >= 0:
                     lines.seek(place)
                     yield lines.readline().split(b"\t", 2)[2]
-
-    def close(self) -> None:
-        self.file.close()
-
-    def remove(self) -> None:
-        """Take the file away: everything is in the result."""
-        self.part.unlink(missing_ok=True)  # before closing, which lets another process in
-        self.close()
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -171,19 +114,12 @@ def whole_lines(path: Path) -> int:
         return 0
 
 
-def _loaded(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
-
-
 def _parts(line: bytes) -> tuple[int, float, Any]:
     number, _, rest = line.partition(b"\t")
     spent, _, body = rest.partition(b"\t")
     if not line.endswith(b"\n") or not number.isdigit():
         return -1, 0.0, None
     try:
-        return int(number), float(spent), _loaded(body)
+        return int(number), float(spent), loaded(body)
     except ValueError:
         return -1, 0.0, None

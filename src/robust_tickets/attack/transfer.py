@@ -23,13 +23,13 @@ from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.scheduler import Failed, drive
 from robust_tickets.attack.sets import Pair, TextSet, open_set
-from robust_tickets.attack.store import to_line
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
+from robust_tickets.lines import to_line
 from robust_tickets.progress import track
 from robust_tickets.run import environment
 

@@ -287,10 +287,8 @@ class Classifier:
 
     def predict(self, texts: Sequence[Text], token_budget: int | None = None) -> tuple[list[str], np.ndarray]:
         """The label of each text and its probabilities (texts, labels)."""
-        logits = self.logits(texts, token_budget)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True)) if len(logits) else logits
-        probabilities = powers / powers.sum(axis=1, keepdims=True)
-        return [self.labels[i] for i in probabilities.argmax(axis=1)], probabilities
+        p = probabilities(self.logits(texts, token_budget))
+        return [self.labels[i] for i in p.argmax(axis=1)], p
 
     def needs_model(self, what: str) -> Any:
         if self.model is None:
@@ -300,6 +298,12 @@ class Classifier:
 
     def __repr__(self) -> str:
         return shown(self)
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Softmax of every row."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True)) if len(logits) else logits
+    return powers / powers.sum(axis=1, keepdims=True)
 
 
 _NOT_IN_DIGEST = {

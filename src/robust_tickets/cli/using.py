@@ -174,10 +174,11 @@ def predict(
     opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Label a file of texts: one row out for every row in.
+    """Label a file of texts: one row out for every row in; the same command again goes on where it was stopped.
 
     Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them. The file is written all the
-    same, unless the model answers nothing, or fails on so many texts in a row that it must be gone.
+    same, unless the model answers nothing, or fails on so many texts in a row that it must be gone. Until the file is whole, answers are
+    kept in OUT.answers.part beside it; the same command takes them over, unless the data, the model, the labels or the columns changed.
 
     Parameters
     ----------
@@ -204,8 +205,8 @@ def predict(
         if not is_function(model):
             raise
         raise TicketsError(
-            f"predict: {model} failed on text after text, the last time with {said(problem)}; {out} is not written",
-            hint="see that it answers one of the texts; --retries tries a call again",
+            f"predict: {model} failed on text after text, the last time with {' '.join(said(problem).split())}; {out} is not written",
+            hint="see that it answers one of the texts, then give the same command again; --retries tries a call again",
             exit_code=FAILED,
         ) from problem
 
@@ -215,7 +216,7 @@ def predict(
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
         print(f"{told['rows']} rows: {counts}" + (f"; {told['bad']} bad rows left without a label:" if told["bad"] else ""))
         for reason in told["reasons"][:REASONS]:
-            print(clean(f"  {reason['rows']}: {reason['problem']}"))
+            print(clean(f"  {reason['rows']}: {' '.join(reason['problem'].split())}"))  # an error message may have several lines
         if len(told["reasons"]) > REASONS:
             print(f"  … and {len(told['reasons']) - REASONS} other reasons")
         if told["hint"]:

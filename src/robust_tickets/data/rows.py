@@ -45,6 +45,10 @@ class Rows:
         """A hash of the content."""
         return sha256_file(self.path)
 
+    def count(self) -> int:
+        """How many records there are, which is less work than reading them."""
+        raise TypeError("use one of the readers")
+
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         raise TypeError("use one of the readers")
 
@@ -69,6 +73,21 @@ class CsvRows(Rows):
     def _reader(self, raw: Any) -> Any:
         stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
         return csv.reader(stream, delimiter=self.delimiter, strict=True)
+
+    def count(self) -> int:
+        count = 0
+        with open(self.path, "rb") as raw:
+            reader = self._reader(raw)  # not lines: a quoted field may hold line breaks
+            _first(reader)
+            while True:
+                start = reader.line_num
+                try:
+                    for row in reader:
+                        count += bool(row)
+                        start = reader.line_num
+                    return count
+                except csv.Error:
+                    count += reader.line_num - start
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
@@ -106,6 +125,11 @@ class TsvRows(Rows):
         fields = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape").split("\t")
         return [_unquote(field) for field in fields]
 
+    def count(self) -> int:
+        with open(self.path, "rb") as raw:
+            any(_bare(line).strip() for line in raw)  # up to the header
+            return sum(1 for line in raw if line.strip(b"\r\n"))
+
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
         with open(self.path, "rb") as raw:
@@ -135,6 +159,11 @@ class JsonlRows(Rows):
             if count >= COLUMNS_FROM:
                 break
         self.columns = tuple(seen)
+
+    def count(self) -> int:
+        with open(self.path, "rb") as raw:
+            first = bool(raw.readline().removeprefix(b"\xef\xbb\xbf").strip())
+            return first + sum(1 for line in raw if line.strip())
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any], str]]:
         self.position = 0
@@ -176,6 +205,10 @@ class ParquetRows(Rows):
             return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
         except (pyarrow.ArrowException, OSError) as problem:
             raise TicketsError(f"{self.path} is not a readable parquet file: {problem}", hint="write or download it again") from None
+
+    def count(self) -> int:
+        with self._open() as file:
+            return int(file.metadata.num_rows)
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         number = 0

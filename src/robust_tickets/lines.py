@@ -1,0 +1,117 @@
+"""A file of lines that only grows: work that is done stays done, wherever the process is killed.
+
+It begins with a header that says what the work is; then comes a line for every piece of it, written as soon as it is known. A torn last
+line is dropped when the file is taken up again. One process at a time may have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import FAILED, TicketsError
+
+
+def to_line(value: Any) -> bytes:
+    """One line of JSON; readable where the text is valid Unicode, escaped where it holds lone surrogates."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n"
+
+
+def loaded(line: bytes) -> Any:
+    """The JSON of a line; None where it is damaged."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+class Lines:
+    """What earlier calls left in ``part`` is given to ``take`` line by line, if the header is the same."""
+
+    def __init__(self, part: Path, header: dict[str, Any]) -> None:
+        self.part = part
+        with self._said():
+            part.parent.mkdir(parents=True, exist_ok=True)
+            # unbuffered: what could not be written must not be tried again when the file is closed
+            self.file = open(part, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        try:
+            self._own()
+            with self._said():
+                self._take_up(header)
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self, line: bytes, place: int) -> bool:
+        """Take over a line that begins at ``place``; False if it is damaged, and then it is cut off with all behind it."""
+        raise NotImplementedError
+
+    def other(self, found: Any, header: dict[str, Any]) -> None:
+        """The file was begun with another header. Raises, unless it is to be begun anew."""
+        raise NotImplementedError
+
+    def busy(self) -> TicketsError:
+        """The error where another process has the file."""
+        raise NotImplementedError
+
+    def _own(self) -> None:
+        """Keep a second process out until the file is closed."""
+        try:
+            import fcntl
+        except ImportError:  # no POSIX
+            return
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self.busy() from None
+        except OSError:
+            pass  # a file system without locks
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise TicketsError(
+                f"could not write {self.part}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+            ) from None
+
+    def _take_up(self, header: dict[str, Any]) -> None:
+        with open(self.part, "rb") as lines:
+            first = lines.readline()
+            whole = first.endswith(b"\n")  # else there is nothing yet, or it was killed while writing the header
+            if whole and (found := loaded(first)) != header:
+                self.other(found, header)
+                whole = False
+            if not whole:
+                self._begin(header)
+                return
+            end = len(first)
+            for line in lines:
+                if not line.endswith(b"\n") or not self.take(line, end):
+                    break
+                end += len(line)
+        self.file.truncate(end)
+
+    def _begin(self, header: dict[str, Any]) -> None:
+        self.file.truncate(0)
+        self._write(to_line(header))
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self.file.write(left) or 0 :]
+
+    def close(self) -> None:
+        self.file.close()
+
+    def remove(self) -> None:
+        """Take the file away: everything is in the result."""
+        self.part.unlink(missing_ok=True)  # before closing, which lets another process in
+        self.close()
