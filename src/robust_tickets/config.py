@@ -110,12 +110,16 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
             value = str(value)
         built[key] = build_component(registry, value, place) if registry else _coerce(hints[key], value, place)
     try:
-        return cls(**built)
+        made = cls(**built)
     except TypeError as problem:  # a required field is missing
         missing = [n for n, f in known.items() if n not in built and _required(f)]
         if not missing:
             raise
         raise TicketsError(f"{where}: missing {', '.join(missing)}", hint="add the key") from problem
+    for key, value in built.items():  # after the component's own checks, which say more
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _wrong(f"{where}.{key}", "a finite number", value)
+    return made
 
 
 def build_component(kind: str, value: Any, where: str) -> Any:
@@ -202,8 +206,6 @@ def _coerce_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, .
 def _coerce_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if hint is float and isinstance(value, float) and not math.isfinite(value):
-        raise _wrong(where, "a finite number", value)
     if hint is int and isinstance(value, bool):
         raise _wrong(where, "a whole number", value)
     if hint is Path and isinstance(value, str):
