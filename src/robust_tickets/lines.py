@@ -7,6 +7,7 @@ line is dropped when the file is taken up again. One process at a time may have 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def loaded(line: bytes) -> Any:
         return None
 
 
-class Lines:
+class Lines(ABC):
     """What earlier calls left in ``part`` is given to ``take`` line by line, if the header is the same."""
 
     def __init__(self, part: Path, header: dict[str, Any]) -> None:
@@ -48,17 +49,17 @@ class Lines:
             self.close()
             raise
 
+    @abstractmethod
     def take(self, line: bytes, place: int) -> bool:
         """Take over a line that begins at ``place``; False if it is damaged, and then it is cut off with all behind it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def other(self, found: Any, header: dict[str, Any]) -> None:
         """The file was begun with another header. Raises, unless it is to be begun anew."""
-        raise NotImplementedError
 
+    @abstractmethod
     def busy(self) -> TicketsError:
         """The error where another process has the file."""
-        raise NotImplementedError
 
     def _own(self) -> None:
         """Keep a second process out until the file is closed."""
