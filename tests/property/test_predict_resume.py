@@ -290,7 +290,9 @@ def test_stopped_on_the_command_line(tmp_path: Path, how: signal.Signals) -> Non
     write(tmp_path / "in.csv", [f"text {i} {'a' * (i % 3)}" for i in range(300)])
 
     def start(out: str) -> subprocess.Popen[str]:
-        code = "from robust_tickets.cli.main import main; main()"
+        # Python leaves SIGINT alone where the shell that began the tests had it ignored, as for a command in the background
+        hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        code = f"{hears}; from robust_tickets.cli.main import main; main()"
         flags = ["--data", "in.csv", "--out", out, "--text", "text", "--labels", "bad,good", "--batch-size", "3"]
         return subprocess.Popen(
             [sys.executable, "-c", code, "predict", "far_judge:judge", *flags], cwd=tmp_path, stderr=subprocess.PIPE, text=True
