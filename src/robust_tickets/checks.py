@@ -30,6 +30,12 @@ def check_literals(component: Any) -> None:
             raise TicketsError(f"{type(component).__name__}.{name} must be a number, got {value!r}", hint="give a number, without quotes")
 
 
+def at_least(what: str, value: int | None, least: int, hint: str) -> None:
+    """Refuse a number below ``least``; none is left out."""
+    if value is not None and value < least:
+        raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint)
+
+
 def at_least_one(component: Any, *names: str) -> None:
     """Check that these fields are whole numbers from 1."""
     for name in names:

@@ -19,6 +19,7 @@ from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import answers, fatal, hopeless
+from robust_tickets.attack.limits import check_numbers
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
 from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
@@ -80,13 +81,7 @@ def run_attack(
             else "task.test of a loaded task, or data.task.Split.of(texts, labels)"
         )
         raise TicketsError(f"an attack takes a split of a task, got a {type(split).__name__}", hint=hint)
-    for name, value in (("token_budget", token_budget), ("live", live), ("query_budget", query_budget)):
-        if value is not None and value < 1:
-            raise TicketsError(f"{name} must be at least 1, got {value}", hint="leave it out for the default")
-    if n < 0:
-        raise TicketsError(f"n must be at least 0, got {n}", hint="0 attacks all rows")
-    if workers is not None and workers < 0:
-        raise TicketsError(f"workers must be at least 0, got {workers}", hint="0 attacks in one process; leave it out for the default")
+    check_numbers({"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers})
     if recipe.white_box and clf.model is None:
         raise TicketsError(
             f"{type(recipe).__name__} reads the victim's gradients, and {clf.identity} answers with probabilities only",

@@ -28,8 +28,6 @@ def files_in(settings: Iterable[str]) -> Iterator[str]:
             yield value.strip()
 
 
-def at_least(least: int, hint: str, **given: int | None) -> None:
-    """Refuse a flag's number below ``least``, by the flag's name."""
-    for name, value in given.items():
-        if value is not None and value < least:
-            raise TicketsError(f"--{name.replace('_', '-')} must be at least {least}, got {value}", hint=hint)
+def flag(name: str) -> str:
+    """The flag that sets a parameter of this name."""
+    return f"--{name.replace('_', '-')}"

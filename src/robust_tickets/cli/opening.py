@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.early import at_least
+from robust_tickets.checks import at_least
 from robust_tickets.errors import TicketsError
 
 FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
@@ -49,8 +49,8 @@ class Opening:
         from robust_tickets.classifier.calling import MOST
 
         names = (columns,) if isinstance(columns, str) else columns
-        at_least(1, "leave it out for the default", batch_size=self.batch_size)
-        at_least(0, "0 tries nothing again", retries=self.retries)
+        at_least("--batch-size", self.batch_size, 1, "leave it out for the default")
+        at_least("--retries", self.retries, 0, "0 tries nothing again")
         for flag, value in (("--rate-limit", self.rate_limit), ("--timeout", self.timeout)):
             if value is not None and not 0 < value < MOST:
                 raise TicketsError(f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from robust_tickets.attack.limits import check_numbers
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
-from robust_tickets.cli.early import at_least, look_for
+from robust_tickets.cli.early import flag, look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, is_function, mapped, model_path, number_or_word
 from robust_tickets.errors import FAILED, TicketsError
@@ -103,9 +104,7 @@ def attack(
     """
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
-    at_least(0, "0 attacks all rows", n=n)
-    at_least(1, "leave it out for the default", query_budget=query_budget, token_budget=token_budget, live=live)
-    at_least(0, "0 attacks in one process; leave it out for the default", workers=workers)
+    check_numbers({"n": n, "query_budget": query_budget, "token_budget": token_budget, "live": live, "workers": workers}, flag)
     is_folder(out)
     look_for(data, calibration, seen)
     say(f"loading {attack} and {model}")

@@ -63,9 +63,9 @@ def make_folder(out: Path) -> None:
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
     """A file beside ``out`` that takes its place once it is whole."""
-    sweep(out)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
+        sweep(out)
         yield part
         os.replace(part, out)
     except OSError as problem:

@@ -13,6 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
+from robust_tickets.attack.limits import check_numbers
 from robust_tickets.config import Said, build, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipes
@@ -53,11 +54,8 @@ class AttackPlan:
 
     def __post_init__(self) -> None:
         """Here, for a run attacks last: a number that no attack takes would be told after the training."""
-        for name, least in (("n", 0), ("query_budget", 1), ("token_budget", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                hint = "0 attacks all rows" if name == "n" else "leave it out for the default"
-                raise TicketsError(f"attack.{name} must be at least {least}, got {value}", hint=hint)
+        given = {"n": self.n, "query_budget": self.query_budget, "token_budget": self.token_budget}
+        check_numbers(given, lambda name: f"attack.{name}")
         if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
             raise TicketsError(
                 f"temperature is a number above 0 or calibrated, got {self.temperature!r}", hint="1 leaves a victim as it is"
