@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +35,71 @@ def test_one_string_is_no_list_of_texts(clf: Any) -> None:
         with pytest.raises(rt.TicketsError, match=r"list of texts.*\n.*\[text\]"):
             ask("a fine film")
     assert len(clf.predict(["a fine film"])[0]) == 1
+
+
+@pytest.mark.parametrize("wrong", [5, None, 2.5, True, {"a film": 1}, b"a film", np.array("a film"), object()])
+def test_what_is_no_list_of_texts(clf: Any, wrong: Any) -> None:
+    """Python's TypeError came for numbers and None; a mapping's keys and the letters of bytes were taken for texts."""
+    wrapped = rt.Classifier.wrap(lambda texts: [[1.0, 0.0]] * len(texts), labels=["a", "b"])
+    for ask in (clf.predict, clf.logits, clf.encode, wrapped.predict, lambda texts: Split.of(texts, [0])):
+        with pytest.raises(
+            rt.TicketsError, match=rf"expected a list of texts, got a {type(wrong).__name__}\n.*\[text, text, …\]"
+        ) as caught:
+            ask(wrong)
+        assert caught.value.exit_code == 2
+
+
+def test_a_table_is_no_list_of_texts(clf: Any) -> None:
+    """The names of its columns were taken for texts; one of its columns is a list."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"sentence": ["a fine film", "a dull film"]})
+    for wrong in (table, Split.of(["a fine film"], [0])):
+        with pytest.raises(rt.TicketsError, match=rf"got a {type(wrong).__name__}\n"):
+            clf.predict(wrong)
+    assert len(clf.predict(table["sentence"])[0]) == len(clf.predict(text for text in table["sentence"])[0]) == 2
+
+
+@pytest.mark.parametrize("wrong", [None, 5, float("nan"), b"a film", [], ("a", "b", "c"), ("a", None), {"text": "a film"}])
+def test_what_is_no_text_is_named_with_its_place(clf: Any, wrong: Any) -> None:
+    said = rf"a string or a tuple of one or two strings, got {re.escape(repr(wrong))} at place 2 of the list, counted from 0\n"
+    for ask in (clf.predict, clf.logits, clf.encode, lambda texts: Split.of(texts, [0, 1, 0])):
+        with pytest.raises(rt.TicketsError, match=said):
+            ask(["a fine film", "a dull film", wrong])
+
+
+@pytest.mark.parametrize("labels", [[0], None, 5, ["good", "bad"], [0.5, 1], [[0], [0, 1]]])
+def test_texts_in_memory_have_a_class_number_each(labels: Any) -> None:
+    with pytest.raises(rt.TicketsError, match=r"expected 2 label\(s\), the class number of each text, got .*\n"):
+        Split.of(["a fine film", "a dull film"], labels)
+    assert Split.of([], []).labels.tolist() == []
+
+
+def test_texts_in_memory_are_single_or_pairs_and_can_be_written() -> None:
+    with pytest.raises(rt.TicketsError, match=r"expected 1 string\(s\) for each text, got 2 at place 1 of the list"):
+        Split.of(["a fine film", ("a", "pair")], [0, 1])
+    with pytest.raises(rt.TicketsError, match=r"expected 2 string\(s\) for each text, got 1 at place 0"):
+        Split.of(["a fine film"], [0], columns=("premise", "hypothesis"))
+    assert Split.of(["half \ud800 a pair"], [0])[0].texts == ("half \ufffd a pair",)
+
+
+@pytest.mark.parametrize("wrong", [5, None, "minilm", {"a": 1}, ["a film"]])
+def test_only_classifiers_are_attacked(clf: Any, wrong: Any) -> None:
+    split = Split.of(["a fine film", "a dull film"], [0, 1])
+    with pytest.raises(rt.TicketsError, match=rf"expected a classifier to attack, got a {type(wrong).__name__}\n.*load_classifier"):
+        rt.PWWS()(wrong, split, n=2)
+    with pytest.raises(rt.TicketsError, match=r"expected a classifier to attack, got a .*\n.*load_classifier"):
+        rt.replay(split, wrong, labels=clf.labels)
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"folder", [None], [["a film"]], [{"text": "a film"}]])
+def test_what_cannot_be_replayed(clf: Any, wrong: Any) -> None:
+    with pytest.raises(rt.TicketsError, match=r"expected an attack's result or folder, a file .* got a .*\n.*Split\.of"):
+        rt.replay(wrong, clf, labels=clf.labels)
+
+
+def test_a_list_is_no_task_to_train_on(clf: Any) -> None:
+    with pytest.raises(rt.TicketsError, match=r"expected a loaded task, got a list\n.*load_task"):
+        rt.FineTune(epochs=1)(clf.copy(), ["a fine film"])
 
 
 def test_what_a_search_returns_is_no_ticket_but_holds_one(clf: Any) -> None:
@@ -76,6 +143,9 @@ def test_an_attack_takes_a_split(clf: Any) -> None:
         rt.PWWS()(clf, task, n=2)
     with pytest.raises(rt.TicketsError, match=r"got a list\n.*Split\.of"):
         rt.PWWS()(clf, ["a fine film"], n=2)
+    for name in ("seen", "calibration"):
+        with pytest.raises(rt.TicketsError, match=rf"{name} is a split of a task, got a list\n.*Split\.of"):
+            rt.PWWS()(clf, task.test, n=2, **{name: ["a fine film"]})
     assert rt.PWWS()(clf, Split.of(["a fine film"], [0]), n=1).n == 1
 
 

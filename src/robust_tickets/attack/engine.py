@@ -19,6 +19,7 @@ from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import answers, fatal, hopeless
+from robust_tickets.attack.given import a_classifier, a_split
 from robust_tickets.attack.limits import check_numbers
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
@@ -74,13 +75,11 @@ def run_attack(
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     """
-    if not hasattr(split, "digest") or hasattr(split, "splits"):
-        hint = (
-            "give one of its splits: task.test"
-            if hasattr(split, "splits")
-            else "task.test of a loaded task, or data.task.Split.of(texts, labels)"
-        )
-        raise TicketsError(f"an attack takes a split of a task, got a {type(split).__name__}", hint=hint)
+    a_classifier(clf)
+    a_split(split, "what is attacked")
+    for name, other in (("seen", seen), ("calibration", calibration)):
+        if other is not None:
+            a_split(other, name)
     check_numbers({"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers})
     if recipe.white_box and clf.model is None:
         raise TicketsError(

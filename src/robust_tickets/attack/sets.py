@@ -68,6 +68,11 @@ def open_set(
         if labels is None:
             raise TicketsError("a split in memory needs the names of its labels", hint='labels=["negative", "positive"]')
         return _static(source, None, tuple(labels), source.name, {"file": None})
+    if not isinstance(source, str | Path):
+        raise TicketsError(
+            f"expected an attack's result or folder, a file of texts or a split, got a {type(source).__name__}",
+            hint="texts in memory are a split: data.task.Split.of(texts, labels); of a task give task.test",
+        )
     path = Path(source).expanduser()
     if path.is_dir():
         if not (path / RESULT).is_file():

@@ -19,8 +19,8 @@ from robust_tickets.attack.conclude import about_model
 from robust_tickets.attack.earlier import REPLAY, ROWS, SCHEMA, Earlier
 from robust_tickets.attack.failures import fatal, hopeless, said
 from robust_tickets.attack.game import IN_FLIGHT, Game
+from robust_tickets.attack.given import a_classifier
 from robust_tickets.attack.replayed import Count
-from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.scheduler import Failed, drive
 from robust_tickets.attack.sets import Pair, TextSet, open_set
 from robust_tickets.attack.text import Text
@@ -77,7 +77,8 @@ def replay(
     of a split or a file. ``models`` may load one after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a
     line for every set, model and example, and ``replay.json`` the numbers; a folder with another replay is refused.
     """
-    given = [sources] if isinstance(sources, AttackResult | Split | TextSet | str | Path) else list(sources)
+    several = isinstance(sources, Iterable) and not isinstance(sources, Split | str | bytes)
+    given = list(sources) if several else [sources]
     sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
     if not sets:
         raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
@@ -97,7 +98,8 @@ def replay(
     cells: list[dict[str, Any]] = []
 
     def lines() -> Iterator[bytes]:
-        for number, clf in enumerate([models] if isinstance(models, Classifier) else models):
+        for number, clf in enumerate(models if isinstance(models, Iterable) else [models]):
+            a_classifier(clf)
             told.append(about_model(clf))
             earlier.check(told)
             if each and number >= len(maps):

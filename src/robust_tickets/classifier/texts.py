@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,18 +12,35 @@ from robust_tickets.errors import TicketsError
 Text = str | tuple[str, ...]
 
 
-def rows_of(texts: Sequence[Text]) -> list[tuple[str, ...]]:
+def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
     """The columns of every text. One string is no list of texts: its letters would be taken for them."""
     if isinstance(texts, str):
         raise TicketsError(f"expected a list of texts, got the one text {texts!r:.80}", hint="put it into a list: [text]")
-    return [columns_of(text) for text in texts]
+    if not _a_list(texts):
+        raise TicketsError(
+            f"expected a list of texts, got a {type(texts).__name__}", hint="give strings, or pairs of them: [text, text, …]"
+        )
+    return [columns_of(text, place) for place, text in enumerate(texts)]
 
 
-def columns_of(text: Text) -> tuple[str, ...]:
+def _a_list(texts: Any) -> bool:
+    if isinstance(texts, bytes | Mapping) or hasattr(texts, "columns"):  # a table of pandas gives the names of its columns
+        return False
+    try:
+        iter(texts)
+    except TypeError:
+        return False
+    return True
+
+
+def columns_of(text: str | Sequence[str], place: int) -> tuple[str, ...]:
     """The columns of one text; refuses anything but one or two strings."""
     columns = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple | list) else ()
     if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
-        raise TicketsError(f"a text is a string or a tuple of one or two strings, got {text!r:.80}", hint="pass texts, not rows or numbers")
+        raise TicketsError(
+            f"a text is a string or a tuple of one or two strings, got {text!r:.80} at place {place} of the list, counted from 0",
+            hint="give texts, not rows or numbers; leave out those that are missing",
+        )
     return tuple(clean(column) for column in columns)
 
 

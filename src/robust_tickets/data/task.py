@@ -54,12 +54,19 @@ class Split:
     @classmethod
     def of(cls, texts: Sequence[str | Sequence[str]], labels: Sequence[int], *, name: str = "test", columns: tuple[str, ...] = ()) -> Split:
         """A split of texts (or pairs) that are already in memory."""
+        from robust_tickets.classifier.texts import rows_of
         from robust_tickets.data.table import memory_table
 
-        rows = [(t,) if isinstance(t, str) else tuple(t) for t in texts]
-        width = len(rows[0]) if rows else len(columns) or 1
+        rows = rows_of(texts)
+        width = len(columns) or (len(rows[0]) if rows else 1)
         names = columns or (("text",) if width == 1 else ("text1", "text2"))
-        return cls(name, names, memory_table(rows, width), np.arange(len(rows)), np.asarray(labels, dtype=np.int32).copy())
+        for place, row in enumerate(rows):
+            if len(row) != width:
+                raise TicketsError(
+                    f"expected {width} string(s) for each text, got {len(row)} at place {place} of the list, counted from 0",
+                    hint="give single texts or pairs, not both",
+                )
+        return cls(name, names, memory_table(rows, width), np.arange(len(rows)), _class_numbers(labels, len(rows)))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,6 +108,19 @@ class Split:
         """The rows at these positions; ids stay what they are."""
         chosen = np.asarray(indices, dtype=np.int64)
         return Split(self.name, self.columns, self.table, self.rows[chosen], self.labels[chosen])
+
+
+def _class_numbers(labels: Sequence[int], count: int) -> np.ndarray:
+    try:
+        found = np.array(labels)
+    except ValueError:  # lists of several lengths
+        found = np.array(None)
+    if found.shape != (count,) or (count and found.dtype.kind not in "iub"):
+        raise TicketsError(
+            f"expected {count} label(s), the class number of each text, got {labels!r:.80}",
+            hint="0 for the first class, 1 for the second, …",
+        )
+    return found.astype(np.int32)
 
 
 @dataclass(frozen=True)
