@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ def rows(*texts: str) -> Any:
     return Rows()
 
 
+def again(far: Far) -> dict[str, int]:
+    """The texts that were answered more than once, and how often."""
+    return {text: times for text, times in Counter(far.answered).items() if times > 1}
+
+
 WORDS = ("good film", "a good story", "good plot, fine end", "what a good movie this is", "good")
 
 
@@ -63,7 +69,7 @@ def test_retries_change_no_result_and_no_count() -> None:
     told = [[(e.status, e.queries, e.perturbed) for e in result.examples()] for result in (calm, shaky)]
     assert told[0] == told[1]
     assert shaky.errors == 0
-    assert len(far.answered) == len(set(far.answered))  # no answer is paid for twice
+    assert again(far) == dict.fromkeys(WORDS, 2)  # none is paid for twice, but those that tell it from others and whether it is steady
 
 
 def test_an_example_whose_text_fails_for_good_is_an_error_and_asks_nothing_twice() -> None:
@@ -72,7 +78,40 @@ def test_an_example_whose_text_fails_for_good_is_an_error_and_asks_nothing_twice
     result = PWWS()(Classifier.wrap(far, labels=["x", "y"], retries=1, backoff=0.001), rows(*texts), n=0)
     assert [e.status for e in result.examples()] == ["success", "error", "success", "success"]
     assert next(e.error for e in result.examples() if e.error) == "ConnectionError: busy"
-    assert len(far.answered) == len(set(far.answered))
+    assert again(far) == {text: 2 for text in texts if "poison" not in text}
+
+
+@pytest.mark.parametrize("calls", [{"batch_size": 4}, {"retries": 1}, {"rate_limit": 1e5}, {"timeout": 60.0}])
+def test_a_victim_that_draws_at_random_is_told_though_its_answers_are_kept(calls: dict[str, Any]) -> None:
+    """The attack was given the kept answers to the texts asked about before it, which never differ. The queries are those of the attack."""
+    drawn = np.random.default_rng(0)
+
+    def random(texts: list[str]) -> Any:
+        p = drawn.uniform(0, 1, len(texts))
+        return np.stack([p, 1 - p], axis=1)
+
+    assert "unsteady" in PWWS()(Classifier.wrap(random, labels=["x", "y"], **calls), rows(*WORDS), n=0).flag_codes
+    steady, plain = Classifier.wrap(Far(), labels=["x", "y"], **calls), Classifier.wrap(Far(), labels=["x", "y"])
+    first, second, other = (PWWS()(clf, rows(*WORDS), n=0) for clf in (steady, steady, plain))
+    assert not {"unsteady"} & {*first.flag_codes, *second.flag_codes}
+    assert first.queries == second.queries == other.queries
+
+
+def test_a_victim_that_changed_between_two_attacks_is_told() -> None:
+    """The second attack has the first one's answers, and the texts asked about before it those of the moment."""
+    told = [0.9]
+    clf = Classifier.wrap(lambda texts: [[told[0], 1 - told[0]]] * len(texts), labels=["x", "y"], batch_size=4)
+    assert "unsteady" not in PWWS()(clf, rows(*WORDS), n=0).flag_codes
+    told[0] = 0.7
+    assert "unsteady" in PWWS()(clf, rows(*WORDS), n=0).flag_codes
+
+
+def test_whether_a_victim_still_answers_is_no_kept_answer() -> None:
+    """It answered the ordinary text once; every later time the kept answer would say that it is still there."""
+    ordinary = iter([False])
+    far = Far(lambda call, texts: texts != ["a good film"] or next(ordinary, True))
+    with pytest.raises(TicketsError, match=r"failed on 20 example\(s\) in a row"):
+        PWWS()(Classifier.wrap(far, labels=["x", "y"], batch_size=4), rows(*(f"good {i}" for i in range(60))), n=0)
 
 
 def test_a_function_that_is_gone_ends_the_run() -> None:

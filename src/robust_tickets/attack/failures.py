@@ -62,7 +62,7 @@ def fatal(problem: Exception) -> TicketsError | None:
 def answers(clf: Any, columns: int) -> bool:
     """Whether the victim still answers an ordinary text; then examples that fail one after another are themselves at fault."""
     try:
-        clf.logits([("a good film",) * columns])
+        clf.afresh().logits([("a good film",) * columns])
     except Exception:
         return False
     return True

@@ -13,13 +13,17 @@ PROBES = 8  # texts a callable is asked about, to tell it from others of the sam
 
 
 def probed(clf: Classifier, texts: Iterable[tuple[str, ...]]) -> tuple[list[list[float] | None], Exception | None]:
-    """The probabilities of each text, None where it failed, and the last problem. A model is known by its weights and is not asked."""
+    """The probabilities of each text, None where it failed, and the last problem. A model is known by its weights and is not asked.
+
+    What is kept of a callable's answers is neither asked nor added to, so that a later answer to the same text is one of its own.
+    """
     found: list[list[float] | None] = []
     problem: Exception | None = None
     if clf.identity.startswith("callable:"):
+        now = clf.afresh()
         for text in texts:
             try:
-                found.append(np.exp(clf.logits([text])[0].astype(np.float64)).round(4).tolist())
+                found.append(np.exp(now.logits([text])[0].astype(np.float64)).round(4).tolist())
             except Exception as failure:  # this text's own, unless all fail
                 problem = failure
                 found.append(None)

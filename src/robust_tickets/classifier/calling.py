@@ -51,10 +51,12 @@ class Caller:
         self.kept: dict[Any, Any] = {}
         self.held = 0  # characters in kept
 
-    def __call__(self, texts: Sequence[Any]) -> Any:
-        wanted = [text for text in dict.fromkeys(texts) if text not in self.kept]
+    def __call__(self, texts: Sequence[Any], afresh: bool = False) -> Any:
+        """Its answers; ``afresh``: past those that are kept, and keeping none."""
+        kept = {} if afresh else self.kept
+        wanted = [text for text in dict.fromkeys(texts) if text not in kept]
         size = self.calls.batch_size or len(wanted) or 1
-        rows: dict[Any, Any] = {text: self.kept[text] for text in texts if text in self.kept}
+        rows: dict[Any, Any] = {text: kept[text] for text in texts if text in kept}
         for start in range(0, len(wanted), size):
             part = wanted[start : start + size]
             answer = self._patiently(part)
@@ -62,7 +64,8 @@ class Caller:
             if not hasattr(answer, "__len__") or len(answer) != len(part):
                 return answer  # not one row a text: the check that follows says so
             rows |= dict(zip(part, answer, strict=True))
-            self._keep(part, answer)
+            if not afresh:
+                self._keep(part, answer)
         return [rows[text] for text in texts]
 
     def _patiently(self, part: list[Any]) -> Any:

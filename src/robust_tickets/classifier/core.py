@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,13 @@ class Classifier:
         twin = copy.copy(self)
         twin.model = model
         rename_labels(model.config, self.labels)
+        return twin
+
+    def afresh(self) -> Classifier:
+        """The same classifier, past the answers that are kept of a callable (``Calls``), to see what it says now."""
+        twin = copy.copy(self)
+        if isinstance(self.function, Caller):
+            twin.function = partial(self.function, afresh=True)
         return twin
 
     @property
