@@ -155,6 +155,11 @@ def layout_of(model: Any) -> Layout:
     return layout
 
 
+def code_of_layout(model: Any) -> dict[str, str]:
+    """Of a family that another package describes, the hash of its file, by module (``registry.code_of``); nothing of ours."""
+    return BACKBONES.code(layout_of(model).family.replace("-", "_")) if has_layout(model) else {}
+
+
 def _has(layer: Any, path: str) -> bool:
     try:
         layer.get_submodule(path)

@@ -58,6 +58,12 @@ class Registry:
         point = self._plugged()[name]
         return point.module, point.attr
 
+    def code(self, name: str) -> dict[str, str]:
+        """``code_of`` the component called ``name``, where that is a value and not a class: also of the file its entry point names."""
+        if name not in self._plugged():
+            return {}
+        return code_of(self.get(name)) | _hashed(self.place_of(name)[0])
+
     def _own(self) -> set[str]:
         return {entry.name[:-3] for entry in files(self.package).iterdir() if entry.name.endswith(".py") and not entry.name.startswith("_")}
 
@@ -98,15 +104,19 @@ def code_of(component: object) -> dict[str, str]:
     A stage has it in its key: whoever writes a method changes its file and not its settings, and must not be given the result from before.
     Other files that this one imports are not looked at. Ours have the version.
     """
-    found = {}
+    found: dict[str, str] = {}
     owner = type(component)
-    path = getattr(sys.modules.get(owner.__module__), "__file__", None)
     if dataclasses.is_dataclass(owner):
-        if not _ours(owner) and path and Path(path).is_file():
-            found[owner.__module__] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        if not _ours(owner):
+            found |= _hashed(owner.__module__)
         for f in dataclasses.fields(owner):
             found |= code_of(getattr(component, f.name))
     return found
+
+
+def _hashed(module: str) -> dict[str, str]:
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return {module: hashlib.sha256(Path(path).read_bytes()).hexdigest()} if path and Path(path).is_file() else {}
 
 
 def plug_ins() -> dict[str, str]:

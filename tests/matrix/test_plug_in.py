@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -38,6 +39,31 @@ small(ids).logits.sum().backward()
 print("agreed")
 """
 
+# what names the results of a model, for a plug-in's family and for one of ours
+KEYS = """
+import json, robust_tickets as rt
+from robust_tickets.classifier.masked import digest_of_model
+from robust_tickets.config import digest
+from robust_tickets.train.finetune import identity_of
+from robust_tickets.walk import stages
+from robust_tickets.walk.recipe import AttackPlan
+from tiny import tiny_classifier, tiny_model
+from toy import toy_task
+task, told = toy_task(), {}
+for family in ("xlm-roberta", "nomic_bert", "bert"):
+    clf = tiny_classifier(family)
+    given = stages.inputs(clf, task)
+    ticket = rt.Ticket.from_kept(clf.model, heads=[[0], [0], [0]], neurons=[[0], [0], [0]])
+    told[family] = {
+        "search": digest(stages.search_key(rt.RandomTicket(), given)),
+        "train": digest(stages.train_key(rt.FineTune(), given, ticket)),
+        "attack": digest(stages.attack_key(AttackPlan(attack=rt.PWWS()), rt.compact(clf, ticket), task.test)),
+        "resumed": identity_of(rt.FineTune(), clf, task),
+        "masked words": digest_of_model(tiny_model(family, "AutoModelForMaskedLM")),
+    }
+print(json.dumps(told))
+"""
+
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
@@ -47,7 +73,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(folder), str(PAGE.parents[1] / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
 
 
@@ -64,6 +90,22 @@ def test_a_plug_in_has_gates_masks_and_gradients(installed: Path) -> None:
     done = run(installed, MORE)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "agreed"
+
+
+def test_results_are_named_by_the_file_of_the_backbone(installed: Path) -> None:
+    """After a change to the file every stage was given its result from before. Ours have the version."""
+    file = installed / "my_backbones.py"
+    text = file.read_text(encoding="utf-8")
+    keys = []
+    for more in ("", "# another method behind the same names\n", ""):
+        file.write_text(text + more, encoding="utf-8")
+        done = run(installed, KEYS)
+        assert done.returncode == 0, done.stderr[-2000:]
+        keys.append(json.loads(done.stdout))
+    before, changed, after = keys
+    assert before == after
+    assert before.pop("bert") == changed.pop("bert")
+    assert [name for family, told in before.items() for name in told if told[name] == changed[family][name]] == []
 
 
 def test_a_broken_plug_in_breaks_nothing_else(installed: Path) -> None:

@@ -32,6 +32,7 @@ from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.layout import code_of_layout
 from robust_tickets.lexicon.splice import Splicer
 
 if TYPE_CHECKING:
@@ -224,7 +225,10 @@ class Classifier:
 
     @property
     def digest(self) -> str:
-        """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length. Reads every weight, about 1 s a GiB."""
+        """sha256 of what determines the outputs: weights, masks, config, tokenizer, labels, length, the file of a plug-in's backbone.
+
+        Reads every weight, about 1 s a GiB.
+        """
         h = hashlib.sha256(canonical([list(self.labels), self.max_length, list(self.columns)]).encode())
         if self.model is None:
             h.update((self.graph.digest if self.graph is not None else self.identity).encode())
@@ -232,6 +236,8 @@ class Classifier:
         told = {k: v for k, v in self.model.config.to_dict().items() if k not in _NOT_IN_DIGEST}
         h.update(canonical(told).encode())
         h.update(digest_of(self.tokenizer).encode())
+        if code := code_of_layout(self.model):
+            h.update(canonical(code).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             h.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             h.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(_bytes()).numpy()))

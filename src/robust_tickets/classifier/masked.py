@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
-from robust_tickets.config import digest
+from robust_tickets.config import canonical, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
-from robust_tickets.layout import encoder_of, layout_of
+from robust_tickets.layout import code_of_layout, encoder_of, layout_of
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
@@ -70,13 +70,15 @@ def digest_of_head(name: str | Path) -> str:
 
 
 def digest_of_model(model: Any) -> str:
-    """sha256 of a model's weights."""
+    """sha256 of a model's weights, and of the file of a plug-in's backbone."""
     import torch
 
     hashed = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         hashed.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         hashed.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+    if code := code_of_layout(model):
+        hashed.update(canonical(code).encode())
     return hashed.hexdigest()
 
 

@@ -1,7 +1,8 @@
 """The three stages that cost something: search, train, attack. Each begins with "if it is done, take it".
 
 A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings, and a plug-in's own
-file. Where files lie, how many tokens go through the model at once and on which device are not in it.
+file (a backbone's stands in the digest of the model). Where files lie, how many tokens go through the model at once and on which device
+are not in it.
 """
 
 from __future__ import annotations
