@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import robust_tickets as rt
 from tiny import save_encoder, tiny_classifier
@@ -49,6 +51,24 @@ def test_a_missing_pooler_is_drawn_and_a_missing_layer_is_refused(tmp_path: Path
     assert (one.model.bert.pooler.dense.bias == 0).all()
     with pytest.raises(rt.TicketsError, match=r"does not hold the whole encoder: .* bert\.encoder\.layer\.1"):
         rt.load_classifier(save_encoder(tmp_path / "b", drop=("encoder.layer.1.",)), labels=["x", "y"])
+
+
+def test_a_head_without_its_pooler_is_told_as_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was said to have no head."""
+    clf = tiny_classifier("bert", labels=("neg", "pos"))
+    folder = clf.save_pretrained(tmp_path / "model")
+    weights = folder / "model.safetensors"
+    whole = load_file(weights)
+    save_file({name: tensor for name, tensor in whole.items() if ".pooler." not in name}, weights, metadata={"format": "pt"})
+    said = r"has a classification head, but not the pooler that it reads \(it lacks bert\.pooler\.dense\.bias\)"
+    with pytest.raises(rt.TicketsError, match=rf"{said}\n.*with its pooler.*labels=") as caught:
+        rt.load_classifier(folder)
+    assert caught.value.exit_code == 2
+    assert not torch.equal(rt.load_classifier(folder, labels=["neg", "pos"]).model.classifier.weight, clf.model.classifier.weight)
+    assert re.search(rf"{said}; a new head is made for neg, pos", capsys.readouterr().err)
+    save_file({name: tensor for name, tensor in whole.items() if name != "classifier.bias"}, weights, metadata={"format": "pt"})
+    with pytest.raises(rt.TicketsError, match=r"has no classification head \(it lacks classifier\.bias\)\n"):
+        rt.load_classifier(folder)
 
 
 def test_half_precision_checkpoints_load_as_float32(tmp_path: Path) -> None:

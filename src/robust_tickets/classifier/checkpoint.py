@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from robust_tickets.classifier.tokens import has_tokenizer, readable
 from robust_tickets.errors import FAILED, TicketsError
@@ -36,6 +36,13 @@ HUB_FILES = ["*.json", "*.txt", "*.model", "*.codes", "*.safetensors"]
 class Checkpoint:
     folder: Path
     identity: str  # what it is called in results
+
+
+class Lacks(NamedTuple):
+    """A weight that a checkpoint should have in its head, and one in its pooler; empty where it has them all."""
+
+    head: str
+    pooler: str
 
 
 def find_checkpoint(name: str | Path) -> Checkpoint:
@@ -132,8 +139,8 @@ def check_weights(folder: Path) -> None:
         readable(path)
 
 
-def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, bool]:
-    """The sequence classifier in ``folder`` and whether it came with a head; what is missing is drawn from ``seed``."""
+def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any, Lacks]:
+    """The sequence classifier in ``folder`` and what it came without, which is drawn from ``seed``."""
     import torch
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
@@ -179,7 +186,7 @@ def read_model(folder: Path, config: Any, *, dtype: str, seed: int) -> tuple[Any
     with torch.no_grad():
         for name, tensor in fresh(shapes, config, seed).items():
             shapes[name].copy_(tensor)
-    return model.eval(), not head and not pooler and not other_head(config)  # no head was ever trained on a pooler that is not there
+    return model.eval(), Lacks(min(head, default=""), min(pooler, default=""))
 
 
 def other_head(config: Any) -> str:

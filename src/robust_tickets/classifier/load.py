@@ -50,17 +50,16 @@ def load_classifier(
     else:
         layout_of(config)  # a new head is for training; a family that cannot be is refused before its weights are read
     tokenizer = read_tokenizer(found.folder, getattr(config, "vocab_size", None))
-    model, has_head = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
+    model, lacks = checkpoint.read_model(found.folder, config, dtype=dtype, seed=seed)
+    headless = _headless(lacks, checkpoint.other_head(config))
     if wanted is None:
-        if not has_head:
-            what = checkpoint.other_head(config)
-            raise TicketsError(
-                f"{found.identity} has no classification head" + (f" for whole texts: it is a {what}" if what else ""),
-                hint="give a model that was trained to classify; to train a new head, give a task or labels=[...]",
-            )
+        if headless:
+            raise TicketsError(f"{found.identity} {headless[0]}", hint=f"{headless[1]}, give a task or labels=[...]")
         wanted = labels_of_config(config)
-    model, kept = with_labels(model, wanted, has_head=has_head, seed=seed)
-    if has_head and not kept:
+    model, kept = with_labels(model, wanted, has_head=not headless, seed=seed)
+    if headless and not lacks.head:
+        say(f"{found.identity} {headless[0]}; a new head is made for {', '.join(wanted)}")
+    elif not headless and not kept:
         say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
     if about.masked:
         put_back(model, found.folder)
@@ -71,3 +70,16 @@ def load_classifier(
     columns = task.columns if task is not None else about.columns
     model.to(place)
     return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)
+
+
+def _headless(lacks: checkpoint.Lacks, other: str) -> tuple[str, str] | None:
+    """What keeps a checkpoint's head from being used, and what to do about it; none where nothing does."""
+    train = "give a model that was trained to classify; to train a new head"
+    if other:
+        return f"has no classification head for whole texts: it is a {other}", train
+    if lacks.head:
+        return f"has no classification head (it lacks {lacks.head})", train
+    if lacks.pooler:  # no head was ever trained on a pooler that is not there
+        words = f"has a classification head, but not the pooler that it reads (it lacks {lacks.pooler})"
+        return words, "save the model again with its pooler, or copy it again from where it was trained; to train a new pooler and head"
+    return None
