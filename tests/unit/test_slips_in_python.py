@@ -67,7 +67,7 @@ def test_what_is_no_text_is_named_with_its_place(clf: Any, wrong: Any) -> None:
             ask(["a fine film", "a dull film", wrong])
 
 
-@pytest.mark.parametrize("labels", [[0], None, 5, ["good", "bad"], [0.5, 1], [[0], [0, 1]]])
+@pytest.mark.parametrize("labels", [[0], None, 5, ["good", "bad"], [0.5, 1], [[0], [0, 1]], [0, 2**40]])
 def test_texts_in_memory_have_a_class_number_each(labels: Any) -> None:
     with pytest.raises(rt.TicketsError, match=r"expected 2 label\(s\), the class number of each text, got .*\n"):
         Split.of(["a fine film", "a dull film"], labels)

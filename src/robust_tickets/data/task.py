@@ -115,7 +115,7 @@ def _class_numbers(labels: Sequence[int], count: int) -> np.ndarray:
         found = np.array(labels)
     except ValueError:  # lists of several lengths
         found = np.array(None)
-    if found.shape != (count,) or (count and found.dtype.kind not in "iub"):
+    if found.shape != (count,) or (count and (found.dtype.kind not in "iub" or found.max() > np.iinfo(np.int32).max)):
         raise TicketsError(
             f"expected {count} label(s), the class number of each text, got {labels!r:.80}",
             hint="0 for the first class, 1 for the second, …",
