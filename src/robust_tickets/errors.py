@@ -28,6 +28,10 @@ class TicketsError(Exception):
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
 
+class DamagedError(TicketsError):
+    """A file that does not hold what was written into it; one that may not be read is no such file."""
+
+
 def inside(key: str) -> AbstractContextManager[None]:
     """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
     return _set_by(f"--set {key}.")

@@ -10,10 +10,13 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.errors import FAILED, DamagedError, TicketsError
+
+DAMAGED = "damaged"  # the folder for files that were made again
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -95,7 +98,21 @@ def read_json(path: Path) -> Any:
     except OSError as problem:  # a folder, or no right to read it
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise TicketsError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
+        raise DamagedError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
+
+
+def set_aside(path: Path, folder: Path) -> None:
+    """Move a file that is to be made again out of the way, into ``damaged`` in ``folder``; what lies there already stays."""
+    aside = folder / DAMAGED
+    place = next(place for n in count(1) if not (place := aside / (path.name if n == 1 else f"{path.name}.{n}")).exists())
+    try:
+        aside.mkdir(exist_ok=True)
+        os.replace(path, place)
+    except FileNotFoundError:  # nothing to keep, or another process was here first
+        return
+    except OSError as problem:
+        hint = "check the disk and the folder's rights"
+        raise TicketsError(f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED) from None
 
 
 def sha256_file(path: Path) -> str:

@@ -1,8 +1,9 @@
 """Run folder: content-addressed stages that are done once, and a manifest written last.
 
 A stage's folder is named by the hash of what determines it (its key). ``stage.json``, written last, lists the stage's files with
-their sizes and hashes: where it is there and fits, the stage is done and is never run again. Anything else in the folder is the work of
-an interrupted run, which the stage's own code goes on from.
+their sizes and hashes: where it is there and fits, the stage is done and is never run again. Where it does not fit, the stage is run
+again, and what is damaged is kept in ``damaged``. Anything else in the folder is the work of an interrupted run, which the stage's own code
+goes on from.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import read_json, sha256_file, write_json
-from robust_tickets.progress import say
+from robust_tickets.errors import FAILED, DamagedError, TicketsError
+from robust_tickets.files import DAMAGED, read_json, set_aside, sha256_file, write_json
+from robust_tickets.progress import say, warn
 from robust_tickets.registry import plug_ins
 
 SCHEMA = 1
@@ -37,6 +38,7 @@ PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
 BAD_ROWS, BAD_ROWS_KEPT = "bad_rows.csv", 10_000  # rows that a run left out, and how many: who has more has one fault in all of them
 RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
+HASHED = 1 << 22  # bytes of a file that is looked into; of a larger one, which is weights, its size has to do
 COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 
@@ -55,26 +57,46 @@ class Stage:
     @property
     def sharers(self) -> int:
         """The most processes that were at work on the device while it ran, as far as that was noted."""
-        noted = self.folder / SHARERS
-        return int(read_json(noted)["processes"]) if noted.is_file() else 1
+        noted = record(self.folder / SHARERS).get("processes")
+        return noted if isinstance(noted, int) else 1
+
+    @property
+    def mark(self) -> Path:
+        return self.folder / "stage.json"
 
     def done(self) -> bool:
-        """Whether an earlier run finished this stage and its files are still there."""
-        mark = self.folder / "stage.json"
-        if not mark.is_file():
-            return False
-        about = read_json(mark)
-        if not isinstance(about, dict) or about.get("schema") != SCHEMA or about.get("key") != to_plain(self.key):
-            raise TicketsError(f"{self.folder} holds other work (see its stage.json)", hint="give another --out, or remove the folder")
+        """Whether an earlier run finished this stage and its files are still what they were."""
+        return self.mark.is_file() and self._harmed() is None
+
+    def found(self, what: str) -> bool:
+        """``done``, and said so; else, where it was finished once, which file is the reason that it is run again.
+
+        That file and the mark are put aside: with them a stage that is half made could be taken for a whole one.
+        """
+        harmed = self._harmed() if self.mark.is_file() else self.mark
+        if harmed is None:
+            say(f"{what}: found done in {self.name}")
+        elif self.mark.is_file():
+            told = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
+            warn(f"{what}: {harmed} {told} {self.name} is run again")
+            for path in {harmed, self.mark}:
+                set_aside(path, self.folder)
+        return harmed is None
+
+    def _harmed(self) -> Path | None:
+        """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well."""
         try:
-            sizes = {name: entry["bytes"] for name, entry in about["files"].items()}
-        except (KeyError, TypeError, AttributeError):
-            raise TicketsError(f"{mark} is damaged", hint="remove it: the stage is then run again") from None
-        return all((self.folder / name).is_file() and (self.folder / name).stat().st_size == size for name, size in sizes.items())
+            about = read_json(self.mark)
+            if isinstance(about["key"], dict) and (about["schema"] != SCHEMA or about["key"] != to_plain(self.key)):
+                raise TicketsError(f"{self.folder} holds other work (see its stage.json)", hint="give another --out, or remove the folder")
+            files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
+        except (DamagedError, KeyError, TypeError, AttributeError):
+            return self.mark
+        return next((path for path, entry in files.items() if not _whole(path, *entry)), None)
 
     def finish(self) -> None:
         """Mark the stage as done."""
-        write_json(self.folder / "stage.json", {"schema": SCHEMA, "key": to_plain(self.key), "files": listing(self.folder, STAGE_FILES)})
+        write_json(self.mark, {"schema": SCHEMA, "key": to_plain(self.key), "files": listing(self.folder, STAGE_FILES)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +142,7 @@ class Run:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write config.json; where another one lies there, what was concluded from it goes first, its finished stages stay."""
         path = self.folder / "config.json"
-        if path.is_file() and read_json(path) != config:
+        if path.is_file() and record(path) != config:
             for name in ("manifest.json", "report.html", "arms.json"):
                 (self.folder / name).unlink(missing_ok=True)
         write_json(path, config)
@@ -135,8 +157,10 @@ class Run:
         manifest, config = self.folder / "manifest.json", self.folder / "config.json"
         if not manifest.is_file() or not config.is_file():
             return False
-        files = read_json(manifest).get("files", {})
-        return bool(files.get("config.json", {}).get("sha256") == sha256_file(config))
+        try:
+            return bool(record(manifest)["files"]["config.json"]["sha256"] == sha256_file(config))
+        except (KeyError, TypeError):
+            return False
 
     def finish(self, stages: Iterable[str]) -> None:
         """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
@@ -149,12 +173,21 @@ class Run:
         (self.folder / COMMAND).unlink(missing_ok=True)
 
 
+def record(path: Path) -> dict[str, Any]:
+    """What a file of notes about work says; nothing where there is none, or where it is damaged, which is told: then nothing is done."""
+    try:
+        told = read_json(path) if path.is_file() else {}
+    except DamagedError:
+        told = None
+    if isinstance(told, dict):
+        return told
+    warn(f"{path} is damaged, and taken as not there")
+    return {}
+
+
 def command_of(folder: Path) -> str:
     """The command that goes on with an unfinished run; empty where none is noted."""
-    if not (folder / COMMAND).is_file():
-        return ""
-    said = read_json(folder / COMMAND)
-    return str(said.get("command", "")) if isinstance(said, dict) else ""
+    return str(record(folder / COMMAND).get("command", ""))
 
 
 class BusyError(TicketsError):
@@ -186,6 +219,10 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
             say(f"waiting for another process that works in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _whole(path: Path, size: int, sha256: str) -> bool:
+    return path.is_file() and path.stat().st_size == size and (size > HASHED or sha256_file(path) == sha256)
 
 
 def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from attacking import stable_files, toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import PART, OnDisk
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
@@ -113,6 +114,7 @@ SCRIPT = """
 import sys, time
 from attacking import toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.result import AttackResult
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 inner = toy_victim(1).function
@@ -239,6 +241,43 @@ def test_a_result_whose_examples_were_cut_short_is_made_again(tmp_path: Path, ca
         PWWS()(clf, SPLIT, n=0, folder=tmp_path)
         assert path.read_bytes() == whole
         assert f"whole lines, expected {len(SPLIT)}: the attack is made anew" in capsys.readouterr().err
+
+
+def _odd(text: str, name: str, value: Any) -> str:
+    return json.dumps({**json.loads(text), name: value})
+
+
+@pytest.mark.parametrize("name", ["empty", "cut", "list", "zeros", "less", "number", "curve", "text"])
+def test_a_damaged_result_is_kept_aside_and_made_again(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whose it was nobody can tell, so that its examples stay too."""
+    clf = toy_victim(1)
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    whole, text = stable_files(tmp_path), (tmp_path / "result.json").read_text()
+    damaged = {
+        "empty": "", "cut": text[: len(text) // 2], "list": "[]", "zeros": "\0" * len(text), "less": json.dumps({"schema": 2}),
+        "number": _odd(text, "ids", 5), "curve": _odd(text, "curve", [{"budget": 1}]), "text": _odd(text, "aua", "high"),
+    }[name]  # fmt: skip
+    (tmp_path / "result.json").write_text(damaged)
+    with pytest.raises(TicketsError, match=r"result\.json"):
+        AttackResult.load(tmp_path)
+    again = PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 'result.json'}" in told
+    assert f"the attack is made anew, and what was there is kept in {tmp_path / 'damaged'}" in told
+    assert stable_files(tmp_path) == whole
+    assert (tmp_path / "damaged" / "result.json").read_text() == damaged
+    assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == (tmp_path / "examples.jsonl").read_bytes()
+    assert AttackResult.load(tmp_path) == again
+
+
+def test_a_result_of_another_version_is_not_made_again(tmp_path: Path) -> None:
+    clf = toy_victim(1)
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    other = _odd((tmp_path / "result.json").read_text(), "schema", 99)
+    (tmp_path / "result.json").write_text(other)
+    with pytest.raises(TicketsError, match="schema 99, this version reads 2"):
+        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    assert (tmp_path / "result.json").read_text() == other
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_a_killed_search_goes_on(ran: Any, at: int, tmp_path: Path, monkeypatch:
     again = Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned)
     assert list(again.trace) == list(found.trace)
     assert again.ticket == found.ticket
+    (tmp_path / "iterations.json").write_bytes(bytes(80))
+    assert list(Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned).trace) == list(found.trace), "a damaged record is as none"
     with pytest.raises(TicketsError, match="another run"):
         Prasanna(**SMALL, floor=0.5)(clf, task, folder=tmp_path, tuned=tuned)
 

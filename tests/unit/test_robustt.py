@@ -240,6 +240,9 @@ def test_the_first_stages_model_comes_back_as_it_was(tmp_path: Path) -> None:
     assert not (tmp_path / "tuned" / "checkpoint").exists()
     shutil.rmtree(tmp_path / "tuned" / "model")  # as a finished stage does
     assert _tuned.tuned(TUNE, clf, task, tmp_path).digest == first.digest
+    for text in ("", "[]"):
+        (tmp_path / "tuned" / "done.json").write_text(text)
+        assert _tuned.tuned(TUNE, clf, task, tmp_path).digest == first.digest, "a damaged mark is as none"
 
 
 def test_a_search_may_be_left_early_and_taken_up(ran: Any, tmp_path: Path) -> None:

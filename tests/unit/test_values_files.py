@@ -11,7 +11,7 @@ import pytest
 
 from robust_tickets import files, seeds
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.run import STAGE_FILES, Run, Stage, listing, locked, versions
+from robust_tickets.run import STAGE_FILES, Run, Stage, command_of, listing, locked, versions
 
 KEY = {"stage": "search", "seed": 3}
 
@@ -116,11 +116,72 @@ def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"])
-def test_a_damaged_mark_is_an_error(text: str, tmp_path: Path) -> None:
+def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stage = Run(folder=tmp_path).stage("search", KEY)
-    (stage.folder / "stage.json").write_text(text)
-    with pytest.raises(TicketsError):
-        stage.done()
+    stage.mark.write_text(text)
+    assert not stage.done()
+    assert not stage.found("search")
+    told = capsys.readouterr().err
+    assert f"warning: search: {stage.mark} is damaged: it is kept in {stage.folder / 'damaged'}, and {stage.name} is run again" in told
+    assert (stage.folder / "damaged" / "stage.json").read_text() == text
+    assert not stage.found("search")
+    assert not capsys.readouterr().err, "said once"
+    stage.finish()
+    assert stage.found("search")
+    assert f"search: found done in {stage.name}" in capsys.readouterr().err
+
+
+def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Run(folder=tmp_path).stage("search", KEY)
+    stage.finish()
+
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(TicketsError, match="Permission denied"):
+        stage.found("search")
+
+
+def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file system that lost its power leaves zeros of the right number."""
+    stage = Run(folder=tmp_path).stage("train", KEY)
+    evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})
+    stage.finish()
+    whole = evaluation.read_bytes()
+    for number in (1, 2):
+        evaluation.write_bytes(bytes(len(whole)))
+        assert not stage.found("train")
+        assert f"{evaluation} is damaged" in capsys.readouterr().err
+        assert not evaluation.exists()
+        kept = sorted(path.name for path in (stage.folder / "damaged").iterdir())
+        assert kept == ["evaluation.json", "evaluation.json.2", "stage.json", "stage.json.2"][:: 3 - number], "none is written over"
+        evaluation.write_bytes(whole)
+        stage.finish()
+        assert stage.done()
+    evaluation.unlink()
+    assert not stage.found("train")
+    assert f"{evaluation} is missing: {stage.name} is run again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}'])
+def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(folder=tmp_path, processes=2)
+    stage = run.stage("search", KEY)
+    for name in ("config.json", "manifest.json", "command.json", f"{stage.name}/processes.json"):
+        (tmp_path / name).write_text(text)
+    assert not run.done()
+    with run.alone(stage):
+        assert stage.sharers == 2
+    run.begin({"seed": 1})
+    run.goes_on_by("tickets run x")
+    assert command_of(tmp_path) == "tickets run x"
+    run.finish([])
+    assert run.done()
+    told = capsys.readouterr().err
+    assert all(f"{name} is damaged" in told for name in ("config.json", "manifest.json", "command.json")) == (
+        text[:1] != "{" or text == "{"
+    )
 
 
 def test_keys_are_plain_values(tmp_path: Path) -> None:

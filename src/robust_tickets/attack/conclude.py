@@ -14,8 +14,8 @@ from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import FINAL, PART, RESULT, Memory, OnDisk, whole_lines
 from robust_tickets.attack.tally import Tally
 from robust_tickets.classifier import Classifier
-from robust_tickets.errors import TicketsError
-from robust_tickets.files import write_chunks
+from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.files import DAMAGED, set_aside, write_chunks
 from robust_tickets.progress import warn
 from robust_tickets.run import environment
 
@@ -121,18 +121,26 @@ def about_model(clf: Classifier) -> dict[str, Any]:
 
 
 def finished(folder: Path, digest: str) -> AttackResult | None:
-    """The result an earlier call left, if it is whole; refused if it is of another attack."""
+    """The result an earlier call left, if it is whole; refused if it is of another attack. A damaged one makes room for a new one, and is
+    kept: of which attack it is nobody can tell.
+    """
     if not (folder / RESULT).is_file():
         return None
-    result = AttackResult.load(folder)
-    if result.digest != digest:
-        raise TicketsError(
-            f"{folder} holds the result of another attack (other settings, victim or examples)",
-            hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
-        )
-    if (lines := whole_lines(folder / FINAL)) != len(result.ids):
-        warn(f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}: the attack is made anew")
-        (folder / RESULT).unlink()
-        return None
-    (folder / PART).unlink(missing_ok=True)
-    return result
+    try:
+        result = AttackResult.load(folder)
+    except DamagedError as problem:
+        why = problem.message
+    else:
+        if result.digest != digest:
+            raise TicketsError(
+                f"{folder} holds the result of another attack (other settings, victim or examples)",
+                hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
+            )
+        if (lines := whole_lines(folder / FINAL)) == len(result.ids):
+            (folder / PART).unlink(missing_ok=True)
+            return result
+        why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
+    warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
+    for name in (RESULT, FINAL):
+        set_aside(folder / name, folder)
+    return None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.store import FINAL, RESULT, read_lines
 from robust_tickets.attack.tables import write_table
-from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.config import build
+from robust_tickets.errors import DamagedError, TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_chunks, write_json
 
 SCHEMA = 2
@@ -151,15 +152,18 @@ class AttackResult:
     def load(cls, folder: str | Path) -> AttackResult:
         folder = Path(folder)
         plain = read_json(folder / RESULT)
-        names = {f.name for f in fields(cls)} - {"folder", "lines"}
-        if not isinstance(plain, dict) or plain.get("schema") != SCHEMA or set(plain) != names | {"schema"}:
+        schema = plain.get("schema") if isinstance(plain, dict) else None
+        if isinstance(schema, int) and schema != SCHEMA:
             raise TicketsError(
-                f"{folder / RESULT} is not an attack result of schema {SCHEMA}",
+                f"{folder / RESULT} is an attack result of schema {schema}, this version reads {SCHEMA}",
                 hint="another version made it: remove it, and run the attack again",
             )
-        values = {name: plain[name] for name in names}
-        for name in ("constraints", "ids", "flags", "flag_codes"):
-            values[name] = tuple(values[name])
-        values["curve"] = tuple({**point, "interval": tuple(point["interval"])} for point in values["curve"])
-        values["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
-        return cls(**values, folder=folder)
+        if schema != SCHEMA:
+            raise DamagedError(f"{folder / RESULT} is no attack result", hint="the file is damaged: run the attack again")
+        try:
+            found: AttackResult = build(cls, {name: value for name, value in plain.items() if name != "schema"}, str(folder / RESULT))
+            curve = tuple({**point, "interval": tuple(point["interval"])} for point in found.curve)
+        except (TicketsError, KeyError, TypeError) as problem:
+            said = problem.message if isinstance(problem, TicketsError) else f"{folder / RESULT}: its curve cannot be read"
+            raise DamagedError(said, hint="the file is damaged: run the attack again") from None
+        return replace(found, curve=curve, folder=folder)

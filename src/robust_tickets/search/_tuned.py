@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import write_json
+from robust_tickets.run import record
 from robust_tickets.train.finetune import INVISIBLE, FineTune, identity_of
 
 
@@ -24,8 +25,8 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
         return tuning(clf.copy(), task)
     at = folder / "tuned"
     identity = identity_of(tuning, clf, task)
-    if (at / "done.json").is_file():
-        if read_json(at / "done.json").get("identity") != identity:
+    if told := record(at / "done.json"):
+        if told.get("identity") != identity:
             raise TicketsError(
                 f"{at} holds a model of another run (other settings, data or starting weights)",
                 hint="give another folder, or remove this one to start anew",

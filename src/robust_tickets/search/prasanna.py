@@ -24,7 +24,8 @@ from robust_tickets import progress
 from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import write_json
+from robust_tickets.run import record
 from robust_tickets.search import _tuned
 from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found
@@ -223,8 +224,7 @@ class _Record:
     def __init__(self, folder: Path | None, identity: str) -> None:
         self.path, self.identity = folder / "iterations.json" if folder else None, identity
         self.lines: list[dict[str, Any]] = []
-        if self.path is not None and self.path.is_file():
-            told = read_json(self.path)
+        if self.path is not None and (told := record(self.path)):
             if told.get("identity") != identity:
                 raise TicketsError(
                     f"{folder} holds the iterations of another run (other settings, data or starting weights)",

@@ -88,9 +88,7 @@ def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Tas
     """The ticket that ``method`` finds; ``start`` gives theta_0, which stays as it is."""
     from robust_tickets.ticket import Ticket
 
-    if stage.done():
-        say(f"search: found done in {stage.name}")
-    else:
+    if not stage.found("search"):
         method(start(), task, folder=stage.folder, **({"like": like} if like is not None else {}))  # saves what it finds
         phases = [_seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))]  # a fine-tuned copy's, each round's
         if phases:
@@ -104,8 +102,7 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
     """Another draw from the scores of ``ticket``; where none is asked for, a copy of it in the run's own folder."""
     from robust_tickets.ticket import Ticket
 
-    if stage.done():
-        say(f"draw: found done in {stage.name}")
+    if stage.found("draw"):
         return Ticket.load(stage.folder)
     drawn = ticket.draw(**asked.asked()) if asked else ticket
     if drawn.kind == "unstructured":  # its scores are as large as the model, and stay where they are
@@ -123,9 +120,8 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     from robust_tickets.measure.cost import peak_memory, reset_peak_memory
     from robust_tickets.train.evaluate import evaluate
 
-    if stage.done():
+    if stage.found("train"):
         _drop_checkpoint(stage)
-        say(f"train: found done in {stage.name}")
         return
     reset_peak_memory()
     model = fitted(start, ticket, without, trainer.seed)
@@ -167,8 +163,7 @@ def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None,
 
 def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None, workers: int | None = None) -> None:
     """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted."""
-    if stage.done():
-        say(f"attack: found done in {stage.name}")
+    if stage.found("attack"):
         return
     result = plan.attack(
         victim,
