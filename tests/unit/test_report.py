@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from fake_run import ARMS, make_run
+from robust_tickets.cli.main import main
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.compare import compare, holm
@@ -226,6 +227,20 @@ def test_a_missing_part_costs_only_its_part(tmp_path, gone):
         assert f"{gone}/00000000 is missing" in text
     if gone == "attack":
         assert "No attack was made" in text
+
+
+@pytest.mark.parametrize("text", ["", '{"n": 3', "[]", "{}", "7"])
+def test_a_damaged_result_is_told_on_the_page_and_in_the_terminal(tmp_path, capsys, text):
+    """The page is made, so that the exit code is 0; who sees nothing but the terminal learns that a model's numbers are not on it."""
+    folder = make_run(tmp_path / "r")
+    (folder / "attack/00000001/result.json").write_text(text)
+    with pytest.raises(SystemExit) as end:
+        main(["report", str(folder)])
+    told = capsys.readouterr()
+    assert end.value.code == 0
+    assert told.out == f"report: {folder / 'report.html'}\n"
+    assert "warning: report: r: 00000001/result.json: " in told.err
+    assert "00000001/result.json: " in (folder / "report.html").read_text("utf-8")
 
 
 def test_unknown_keys_and_odd_values_do_no_harm(tmp_path):

@@ -27,11 +27,15 @@ def inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
 
 
 def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
+    """What a file that may be missing or damaged says; a note tells that it is."""
     try:
-        return mapping(read_json(path))
+        told = read_json(path)
     except TicketsError as problem:
         notes.append(f"{path.parent.name}/{path.name}: {'missing' if not path.exists() else problem.message}")
         return {}
+    if not isinstance(told, Mapping) or not told:
+        notes.append(f"{path.parent.name}/{path.name}: expected a JSON object, got {type(told).__name__ if told else 'an empty one'}")
+    return mapping(told)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

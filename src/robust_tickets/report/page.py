@@ -32,11 +32,18 @@ from robust_tickets.report.verdict import costs, verdicts, warnings
 
 
 def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
-    """Write the report of run folders and attack folders to ``path``; returns it. Attack folders share one part of the page."""
+    """Write the report of run folders and attack folders to ``path``; returns it. Attack folders share one part of the page.
+
+    What of them could not be read stands on the page and is warned of: the page is there all the same, without it.
+    """
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
         raise TicketsError("a report needs at least one run or attack folder", hint="tickets report FOLDER [FOLDER …]")
-    return write_text(Path(path), page(read_folders(_once(folders))))
+    found = read_folders(_once(folders))
+    for run in found:
+        for note in run.notes:
+            warn(f"report: {run.name}: {note}")
+    return write_text(Path(path), page(found))
 
 
 def _once(folders: Sequence[str | Path]) -> list[str | Path]:
