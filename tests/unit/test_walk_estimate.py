@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.run import Run
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk import estimate
+from robust_tickets.walk.recipe import AttackPlan
+from robust_tickets.walk.stages import attack_key
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -57,13 +61,41 @@ def test_the_rows_that_a_training_evaluates_are_known_before(trainer: FineTune, 
 def test_a_training_takes_its_evaluations_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of few rows they are most of it: 200 rows of the reviews, all others evaluated, were to take 5 s and took 21."""
     task, trainer = toy_task(8), FineTune(epochs=2, batch_size=4)
-    monkeypatch.setattr(estimate, "_trained", lambda *_: False)
+    monkeypatch.setattr(estimate, "_trained", lambda *_: None)
     monkeypatch.setattr(estimate, "_seconds_a_row", lambda _: 3.0)
     arms = [SimpleNamespace(origin=None, train=trainer)] * 2
     walk: Any = SimpleNamespace(task=task, recipe=SimpleNamespace(arms=arms, attacks=[]))
     assert estimate.estimate(walk)["training"] == pytest.approx(2 * (2 * 8 * 3 + 3 * 12 + 12))
-    monkeypatch.setattr(estimate, "_trained", lambda *_: True)
+    monkeypatch.setattr(estimate, "_trained", lambda *_: Path("model"))
     assert estimate.estimate(walk)["training"] == 0
+
+
+def test_only_the_examples_that_are_left_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two arms that were trained and attacked were to take 18 s more, and nothing was left to do."""
+    task, plan, run = toy_task(8), AttackPlan(attack=PWWS(), n=6), Run(folder=tmp_path)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    victims = [tiny_classifier(), tiny_classifier("roberta")]
+    for clf, folder in zip(victims, folders, strict=True):
+        clf.save_pretrained(folder)
+    monkeypatch.setattr(estimate, "_trained", lambda _, arm: arm.model)
+    monkeypatch.setattr(estimate, "_typical", lambda _: (("a film",), 1 / estimate.QUERIES_A_WORD))
+    monkeypatch.setattr(estimate, "_seconds_a_query", lambda *_: 1.0)
+    monkeypatch.setattr(estimate, "_seconds_a_row", lambda _: 1.0)
+
+    def seconds(*models: Path | None) -> float:
+        arms = [SimpleNamespace(origin=None, train=FineTune(), model=model) for model in models]
+        walk: Any = SimpleNamespace(task=task, run=run, recipe=SimpleNamespace(arms=arms, attacks=[plan]))
+        return estimate.estimate(walk)["attacks"]
+
+    assert seconds(*folders) == pytest.approx(12)
+    stages = [run.stage("attack", attack_key(plan, clf, task.test)) for clf in victims]
+    (stages[0].folder / "examples.jsonl.part").write_text("which\none\ntwo\nthe thi")
+    assert seconds(*folders) == pytest.approx(10)
+    assert seconds(None, folders[0]) == pytest.approx(10)
+    stages[1].finish()
+    assert seconds(*folders) == pytest.approx(4)
+    stages[0].finish()
+    assert seconds(*folders) == 0
 
 
 @pytest.mark.parametrize(("rows", "share"), [(4, 1), (32, 6 / 8), (400, 0.5)])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.failures import answers, fatal, hopeless
 from robust_tickets.attack.game import IN_FLIGHT
 from robust_tickets.attack.gradient import Gradient
+from robust_tickets.attack.pace import Pace
 from robust_tickets.attack.plan import Plan, failed, play
 from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.attack.store import Memory, OnDisk
@@ -31,26 +31,19 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     done, total = len(plan.rows) - len(numbers), len(plan.rows)
     live = min(live or victim.live, max(1, len(numbers)))
     crew = _crew(workers, victim, len(numbers), live)
-    begun = live if crew else 0
 
     def job(number: int) -> Steps:
         return play(plan, int(plan.rows[number]), victim, IN_FLIGHT // live)
 
-    def jobs() -> Iterator[tuple[int, Steps]]:
-        nonlocal begun
-        for i in numbers:
-            begun += 1
-            yield i, job(i)
-
     start = time.monotonic() - store.spent
     if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
         plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
-    began = time.monotonic()
-    announced = wrong = finished = 0
+    began, pace, wrong = time.monotonic(), Pace(len(numbers), live), 0
     with track(plan.prepared.title, total, done) as bar:
-        found = fan_out(numbers, job, services, live, crew) if crew else drive(jobs(), services, live, victim.groups)
+        found = (
+            fan_out(numbers, job, services, live, crew) if crew else drive(((i, job(i)) for i in numbers), services, live, victim.groups)
+        )
         for number, outcome in found:
-            finished += 1
             wrong = wrong + 1 if isinstance(outcome, Failed) else 0
             if isinstance(outcome, Failed):
                 if end := fatal(outcome.problem):
@@ -60,12 +53,9 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
                 outcome = failed(plan, int(plan.rows[number]), outcome.problem)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
             bar.advance(1)
-            spent = time.monotonic() - began
-            if not announced and finished < len(numbers) and (finished >= max(3, len(numbers) // 20) or spent > 10):
-                announced = 1
-                whole = spent / ((begun + finished) / 2) * len(numbers)  # those under way count as half done
-                if whole > SAID_FROM:
-                    say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {begun}")
+            whole = pace.after(time.monotonic() - began, outcome.status)
+            if whole is not None and whole > SAID_FROM:
+                say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {pace.finished}")
     return time.monotonic() - start
 
 

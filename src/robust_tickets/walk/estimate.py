@@ -3,7 +3,8 @@
 A training step and a forward pass are timed on the real model and real batches; the rest is arithmetic. A ticket is taken to cost what the
 whole model costs, and a search that watches its masks to run half its epoch, so the estimate errs towards too long. A search of several
 phases offers ``work(task)``: how many rows of a plain training step it comes to. Where few rows are trained on, what takes the time is
-evaluating on all the others, and an epoch of few updates ends before a rule has seen enough to stop the search: both are counted.
+evaluating on all the others, and an epoch of few updates ends before a rule has seen enough to stop the search: both are counted. What is
+done already is not, down to the examples of an attack.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest
@@ -20,6 +22,7 @@ from robust_tickets.walk import stages
 from robust_tickets.walk.origins import known, known_key
 
 if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Split
     from robust_tickets.walk.arms import Arm, Origin
     from robust_tickets.walk.recipe import AttackPlan
@@ -52,16 +55,18 @@ def estimate(walk: Walk) -> dict[str, float]:
     """Seconds for searching, training and attacking; stages that are known to be done are left out."""
     arms = walk.recipe.arms
     to_search = list(_open(walk, [arm.origin for arm in arms]))
-    to_train = [arm for arm in arms if not _trained(walk, arm)]
+    models = [_trained(walk, arm) for arm in arms]
+    to_train = [arm for arm, model in zip(arms, models, strict=True) if model is None]
     step = _seconds_a_row(walk) if to_search or to_train else 0.0
     searching = sum(work(o.search, walk.elsewhere[o.searched_on] if o.searched_on else walk.task) * step for o in to_search)
     training = sum((work(arm.train, walk.task) + FORWARD * evaluated(arm.train, walk.task)) * step for arm in to_train)
+    victims = [_victim(model) for model in models if model is not None] if walk.recipe.attacks else []
     attacking = 0.0
     for plan in walk.recipe.attacks:
         split = stages.attacked(plan, walk.task)
+        left = examples(plan, split) * len(to_train) + sum(_left(walk, plan, split, victim) for victim in victims)
         text, words = _typical(split)
-        queries = examples(plan, split) * words * QUERIES_A_WORD
-        attacking += queries * _seconds_a_query(walk, text) * (len(to_train) or len(arms))
+        attacking += left * words * QUERIES_A_WORD * _seconds_a_query(walk, text) if left else 0.0
     return {"search": searching, "training": training, "attacks": attacking}
 
 
@@ -101,13 +106,30 @@ def _open(walk: Walk, origins: list[Origin | None]) -> Iterator[Origin]:
             origin = origin.like
 
 
-def _trained(walk: Walk, arm: Arm) -> bool:
-    """Known only where the ticket is: the training of an arm whose search is open is open too."""
+def _trained(walk: Walk, arm: Arm) -> Path | None:
+    """Where the arm's model lies. Known only where the ticket is: the training of an arm whose search is open is open too."""
     ticket = known(walk, arm.origin) if arm.origin is not None else None
     if arm.origin is not None and ticket is None:
-        return False
+        return None
     key = stages.train_key(arm.train, walk.inputs, ticket, arm.without)
-    return walk.run.has("train", key)
+    return walk.run.stage_folder("train", key) / "model" if walk.run.has("train", key) else None
+
+
+def _victim(model: Path) -> Classifier:
+    from robust_tickets.classifier import Classifier
+
+    return Classifier.from_pretrained(model, device="cpu")
+
+
+def _left(walk: Walk, plan: AttackPlan, split: Split, victim: Classifier) -> int:
+    """Examples that an attack on a trained model has still to go through, after what an earlier call of it did."""
+    from robust_tickets.attack.store import PART, whole_lines
+
+    key = stages.attack_key(plan, victim, split)
+    if walk.run.has("attack", key):
+        return 0
+    done = whole_lines(walk.run.stage_folder("attack", key) / PART) - 1  # the first says which attack
+    return examples(plan, split) - min(max(done, 0), examples(plan, split))
 
 
 def _plan(walk: Walk) -> list[str]:
