@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,12 +121,21 @@ def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
 
 
 def test_the_name_of_a_model_is_no_classifier(clf: Any) -> None:
-    for use in (rt.RandomTicket(), rt.OMP(), rt.IMP(), rt.EarlyRobust()):
-        with pytest.raises(rt.TicketsError, match=r"begins with a classifier, got a str\n.*load_classifier"):
+    for use in (rt.RandomTicket(), rt.OMP(), rt.IMP(), rt.EarlyRobust(), rt.FineTune()):
+        with pytest.raises(rt.TicketsError, match=r"expected a classifier to be \w+, got a str\n.*load_classifier"):
             use("minilm", toy_task())
-    with pytest.raises(rt.TicketsError, match="a wrapped callable has no heads to draw"):
-        rt.RandomTicket()(rt.Classifier.wrap(len, labels=["a", "b"]))
     assert rt.RandomTicket()(clf.model).ticket == rt.RandomTicket()(clf).ticket  # a bare model will do
+
+
+def test_a_classifier_without_a_model_is_called_what_it_is() -> None:
+    """An ONNX graph was called a wrapped callable by the trainer and by the searches."""
+    function, graph = (rt.Classifier.wrap(len, labels=["0", "1"]) for _ in range(2))
+    graph.function, graph.graph = None, SimpleNamespace()  # type: ignore[assignment]
+    searches = (rt.EarlyRobust(), rt.OMP(), rt.IMP(), rt.RobustT(), rt.Prasanna(), rt.ORTicket(corpus="task"), rt.RandomTicket())
+    for use in (*searches, rt.FineTune(epochs=1)):
+        for clf, said in ((function, "a wrapped callable"), (graph, "an ONNX graph")):
+            with pytest.raises(rt.TicketsError, match=rf"{said} cannot be (searched|pruned|trained)"):
+                use(clf, toy_task())
 
 
 def test_a_word_is_no_number() -> None:

@@ -22,10 +22,10 @@ import numpy as np
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
-from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
@@ -108,7 +108,7 @@ class Slim(PerTask, Optimised):
     def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
         """Search on the labels of ``task``'s training split, from theta_0 with the classifier it has."""
         defined(self.adversary, "classification")
-        needs_model(clf)
+        model_of(clf, "searched")
         fits(clf, task)
         theta = clf.copy()  # theta_0 stays as it is
         return self.slim(

@@ -28,9 +28,9 @@ import numpy as np
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._begin import expect_classifier
 from robust_tickets.search._found import Found
 from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
 from robust_tickets.search._per_task import PerTask
@@ -93,8 +93,7 @@ class IMP(PerTask, Optimised):
 
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None) -> Found:
         """Search on ``task``'s training split. ``folder`` receives what is found and ``round-N/``; a killed search goes on from there."""
-        expect_classifier(clf)
-        theta_0 = clf.needs_model("pruned")
+        theta_0 = model_of(clf, "pruned")
         fits(clf, task)
         family, theta = magnitudes(clf)
         rounds = Rounds(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from robust_tickets.checks import check_literals
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._begin import expect_classifier
 from robust_tickets.search._found import Found
 from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
 from robust_tickets.search._per_task import PerTask
@@ -56,8 +56,7 @@ class OMP(PerTask):
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
         """Draw for ``clf``, which stays as it is. ``tuned`` gives the fine-tuned classifier instead of training one."""
         for given in (clf,) if tuned is None else (clf, tuned):
-            expect_classifier(given)
-        clf.needs_model("pruned")
+            model_of(given, "pruned")
         if self.of == "pretrained":
             if tuned is not None:
                 raise TicketsError("OMP(of='pretrained') looks at theta_0, got tuned=", hint="use of='finetuned'")

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.checks import at_least_one
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found
 from robust_tickets.search._slim import Slim
 from robust_tickets.seeds import derive
@@ -100,7 +100,7 @@ class ORTicket(Slim):
         from robust_tickets.data.blocks import MaskedBlocks, blocks_of
         from robust_tickets.data.corpus import find_corpus
 
-        needs_model(clf)
+        model_of(clf, "searched")
         corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)
         self._fits(clf)
         theta = masked_model(clf, self.mlm)  # a copy: theta_0 stays as it is

@@ -22,12 +22,12 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.run import record
 from robust_tickets.search import _tuned
-from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
@@ -86,7 +86,7 @@ class Prasanna:
         from robust_tickets.train.evaluate import evaluate
 
         for given in (clf,) if tuned is None else (clf, tuned):
-            needs_model(given, "heads to prune")
+            model_of(given, "pruned")
             fits(given, task)
         if len(task.validation) == 0:
             raise TicketsError("importance pruning stops by accuracy on the validation split, which is empty", hint="give validation rows")

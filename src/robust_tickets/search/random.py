@@ -17,11 +17,11 @@ from typing import Any, Literal
 import numpy as np
 
 from robust_tickets.checks import check_literals
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import describe
 from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
-from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
@@ -54,7 +54,7 @@ class RandomTicket:
         weights = self.matches(like.kind if like is not None else None)
         model = getattr(clf, "model", clf)
         if not hasattr(model, "config"):  # a bare transformers model will do
-            needs_model(clf, "heads to draw")
+            model_of(clf, "searched")
         layout = layout_of(model)
         origin: dict[str, Any] = {"method": describe(self)}
         if like is not None:

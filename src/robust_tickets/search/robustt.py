@@ -31,10 +31,10 @@ import numpy as np
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _tuned
-from robust_tickets.search._begin import needs_model
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
@@ -161,7 +161,7 @@ class RobustT(PerTask, Optimised):
         from robust_tickets.train.step import Unclipped, full_precision, make_step
 
         for given in (clf,) if tuned is None else (clf, tuned):
-            needs_model(given, "weights to search")
+            model_of(given, "searched")
             fits(given, task)
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned

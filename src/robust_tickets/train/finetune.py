@@ -16,6 +16,7 @@ import numpy as np
 
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.classifier.given import model_of
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
@@ -87,12 +88,7 @@ class FineTune(Optimised):
         from robust_tickets.train.loop import Loop
         from robust_tickets.train.step import full_precision, make_step
 
-        if not hasattr(clf, "needs_model"):
-            raise TicketsError(
-                f"expected a classifier to train, got a {type(clf).__name__}", hint="FineTune()(classifier, task), in this order"
-            )
-        if clf.model is None:
-            raise TicketsError("a wrapped callable cannot be trained", hint="load a model with load_classifier")
+        model_of(clf, "trained")
         fits(clf, task)
         full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
