@@ -12,11 +12,13 @@ import pytest
 from attacking import toy_victim
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.replayed import Count
+from robust_tickets.attack.tally import Tally
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "errors": 0, "reason": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0,
+    "n": 200, "attacked": 180, "errors": 0, "often": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0,
     "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0,
     "calibration": None, "resources": {}, "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
@@ -118,6 +120,16 @@ def test_the_flag_of_errors_says_of_what_most_of_them_failed() -> None:
     assert said.endswith("…")
     assert len(said) < 200
     assert "\n" not in said
+
+
+def test_attack_and_replay_count_reasons_alike() -> None:
+    """Of reasons that are as frequent the first is told; one without words leaves no colon behind."""
+    for reasons, said in ((("a b.", "c", "a\nb", "c"), "; most often: a b"), (("", ".", "c"), ""), ((), "")):
+        tally, count = Tally(), Count()
+        for reason in reasons:
+            tally.add({"status": "error", "forward_passes": 1, "error": reason})
+            count.add({"error": reason})
+        assert tally.reasons.often == count.reasons.often == said
 
 
 def test_texts_seen_in_training_are_counted() -> None:

@@ -39,7 +39,7 @@ def conclude(
         n=tally.n,
         attacked=tally.attacked,
         errors=tally.statuses["error"],
-        reason=tally.reason,
+        often=tally.reasons.often,
         classes=len(tally.classes),
         answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
         confidence=tally.mean_confidence(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from robust_tickets.errors import FAILED, TicketsError
@@ -21,6 +23,22 @@ def in_short(reason: str) -> str:
     """A reason on one line that ends like no sentence: it is to stand inside one."""
     plain = " ".join(reason.split()).rstrip(".")
     return plain if len(plain) <= REASON else plain[: REASON - 1].rstrip() + "…"
+
+
+@dataclass
+class Reasons:
+    """Why examples failed, in short, and how often each was the reason."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reason: str) -> None:
+        self.counts[in_short(reason)] += 1
+
+    @property
+    def often(self) -> str:
+        """``; most often: …`` to stand behind a number of errors; of equals the first, nothing where none has words."""
+        reason = self.counts.most_common(1)[0][0] if self.counts else ""
+        return f"; most often: {reason}" if reason else ""
 
 
 def out_of_memory(problem: BaseException) -> bool:

@@ -33,7 +33,7 @@ def flags_of(
     n: int,
     attacked: int,
     errors: int,
-    reason: str,
+    often: str,
     classes: int,
     answer: str | None,
     confidence: float | None,
@@ -60,7 +60,7 @@ def flags_of(
     the texts to which it gave another answer when it was asked again, and those that it was asked about twice.
     """
     return [
-        *_examples(n, classes, subset, seen, foreign, errors, reason),
+        *_examples(n, classes, subset, seen, foreign, errors, often),
         *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
@@ -71,7 +71,7 @@ def flags_of(
 
 
 def _examples(
-    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int, reason: str
+    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int, often: str
 ) -> Iterator[Flag]:  # fmt: skip
     if n < FEW:
         yield Flag("few-examples", f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
@@ -90,7 +90,7 @@ def _examples(
     if foreign:
         yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
     if errors:
-        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n" + (f"; most often: {reason}" if reason else ""))
+        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n{often}")
 
 
 def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: int) -> Iterator[Flag]:

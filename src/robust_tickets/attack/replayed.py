@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.failures import in_short
+from robust_tickets.attack.failures import Reasons
 from robust_tickets.attack.flags import Flag
 from robust_tickets.attack.sets import TextSet
 from robust_tickets.classifier import Classifier
@@ -25,12 +25,12 @@ class Count:
     seen: Counter[tuple[bool | None, bool | None]] = field(default_factory=Counter)
     labels: set[int] = field(default_factory=set)
     errors: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: Reasons = field(default_factory=Reasons)
 
     def add(self, row: Mapping[str, Any]) -> None:
         if "error" in row:
             self.errors += 1
-            self.reasons[in_short(str(row["error"]))] += 1
+            self.reasons.add(str(row["error"]))
             return
         self.labels.add(row["label"])
         self.seen[row["original_right"], row["adversarial_right"]] += 1
@@ -79,6 +79,5 @@ class Count:
                 Flag("no-originals", "no originals: without the clean texts a mistake cannot be told from one the attack did not cause")
             )
         if self.errors:
-            often = self.reasons.most_common(1)[0][0]
-            found.append(Flag("errors", f"errors: {self.errors} example(s) failed and are left out; most often: {often}"))
+            found.append(Flag("errors", f"errors: {self.errors} example(s) failed and are left out{self.reasons.often}"))
         return found

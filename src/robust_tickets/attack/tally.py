@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from robust_tickets.attack.failures import in_short
+from robust_tickets.attack.failures import Reasons
 from robust_tickets.attack.game import STILL
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, attack_metrics, wilson
 
@@ -72,7 +72,7 @@ class Tally:
     unmoved: int = 0  # those whose victim is not certain, and whose score no text at all moved
     stuck: int = 0  # those for which there was no candidate to try
     passes: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)  # of the errors, in short
+    reasons: Reasons = field(default_factory=Reasons)  # of the errors
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
@@ -86,7 +86,7 @@ class Tally:
         self.statuses[status] += 1
         self.passes += line["forward_passes"]
         if status == ERROR:
-            self.reasons[in_short(line.get("error") or "")] += 1
+            self.reasons.add(line.get("error") or "")
             return
         self.classes.add(line["label"])
         self.answers.add(line.get("predicted_before"))
@@ -113,11 +113,6 @@ class Tally:
         have. A victim that some change turned does read its texts.
         """
         return next(iter(self.answers)) if len(self.answers) == 1 and not self.statuses[SUCCESS] else None
-
-    @property
-    def reason(self) -> str:
-        """The most frequent one of the errors; of equals the first."""
-        return self.reasons.most_common(1)[0][0] if self.reasons else ""
 
     @property
     def n(self) -> int:
