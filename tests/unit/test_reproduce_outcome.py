@@ -93,6 +93,28 @@ def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: 
     read(path)
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "told"),
+    [
+        (("unit", "seed"), "one", "unit.seed: expected a whole number"),
+        (("attacks", 0, "queries"), [1], "textfooler-real: 4 statuses and 1 numbers of queries"),
+        (("more",), 1, "unknown key 'more'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, keys: tuple[Any, ...], value: Any, told: str) -> None:
+    path = write(tmp_path, outcome(), {})
+    whole = inner = json.loads(path.read_text())
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(json.dumps(whole))
+    with pytest.raises(TicketsError) as caught:
+        read_all(tmp_path)
+    assert str(path) in caught.value.message
+    assert told in caught.value.message
+    assert caught.value.hint == "restore the file; results are not edited"
+
+
 def test_one_model_is_no_run_of_two_seeds(tmp_path: Path) -> None:
     """A repeat may end with the same weights, and another arm is another run."""
     units = [Unit(task="sst2", arm=arm, seed=0, repeat=repeat) for arm, repeat in (("finetune", 0), ("finetune", 1), ("random", 0))]

@@ -18,7 +18,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
 from robust_tickets.measure.runs import TrainedRun
-from robust_tickets.reproduce.sound import check, check_apart
+from robust_tickets.reproduce.sound import HINT, check, check_apart
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
@@ -85,7 +85,7 @@ class Attacked:
         """The training run with this measure as its value."""
         if len(ids) != len(self.statuses):
             told = f"{unit.id}, {self.name}: {len(self.statuses)} statuses of {len(ids)} examples"
-            raise TicketsError(told, hint="restore the file; results are not edited")
+            raise TicketsError(told, hint=HINT)
         names = {letter: status for status, letter in LETTERS.items()}
         statuses = {id: names[letter] for id, letter in zip(ids, self.statuses, strict=True)}
         return TrainedRun.of_statuses(statuses, seed=unit.seed, repeat=unit.repeat, measure=metric, source=source)
@@ -136,9 +136,12 @@ def read(path: Path) -> Outcome:
     if not isinstance(told, dict) or told.pop("schema", None) != SCHEMA:
         raise TicketsError(f"{path} is no outcome of schema {SCHEMA}", hint="remove it: its unit is then run again")
     hashed = told.pop("config_hash", None)
-    outcome: Outcome = build(Outcome, told, path.name)
+    try:
+        outcome: Outcome = build(Outcome, told, "outcome")
+    except TicketsError as problem:  # of hundreds of files, most are called seed-0.json
+        raise TicketsError(f"{path}: {problem.message}", hint=HINT) from None
     if outcome.config_hash != hashed:
-        raise TicketsError(f"{path}: the config does not have the hash beside it", hint="restore the file; results are not edited")
+        raise TicketsError(f"{path}: the config does not have the hash beside it", hint=HINT)
     check(outcome)
     return replace(outcome, attacks=tuple(map(_called, outcome.attacks)))
 
