@@ -260,6 +260,13 @@ def test_what_is_noted_of_a_row_is_not_said_again_for_each_attack(tmp_path: Path
     assert page.read_text("utf-8").count("a part of the rows") == 1
 
 
+def test_a_number_that_lacks_several_attacks_is_one_cell_without_it() -> None:
+    few = arm("earlyrobust", {REAL: BASE})
+    lines = tell.markdown(fill("ER-T3", [*few, *arm("random", {REAL: BASE, SUBSTITUTE: BASE})])).splitlines()
+    found = [line for line in lines if "cell" in line]
+    assert found == ["- 20 cells: not run", "- 1 cell, under some attacks: trained, not attacked by textfooler-substitute"]
+
+
 def test_what_is_said_of_several_attacks_is_said_once() -> None:
     def noted(outcome: Outcome) -> Outcome:
         flags = {REAL: ("log-odds", "3 of 872 differ"), SUBSTITUTE: ("log-odds", f"{outcome.unit.seed} of 872 differ", "odd")}

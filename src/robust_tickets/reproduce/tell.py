@@ -171,7 +171,6 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}  # said once, not for each attack again
     told = [(cell, words) for cell in filled.ran for words in cell.notes if not cell.by or (cell.row, words) not in of_rows]
     notes = _alike([(_whose(cell) or cell.row, words) for cell, words in told], every)
-    missing = Counter(cell.why for cell in filled.cells if cell.ours is None)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
     aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {_counts(filled.id)}"] if filled.aside else []
@@ -179,9 +178,17 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
         ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty, *aside]),
         ("Substituted", substituted),
         ("Notes", notes),
-        ("Without a number", [f"{count(number, 'cell')}: {why}" for why, number in missing.items()]),
+        ("Without a number", _missing(filled)),
     ]
     return [(title, words) for title, words in found if words]
+
+
+def _missing(filled: Filled) -> list[str]:
+    """By reason; a number of the table counts once, however many attacks of ours it lacks, as in what a plan says of it."""
+    has = {cell.number for cell in filled.ran}
+    lacks = dict.fromkeys((cell.why, cell.number in has, cell.number) for cell in filled.cells if cell.ours is None)
+    counts = Counter((why, partly) for why, partly, _ in lacks)
+    return [f"{count(number, 'cell')}{', under some attacks' if partly else ''}: {why}" for (why, partly), number in counts.items()]
 
 
 def _whose(cell: FilledCell) -> str:
