@@ -291,6 +291,19 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     assert "trained, not attacked by textbugger" in text.replace("\n  ", " ")
 
 
+def test_a_campaign_has_its_title_and_no_columns_for_what_nobody_printed() -> None:
+    (filled,) = fill_all(campaign("A", Places(counted=True)), finetuned())
+    told = tell.markdown(filled)
+    assert told.startswith("# campaign A: At equal length, ")
+    assert "| row | ours | 95 % | runs |" in told
+    assert "| Fine-tuning | 44.0 | 39.8–48.2 | 5 |" in told
+    console = Console(width=100, file=io.StringIO(), record=True)
+    tell.show(filled, console)
+    shown = console.export_text()
+    assert "SST-2: accuracy under attack, %: TextFooler, real lists\n" in shown  # whole, however narrow the table is
+    assert not [word for word in ("published", "difference", "prediction", "inside") if word in told + shown]
+
+
 def test_intervals_end_where_the_measure_does() -> None:
     """A percentage at 0 and 100, a count at 0; the CSV and the JSON have them as they are."""
     told = tell.markdown(fill("ER-T1", arm("finetune", {REAL: (0, 2, 4, 40, 60)})))

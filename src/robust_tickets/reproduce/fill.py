@@ -81,6 +81,11 @@ class Filled:
         return tuple(cell for cell in self.cells if cell.ours is not None)
 
     @property
+    def printed(self) -> bool:
+        """Whether numbers of a paper stand beside ours: they do in a table, not in a campaign, nor in figures."""
+        return any(cell.published is not None for cell in self.cells)
+
+    @property
     def attacks(self) -> tuple[str, ...]:
         """Ours, each once."""
         return tuple(dict.fromkeys(cell.by for cell in self.cells if cell.by is not None))
@@ -159,13 +164,21 @@ def fill(
     claims = [one for one in judged if chosen.takes_claim(one.claim, left_out)]
     return Filled(
         id=id,
-        title=known.title if known else id,
+        title=known.title if known else _title(id),
         source=known.source if known else "",
         flavour=flavour,
         cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder, chosen)),
         claims=tuple(claims),
         aside=len(judged) - len(claims),
     )
+
+
+def _title(id: str) -> str:
+    """Of a campaign, by the name that its plan's cells have."""
+    from robust_tickets.reproduce.campaign import campaigns
+
+    found = campaigns().get(id.removeprefix("campaign "))
+    return found.title if found else id
 
 
 def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> list[Filled]:

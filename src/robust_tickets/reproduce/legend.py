@@ -14,10 +14,10 @@ from robust_tickets.reproduce.wording import MEASURES, listed
 
 def legend(filled: Filled) -> str:
     """How to read the numbers."""
-    said = (
-        "ours: mean over training runs and its 95 % interval on these examples. prediction: where "
-        f"{expected(filled)} would lie, at 95 %. inside: whether the published number does, said with five runs or more."
-    )
+    said = "ours: mean over training runs and its 95 % interval on these examples."
+    if filled.printed:
+        said += f" prediction: where {expected(filled)} would lie, at 95 %."
+        said += " inside: whether the published number does, said with five runs or more."
     cut = any(shown(cell, ends) != ends for cell in filled.ran for ends in intervals(cell) if ends)
     return said + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
 

@@ -27,6 +27,7 @@ from robust_tickets.reproduce.verdicts import sentence
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
+AGAINST = ("published", "difference", "prediction", "inside")  # columns of what was printed; a campaign and figures have none
 NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
 
 
@@ -89,8 +90,9 @@ def markdown(filled: Filled) -> str:
     parts = [
         f"# {filled.id}: {filled.title}\n\n" + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(counts)]))
     ]
+    heads = _heads(filled)
     for task, what, lines in _sections(filled):
-        parts.append(f"## {task}: {what}\n\n" + markdown_table(("row", *HEADS), [(name, *cells) for name, cells in lines]))
+        parts.append(f"## {task}: {what}\n\n" + markdown_table(("row", *heads), [(name, *_under(heads, cells)) for name, cells in lines]))
     if filled.ran:
         parts.append(legend(filled))
     parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
@@ -113,12 +115,13 @@ def show(filled: Filled, console: Any) -> None:
     line(" ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled.counts())])))
     for task, what, lines in _sections(filled):
         grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        grid.title, grid.title_justify, grid.title_style = Text(f"\n{task}: {what}"), "left", ""
-        heads = [head for head in HEADS if head != "prediction" or console.width >= NARROW]
+        console.print()
+        line(f"{task}: {what}")
+        heads = [head for head in _heads(filled) if head != "prediction" or console.width >= NARROW]
         for head in ("", *heads):
             grid.add_column(head, justify="right" if head else "left", overflow="fold", no_wrap=bool(head))
         for name, cells in lines:
-            grid.add_row(Text(clean(name)), *[cell for head, cell in zip(HEADS, cells, strict=True) if head in heads])
+            grid.add_row(Text(clean(name)), *_under(heads, cells))
         console.print(grid)
     if filled.ran:
         console.print()
@@ -129,6 +132,15 @@ def show(filled: Filled, console: Any) -> None:
         for one in words:
             line(one, "- ")
     console.print()
+
+
+def _heads(filled: Filled) -> tuple[str, ...]:
+    """Those of ours alone where nothing was printed."""
+    return HEADS if filled.printed else tuple(head for head in HEADS if head not in AGAINST)
+
+
+def _under(heads: Sequence[str], cells: Sequence[str]) -> list[str]:
+    return [cell for head, cell in zip(HEADS, cells, strict=True) if head in heads]
 
 
 def _sections(filled: Filled) -> Iterator[tuple[str, str, list[tuple[str, list[str]]]]]:
