@@ -245,6 +245,16 @@ def test_an_answer_says_which_claims_are_to_come() -> None:
     assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
 
 
+def test_an_interval_that_leaves_its_drawing_ends_in_an_arrow() -> None:
+    """Else one of 40 points, from three runs, looks like one of 20."""
+    base = judging.arm("finetune", {"textfooler-real": (80, 84, 88, 90, 98)})
+    for counts, arrows in (((80, 84, 160), 2), ((80, 84, 88), 0)):
+        few = judging.arm("earlyrobust", {"textfooler-real": counts})
+        drawn = str(answer(family("A"), judge("A", [*base, *few])))
+        assert drawn.count("<polygon") == arrows
+        assert ("ends in an arrow, it goes on." in drawn) == bool(arrows)
+
+
 def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:
     base, far = (80, 84, 88), (110, 114, 118)
     runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]

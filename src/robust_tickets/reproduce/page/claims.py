@@ -19,6 +19,7 @@ from robust_tickets.reproduce.verdicts import answered, small, word
 from robust_tickets.reproduce.wording import count, listed, merged, numberless
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
+ROOM = 1.05  # of a drawing, over what it must hold
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
 VERDICTS = {"sturdier": "sure", "less sturdy": "worse", "equivalent": "same", "undecided": "open", "too few runs": "few"}
 
@@ -58,6 +59,8 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
         f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(of, made)} "
         "A name leads to its runs."
     )
+    if any(any(_beyond(one.comparison, reach)) for one in made if one.comparison):
+        told += " Where an interval ends in an arrow, it goes on."
     tasks = [f"{task_title(one.claim.task)}, " if several else "" for one in rest]
     missing = [
         tag("li", f"{task}{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for task, one in zip(tasks, rest, strict=True)
@@ -150,9 +153,15 @@ def _p(c: RunComparison) -> Html:
     return tag("small", told)
 
 
+def _beyond(c: RunComparison, reach: float) -> tuple[bool, bool]:
+    """Which ends of the interval the drawing has no room for."""
+    low, high = c.shown or (0.0, 0.0)
+    return low < -reach * ROOM, high > reach * ROOM
+
+
 def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
     middle = 13
-    scale = Scale(low=-reach * 1.05, high=reach * 1.05, start=2, end=WIDTH - 2)
+    scale = Scale(low=-reach * ROOM, high=reach * ROOM, start=2, end=WIDTH - 2)
     kind = "arm2" if c.verdict == "different" and c.difference > 0 else "arm1" if c.verdict == "different" else "arm0"
     parts = [
         tag("rect", x=scale(-margin), y=2, width=scale(margin) - scale(-margin), height=22, rx=3, class_="margin"),
@@ -164,6 +173,10 @@ def _drawing(c: RunComparison, margin: float, reach: float) -> Html:
     if c.shown:
         start, end = (min(max(scale(v), scale.start), scale.end) for v in c.shown)  # few runs may reach past any axis
         parts.append(line(start, middle, end, middle, f"bar {kind}"))
+        tips = [(x, side) for x, side, beyond in zip((start, end), (1, -1), _beyond(c, reach), strict=True) if beyond]
+        for x, side in tips:
+            corners = f"{x},{middle} {x + 8 * side},{middle - 6} {x + 8 * side},{middle + 6}"
+            parts.append(tag("polygon", points=corners, class_=f"{kind} solid tip"))
     parts.append(tag("circle", cx=scale(c.difference), cy=middle, r=5.5, class_=f"{kind} solid"))
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT + 2}", "width": WIDTH, "height": HEIGHT + 2}
     return tag("svg", *parts, **size, aria_hidden="true")
