@@ -172,6 +172,16 @@ def test_the_first_figure_leaves_out_no_arm_for_a_weaker_one_of_as_many_runs() -
     assert "12 of 15 arms, those with most runs and of as many runs the sturdier" in drawn
 
 
+def test_no_accuracy_is_below_zero() -> None:
+    """Three runs far apart have an interval that begins there."""
+    rows = standings(judging.arm("finetune", {"textfooler-real": (2, 20, 60)}))
+    drawn = strip(rows, Against(name="textfooler-real"))
+    assert f"0.0{GLUE}to{GLUE}50.5, 3 runs" in str(drawn)
+    shown = board(rows[0].key, rows)
+    assert "0.0–50.5" in shown
+    assert not [part for part in (str(drawn), shown) if "−" in part]
+
+
 def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
     said = re.search(
         r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by", text

@@ -82,7 +82,7 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         body.append(tag("tr", name, *[_cell(one, column, ends.get(column.key)) for column in shown]))
     caption = (
         f"{where(key)}: {len(rows)} way{'s' * (len(rows) != 1)} to train. "
-        f"Under a mean its 95{numbers.GLUE}% interval over runs, and the runs themselves. "
+        f"Under a mean its 95{numbers.GLUE}% interval over runs, cut at 0 and 100, and the runs themselves. "
         "Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a number leads "
         f"to its runs. {flattered(found)}"
     )
@@ -108,7 +108,7 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
         why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
         return tag("td", tag("span", why, class_="none"), class_="number", data_key=column.key)
     link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
-    below = [numbers.brief(value.summary.shown)] if column.drawn and value.summary.shown else []
+    below = [numbers.brief(value.reach)] if column.drawn and value.reach else []
     if value.n != one.units:
         below.append(runs(value.n))
     parts = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
@@ -45,6 +46,14 @@ class Measured:
     @property
     def n(self) -> int:
         return self.summary.n
+
+    @property
+    def reach(self) -> Interval | None:
+        """Of an accuracy, the interval of its mean as far as accuracies go: few runs may have one that begins below 0."""
+        if self.summary.shown is None:
+            return None
+        low, high = self.summary.shown
+        return max(low, 0.0), min(high, 100.0)
 
     @property
     def few(self) -> bool:

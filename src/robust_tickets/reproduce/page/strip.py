@@ -35,7 +35,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
     if first:
         caption += (
             " A mark is one training run, a faint one a further run of a seed that was run before; the line is the mean, the haze "
-            f"its 95{numbers.GLUE}% interval over runs. The axis does not start at zero."
+            f"its 95{numbers.GLUE}% interval over runs, cut at 0 and 100. The axis does not start at zero."
         )
     if len(shown) < len(rows):
         caption += f" {len(shown)} of {len(rows)} arms, those with most runs and of as many runs the sturdier; the table below has all."
@@ -46,7 +46,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
 
 
 def said(title: str, measured: Measured) -> str:
-    interval = measured.summary.shown
+    interval = measured.reach
     reach = f", interval {numbers.span(interval)}" if interval else ""
     return f"{title}: {numbers.percent(measured.mean)}{reach}, {runs(measured.n)}"
 
@@ -57,7 +57,7 @@ def runs(n: int) -> str:
 
 def _inside(measured: Measured) -> tuple[float, ...]:
     """The ends of an interval, which belong on the axis."""
-    return tuple(measured.summary.shown or ())
+    return tuple(measured.reach or ())
 
 
 def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
@@ -76,7 +76,7 @@ def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, ki
 
 
 def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float, broad: bool, stacked: bool) -> Html:
-    size, interval, place = 6.5 if broad else 5.5, measured.summary.shown, one.place
+    size, interval, place = 6.5 if broad else 5.5, measured.reach, one.place
     drawn = [line(scale.start, y, scale.end, y, "leader")]
     if interval:
         start, end = (min(max(scale(v), scale.start), scale.end) for v in interval)
@@ -107,7 +107,7 @@ def _lines(title: str) -> list[str]:
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
     """A cell's runs on the axis of its column; the number beside it is its text, so that it is hidden from screen readers."""
     scale = Scale(low=low, high=high, start=4, end=THUMB - 4)
-    interval = measured.summary.shown
+    interval = measured.reach
     parts = [line(0, HIGH / 2, THUMB, HIGH / 2, "leader")]
     if interval:
         start, end = (min(max(scale(v), 0.0), float(THUMB)) for v in interval)
