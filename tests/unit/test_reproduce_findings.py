@@ -251,6 +251,22 @@ def test_the_work_behind_each_form_is_told_with_the_rivals() -> None:
     assert "whole model 20" in line
 
 
+def test_claims_about_words_that_were_trained_on_stand_beside_other_words() -> None:
+    """The forms are claimed to be sturdier under one attack alone, the recipe's own ground."""
+
+    def told(table: str, *names: str) -> list[str]:
+        kinds = dict.fromkeys((SUBSTITUTE, "bertattack", "deepwordbug"), LESS) | {"pwws": BASE}
+        more = {name: arm(name, kinds, first=20, config={"adversary": {"source": table}}) for name in names}
+        text = findings([*screening(table=table), *(run for some in more.values() for run in some)])
+        return [line for line in text.splitlines() if line.startswith("That is under words that were trained on. ")]
+
+    both = ("sturdy_c_ticket", "sturdy_c_full")
+    (line,) = told("@real", *both)
+    assert "Under TextFooler (substitute lists), BERT-Attack, DeepWordBug and PWWS, on validation, shown and not claimed, " in line
+    assert line.endswith("means of 5 runs: EarlyRobust ticket 29.0, 29.0, 29.0, 44.0; whole model 29.0, 29.0, 29.0, 44.0.")
+    assert told("wordnet", *both) == told("@real", both[0]) == told("@real", both[1]) == []
+
+
 def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
     kinds = [f"{REAL}-encoder{share}" for share in (50, 75, 90)]
     runs = [run for name in ("finetune", "earlyrobust", "random") for run in arm(name, dict.fromkeys((REAL, *kinds), BASE))]

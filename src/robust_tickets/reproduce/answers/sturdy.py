@@ -18,7 +18,7 @@ from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_titl
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
 from robust_tickets.reproduce.verdicts import answered
-from robust_tickets.reproduce.wording import count, markdown_table, mean
+from robust_tickets.reproduce.wording import count, listed, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
 IN_TABLE = ("unseen",)  # goals whose numbers stand with the claims
@@ -134,7 +134,26 @@ def _forms(plain: str, outcomes: Sequence[Outcome], folder: Path | None) -> list
         return [f"{asked.question} {not_run(judged)}"]
     first = judged[0].claim
     said = f"{asked.question} {examples(outcomes, first.task, first.attack, first.split)}."
-    return [said, claims_table(made), *([not_run(rest)] if rest else []), *_reckoned(judged, plain, outcomes)]
+    return [said, claims_table(made), *([not_run(rest)] if rest else []), *_elsewhere(made, outcomes), *_reckoned(judged, plain, outcomes)]
+
+
+def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
+    """The same arms under other words, on the split that chose: the claims are about those trained on, and would read as general."""
+    asked, first = told()["screen"], made[0].claim
+    own = attack_of(first.task, first.attack).candidates
+    if not trained_on(first.arm, f"@{own}", outcomes):
+        return []
+    claimed = [one.removesuffix(HELD_OUT) for one in dict.fromkeys(claim.attack for claim in family(told()["goals"]["family"]).claims)]
+    kinds = [name for name in claimed if attack_of(asked["task"], name).candidates != own]
+    arms = dict.fromkeys(name for one in made for name in (one.claim.arm, one.claim.other))
+    found = {arm: [summary(arm, "aua", kind, asked["task"], asked["split"], outcomes) for kind in kinds] for arm in arms}
+    whole = {arm: [one for one in some if one] for arm, some in found.items() if all(some)}
+    if first.arm not in whole or len(whole) < 2:
+        return []
+    parts = [f"{_last(arm)} {', '.join(f'{one.mean:.1f}' for one in some)}" for arm, some in whole.items()]
+    runs = _span({one.n for some in whole.values() for one in some})
+    under = f"Under {listed([attack_phrase(kind) for kind in kinds])}, on {asked['split']}, shown and not claimed, means of {runs}"
+    return [f"That is under words that were trained on. {under}: {'; '.join(parts)}."]
 
 
 def _reckoned(judged: Sequence[Judged], plain: str, outcomes: Sequence[Outcome]) -> list[str]:
