@@ -132,6 +132,15 @@ def test_statuses_of_fewer_examples_are_told_with_the_unit() -> None:
         told.attacks[0].run(told.unit, IDS[:3])
 
 
+def test_a_status_that_its_text_contradicts_is_refused(tmp_path: Path) -> None:
+    """The third example is kept with the text that fooled the model."""
+    write(tmp_path, outcome(statuses="fffk"), {digest(list(IDS)): IDS})
+    with pytest.raises(TicketsError, match="seed-0, textfooler-real: c fooled the model by its text, and did not by its status"):
+        read_all(tmp_path)
+    write(tmp_path, outcome(statuses="sssk"), {})
+    read_all(tmp_path)
+
+
 def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:
     path = write(tmp_path, outcome(), {digest(list(IDS)): IDS})
     path.rename(path.with_name("seed-1.json"))

@@ -18,7 +18,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
 from robust_tickets.measure.runs import TrainedRun
-from robust_tickets.reproduce.sound import HINT, check, check_apart
+from robust_tickets.reproduce.sound import HINT, check, check_apart, check_texts
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
@@ -173,6 +173,10 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
             raise TicketsError(f"{path} holds the unit {outcome.unit.id}", hint="a unit's file lies under its id")
         found.append(outcome)
     check_apart(found)
+    named = {attacked.examples for outcome in found for attacked in outcome.attacks if attacked.texts}
+    ids = {name: ids_of(folder, name) for name in named if (folder / "examples" / f"{name}.json").is_file()}
+    for outcome in found:
+        check_texts(outcome, ids)
     return tuple(sorted(found, key=lambda outcome: outcome.unit))
 
 

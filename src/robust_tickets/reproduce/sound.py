@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from robust_tickets.reproduce.outcome import Outcome
 
 NEAR = 1e-6  # texts: shares are kept with all their digits
+FOOLED = "s"
 HINT = "restore the file; results are not edited"
 
 
@@ -35,6 +36,16 @@ def check_apart(outcomes: Sequence[Outcome]) -> None:
             before = known.setdefault((unit.task, unit.arm, unit.backbone, unit.flavour, trained), one).unit
             if before.seed != unit.seed:
                 raise TicketsError(f"{before.id} and {unit.id} hold one trained model", hint="a seed is a run of its own: remove the copy")
+
+
+def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:
+    """Refuse statuses that the texts kept beside them contradict: those are texts that fooled the model. ``ids``: by their hash."""
+    for one in outcome.attacks:
+        letters = dict(zip(ids.get(one.examples, ()), one.statuses, strict=False))  # too few are told elsewhere
+        for text in one.texts:
+            if letters.get(str(text.get("id")), FOOLED) != FOOLED:
+                told = f"{outcome.unit.id}, {one.name}: {text['id']} fooled the model by its text, and did not by its status"
+                raise TicketsError(told, hint=HINT)
 
 
 def _seed(outcome: Outcome) -> str | None:
