@@ -90,12 +90,19 @@ def reproduce(
     answers
         Likewise the findings, as Markdown: the answers to the campaigns' questions, and what is left to run.
     """
+    runs = {"--only": bool(only), "--seeds": seeds is not None, "--budget": budget is not None, "--attacks": attacks is not None}
+    asked = [flag for flag, given in runs.items() if given]  # which runs, or how many
     if list_ or published:
-        return _published(tables, list_, published, paper, bool(campaign) or dry_run or page is not None or answers is not None)
+        return _published(tables, list_, published, paper, bool(campaign or asked) or dry_run or page is not None or answers is not None)
     if paper is not None:
         raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
     files = filling.Files(page=page, answers=answers)
     if files.asked and not tables and campaign is None and not dry_run:
+        if asked:
+            raise TicketsError(
+                f"reproduce: {asked[0]} goes with tables or a campaign; without them --page and --answers are of all results",
+                hint=f"leave out {', '.join(asked)}, or name some tables",
+            )
         return filling.of_results(results, files)
     if tables and campaign is not None:
         raise TicketsError(
