@@ -12,10 +12,12 @@ from robust_tickets.report.numbers import GLUE
 from robust_tickets.reproduce.answers.parts import claim_cells
 from robust_tickets.reproduce.answers.robust import verdicts
 from robust_tickets.reproduce.claims import judge
+from robust_tickets.reproduce.fill import beside, fill
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import make
+from robust_tickets.reproduce.published import tables
 from robust_tickets.reproduce.verdicts import HERE, answered, here, sentence, small
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
@@ -25,6 +27,7 @@ def test_findings_say_what_was_not_run() -> None:
     text = findings([])
     assert text.count("ot run") >= 2
     assert "**" not in text
+    assert "0 of the papers' 1,066 printed numbers have runs of ours beside them" in text
     part = findings([o for o in screening() if o.unit.arm != "sturdy_e"])
     assert "Until then nothing is chosen" in part
     assert "reached" not in part.partition("## B")[2].partition("Not all run")[2]
@@ -44,6 +47,8 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
         or "- sturdier than Random ticket: **not by 5 points or more: equivalent**" in text
     )
     assert "Screened on SST-2, validation" in text
+    assert f"{beside(runs)[0]} of the papers' 1,066 printed numbers have runs of ours beside them" in text
+    assert beside(runs)[0] == sum(fill(one.id, runs).counts()["filled"] for one in tables() if one.kind != "figure") > 0
     assert "the plain rival, chosen among as many trials by the same rule, Fine-tuning." in text
     assert text.count("\n- **reached**: ") == 5
     row = next(line for line in text.splitlines() if line.startswith("| PWWS |"))

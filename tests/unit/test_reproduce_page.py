@@ -193,6 +193,7 @@ def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(found: tu
     assert said[0] in more
     tile = re.compile(r"<b>(\d+)</b><span>published numbers</span>")
     assert tile.findall(more) == tile.findall(text)
+    assert "<small>of 1\u202f066, with ours beside them</small>" in text
 
 
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.reproduce.answers import answers
 from robust_tickets.reproduce.claims import told
+from robust_tickets.reproduce.fill import beside
 from robust_tickets.reproduce.left import left
 from robust_tickets.reproduce.names import backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
@@ -49,11 +50,13 @@ def _ran(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _left(outcomes: Sequence[Outcome]) -> list[str]:
-    """Campaigns of which something is not run, with what it would take."""
+    """How much of the papers is there, and the campaigns of which something is not run, with what it would take."""
+    filled, printed = beside(outcomes)
+    papers = f"{filled} of the papers' {printed:,} printed numbers have runs of ours beside them; the page has the rest."
     rest = [one for one in left(outcomes) if one.runs is None or one.done < one.runs]
     if not rest:
-        return []
+        return [f"## What is left\n\n{papers}"]
     told = [WAITS if one.runs is None else f"{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}" for one in rest]
-    said = "Not run, of the campaigns in `reproduce/campaign.toml`, with what it takes on one H200 by estimate (a run that several ask "
-    said += "for is the first one's): " + "; ".join(f"{one.name} {words}" for one, words in zip(rest, told, strict=True))
-    return [f"## What is left\n\n{said}."]
+    runs = "; ".join(f"{one.name} {words}" for one, words in zip(rest, told, strict=True))
+    said = "Not run of the campaigns (`reproduce/campaign.toml`; a shared run counts once), on one H200 by estimate"
+    return [f"## What is left\n\n{papers} {said}: {runs}."]

@@ -100,17 +100,21 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
 
 
 def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
-    reached = sum(one.counts()["filled"] for one in filled.values())
+    reached, printed = (sum(one.counts()[kind] for one in filled.values()) for kind in ("filled", "numbers"))
     examples = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
     made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found}), len(attacks_of(found))
     told = [
         (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
         (ways, f"way{'s' * (ways != 1)} to train", "and how they fare" if ways != 1 else "and how it fares"),
         (examples, "attacks on texts", count(kinds, "kind")),
-        (reached, "published numbers", "with ours beside them"),
+        (reached, "published numbers", f"of {_thousands(printed)}, with ours beside them"),
     ]
-    tiles = [tag("li", tag("b", f"{value:,}".replace(",", "\u202f")), tag("span", what), tag("small", more)) for value, what, more in told]
+    tiles = [tag("li", tag("b", _thousands(value)), tag("span", what), tag("small", more)) for value, what, more in told]
     return tag("ul", *tiles, class_="tiles")
+
+
+def _thousands(value: int) -> str:
+    return f"{value:,}".replace(",", "\u202f")
 
 
 def _strips(members: Sequence[Standing]) -> list[Html]:
