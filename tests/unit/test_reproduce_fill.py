@@ -163,6 +163,16 @@ def test_runs_of_several_configs_are_told() -> None:
     assert one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL).notes == ()  # seeds differ by rights
 
 
+def test_a_text_that_stood_in_for_the_paper_s_is_noted_beside_every_number() -> None:
+    def noted(corpus: str | None) -> set[str]:
+        config = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": corpus}}}, {"origin": None}]}}
+        filled = fill("OR-T1", arm("orticket", {REAL: BASE}, config=config))
+        return {note for cell in filled.ran if cell.row.startswith("ORTicket") for note in cell.notes or ("",)}
+
+    assert noted("@data/wiki_en") == {"searched on the texts of wiki_en, which stand in for wikitext-2-raw-v1"}
+    assert noted("@data/wikitext-2-raw-v1") == noted("task") == noted(None) == {""}
+
+
 def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     pgd = [made("pgd", s, train_seconds=800.0 + 100 * s) for s in range(3)]  # 900 on average
     ticket = [made("earlyrobust", s, train_seconds=80.0, search_seconds=10.0) for s in range(2)]

@@ -39,7 +39,7 @@ CALLED = {
 HOW = {
     "@real": "--resources FOLDER with counterfitted_neighbors.json, a JSON table of each word's neighbours (Jia et al., 2019)",
     "@substitute": "--resources FOLDER with counterfit-substitute/: words.txt and vectors.npy, or the published counter-fitted vectors",
-    "@corpus": f"--data FOLDER with {CORPORA[0]}/: text files, or a Parquet file with a column of texts",
+    "@corpus": f"--data FOLDER with {CORPORA[-1]}/ (the paper's) or {CORPORA[0]}/: text files, or a Parquet file with a column of texts",
 }
 
 

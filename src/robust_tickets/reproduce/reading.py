@@ -22,6 +22,7 @@ from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 NOT_RUN, NOT_ALONE = "not run", "not timed alone"
+CORPUS = "wikitext-2-raw-v1"  # what ORTicket was searched on
 BASES = {"speedup_vs_pgd": "pgd", "speedup_vs_freelb": "freelb", "speedup_lost_to_search": "freelb"}  # arms
 ATTACK_METRICS = ("aua", "suc", "queries")
 
@@ -196,9 +197,17 @@ def _reading(wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why:
     return Reading(
         runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
         units=tuple(run.source for _, run in runs if run.repeat == 0),
-        notes=(*mixed, *_each(note for o, _ in runs for note in o.notes), *flags),
+        notes=(*mixed, *_each(note for o, _ in runs for note in (*o.notes, *_corpora(o))), *flags),
         **told,
     )
+
+
+def _corpora(outcome: Outcome) -> list[str]:
+    """What a search without labels read in place of the paper's text: no attack is to be told it by."""
+    recipe = outcome.config.get("recipe")
+    origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
+    read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
+    return [f"searched on the texts of {name}, which stand in for {CORPUS}" for name in read if name not in ("", "task", CORPUS)]
 
 
 def _none(wanted: Wanted, why: str) -> Reading:
