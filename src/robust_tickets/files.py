@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -99,6 +99,16 @@ def read_json(path: Path) -> Any:
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise DamagedError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """What should be a JSON object; empty where it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """What should be a JSON list; something else is its one member, nothing is none."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def set_aside(path: Path, folder: Path) -> None:

@@ -41,7 +41,7 @@ def write(path: Path) -> Path:
 def test_every_row_gets_its_answer(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    sys.modules.pop("my_judge", None)
+    sys.modules.pop("my_hostile_judge", None)
     model, *flags = _victim(kind, tmp_path)
     out = tmp_path / "a"
     result: Any = tickets(
@@ -81,8 +81,8 @@ def _victim(kind: str, folder: Path) -> list[str]:
         foreign_tokenizer().save_pretrained(folder / "words")
         path = str(onnx_file(folder / "m.onnx"))
         return [path, "--tokenizer", str(folder / "words"), "--labels", "bad,good", "--max-length", "16"]
-    (folder / "my_judge.py").write_text(MODULE)
-    return ["my_judge:judge", "--labels", "bad,good", "--batch-size", "16", "--retries", "1"]
+    (folder / "my_hostile_judge.py").write_text(MODULE)
+    return ["my_hostile_judge:judge", "--labels", "bad,good", "--batch-size", "16", "--retries", "1"]
 
 
 def _bytes() -> Any:

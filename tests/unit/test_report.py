@@ -332,3 +332,14 @@ def test_arms_that_share_a_search_share_its_map(tmp_path: Path) -> None:
     page = write_report(tmp_path / "page.html", run).read_text()
     assert page.count("share of units on which") == 1
     assert "EarlyRobust ticket, Random ticket: share of units on which" in page
+
+
+@pytest.mark.parametrize(("key", "odd"), [("arms", 5), ("arms", [5]), ("attacks", 5), ("labels", 5)])
+def test_an_odd_list_of_arms_costs_what_it_named(key: str, odd: object, tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    about = read_json(run / "arms.json")
+    {"arms": about, "attacks": about["arms"][0], "labels": about["task"]}[key][key] = odd
+    write_json(run / "arms.json", about)
+    assert "</html>" in write_report(tmp_path / "page.html", run).read_text()
+    told = " ".join(read_run(run).notes)
+    assert ("no JSON objects: left out" in told, "5 is missing" in told) == (key == "arms", key == "attacks")

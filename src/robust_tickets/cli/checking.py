@@ -177,8 +177,8 @@ def measured(run: str) -> Iterator[Measured]:
 
 def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
-    from robust_tickets.files import read_json
-    from robust_tickets.report.fields import inside, interval, listed, mapping, number
+    from robust_tickets.files import listed, mapping, read_json
+    from robust_tickets.report.fields import inside, interval, number
     from robust_tickets.report.hollow import one_answer
 
     about = mapping(read_json(folder / "arms.json"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
+from robust_tickets.files import mapping, read_json
 from robust_tickets.measure.metrics import wilson
 from robust_tickets.report.model import Interval
 
@@ -36,14 +36,6 @@ def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
     if not isinstance(told, Mapping) or not told:
         notes.append(f"{path.parent.name}/{path.name}: expected a JSON object, got {type(told).__name__ if told else 'an empty one'}")
     return mapping(told)
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def number(value: Any) -> float | None:

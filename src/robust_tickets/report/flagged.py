@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from robust_tickets.attack.chosen import how, short_of
-from robust_tickets.report.fields import listed, mapping, number
+from robust_tickets.files import listed, mapping
+from robust_tickets.report.fields import number
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.report.verdict import flag_sentence, warnings

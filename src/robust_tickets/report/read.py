@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
-from robust_tickets.report.fields import inside, interval, mapping, number, optional, percent_interval
+from robust_tickets.files import listed, mapping, read_json
+from robust_tickets.report.fields import inside, interval, number, optional, percent_interval
 from robust_tickets.report.figures.weights import weights_by_layer
 from robust_tickets.report.model import Arm, Distances, Evaluation, Run, Shape
 from robust_tickets.report.plans import keyed
@@ -35,7 +35,9 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
     task = mapping(about.get("task"))
     recipe = mapping(config.get("recipe")) or config
-    entries = [mapping(entry) for entry in about.get("arms") or []]
+    entries = [entry for entry in listed(about.get("arms")) if isinstance(entry, Mapping)]
+    if len(entries) < len(listed(about.get("arms"))):
+        notes.append("arms.json names arms that are no JSON objects: left out")
     arms, titles = keyed([_arm(folder, entry, notes) for entry in entries])
     return Run(
         name=folder.resolve().name,
@@ -44,7 +46,7 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
         arms=arms,
         baseline=str(about.get("baseline") or (arms[0].name if arms else "")),
         task=task,
-        labels=tuple(map(str, task.get("labels") or ())),
+        labels=tuple(map(str, listed(task.get("labels")))),
         model=str(about.get("model") or recipe.get("model") or ""),
         command=str(about.get("command") or ""),
         config=config,
@@ -58,7 +60,7 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
 def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
     """sha256 of what the page is made from. Not of the page itself, nor of the manifest, which is written after it."""
     found = {name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()}
-    stages = [[entry.get(key) for key in ("search", "ticket", "train")] + list(entry.get("attacks") or ()) for entry in entries]
+    stages = [[entry.get(key) for key in ("search", "ticket", "train")] + listed(entry.get("attacks")) for entry in entries]
     named = {str(name) for names in stages for name in names if name}
     for name in sorted(named):
         stage = inside(folder, name, [])
@@ -71,7 +73,7 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
     name = str(entry.get("name", "?"))
     search, train = (inside(folder, entry.get(key), notes) for key in ("search", "train"))
     ticket = inside(folder, entry.get("ticket"), notes) or search  # drawn anew, or taken from elsewhere
-    attacks = [inside(folder, path, notes) for path in entry.get("attacks") or []]
+    attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks"))]
     cost = {**optional(train / "cost.json", [])} if train else {}
     if search:
         cost = {"search_seconds": _search_seconds(search), **cost}

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.files import listed, mapping
 from robust_tickets.measure.metrics import STATUSES
-from robust_tickets.report.fields import interval, listed, mapping, number, optional, percent_interval
+from robust_tickets.report.fields import interval, number, optional, percent_interval
 from robust_tickets.report.model import Attack, Example
 
 ABOUT = (

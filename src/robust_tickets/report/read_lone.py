@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
-from robust_tickets.report.fields import mapping
+from robust_tickets.files import mapping, read_json
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.report.plans import keyed
 from robust_tickets.report.read_attack import read_attack

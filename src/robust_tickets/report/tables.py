@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.files import mapping
 from robust_tickets.report import numbers
-from robust_tickets.report.fields import mapping, number, optional
+from robust_tickets.report.fields import number, optional
 from robust_tickets.report.model import Arm, Run, Table
 
 SHOWN = 8  # characters of a digest

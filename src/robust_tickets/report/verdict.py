@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from robust_tickets.files import listed
 from robust_tickets.measure.metrics import FEW
 from robust_tickets.report import hollow, numbers, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
-from robust_tickets.report.fields import listed
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
 

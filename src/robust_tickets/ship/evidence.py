@@ -1,4 +1,7 @@
-"""What a run knows about one of its models: the files that lie around ``train/<hash8>/model`` in a run folder."""
+"""What a run knows about one of its models: the files that lie around ``train/<hash8>/model`` in a run folder.
+
+A damaged one is warned of and says nothing: the model can be shipped all the same, with less on its card.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.files import read_json
+from robust_tickets.files import listed, mapping
+from robust_tickets.run import record
 from robust_tickets.ship.card import Evidence
 
 
@@ -16,8 +20,7 @@ def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
     run = stage.parent.parent
     found: dict[str, Any] = {}
     if (stage / "stage.json").is_file() and (stage / "evaluation.json").is_file():
-        found["evaluation"] = read_json(stage / "evaluation.json")
-        found |= _adversary(stage)
+        found = {"evaluation": record(stage / "evaluation.json") or None} | _adversary(stage)
     if found and (run / "arms.json").is_file():
         found |= _of_run(run, f"{stage.parent.name}/{stage.name}")
     return Evidence(**{**found, **{key: value for key, value in over.items() if value}})
@@ -25,23 +28,22 @@ def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
 
 def _adversary(stage: Path) -> dict[str, Any]:
     """What the model was trained against, and the words it was swapped with."""
-    key: Any = read_json(stage / "stage.json").get("key", {})
-    told = key.get("train", {}).get("adversary") or {}
-    words: Any = read_json(stage / "adversary.json").get("resources", {}) if (stage / "adversary.json").is_file() else {}
+    told = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("train")).get("adversary"))
+    words = mapping(record(stage / "adversary.json").get("resources"))
     return {"adversary": str(told.get("name", "")), "words": tuple(words.values())}
 
 
 def _of_run(run: Path, stage: str) -> dict[str, Any]:
-    about: Any = read_json(run / "arms.json")
-    for arm in about.get("arms", []):
+    about = record(run / "arms.json")
+    for arm in map(mapping, listed(about.get("arms"))):
         if arm.get("train") == stage:
             title = str(arm.get("title", ""))
             return {
                 "name": title,
                 "method": _method(run, arm) or title,
                 "base": str(about.get("model", "")),
-                "task": str((about.get("task") or {}).get("name", "")),
-                "attacks": tuple(read_json(run / name / "result.json") for name in arm.get("attacks", [])),
+                "task": str(mapping(about.get("task")).get("name", "")),
+                "attacks": tuple(filter(None, (record(run / str(name) / "result.json") for name in listed(arm.get("attacks"))))),
             }
     return {}
 
@@ -51,5 +53,5 @@ def _method(run: Path, arm: Mapping[str, Any]) -> str:
     place = arm.get("ticket") or arm.get("search")
     if not place:
         return "fine-tuned, not pruned"
-    told = read_json(run / str(place) / "ticket.json").get("provenance", {}).get("method", "")
+    told = mapping(record(run / str(place) / "ticket.json").get("provenance")).get("method", "")
     return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)
