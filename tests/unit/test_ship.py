@@ -111,6 +111,28 @@ def test_onnx_export_of_a_whole_model_and_of_pairs(tmp_path: Path) -> None:
     assert served.columns == whole.columns
 
 
+# what a card says, run in its folder without robust_tickets
+CARD = """
+import os, re, sys
+os.chdir(sys.argv[1])
+exec(re.search("```python\\n(.*?)```", open("README.md").read(), re.DOTALL)[1].replace("FOLDER_OR_HUB_ID", "."))
+assert not any(name.split(".")[0] == "robust_tickets" for name in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("columns", [("text",), ("premise", "hypothesis")])
+@pytest.mark.parametrize("form", ["dense", "onnx"])
+def test_what_the_card_says_gives_the_models_answer(form: str, columns: tuple[str, ...], tmp_path: Path) -> None:
+    """A pair's card showed how to ask about one text, and an ONNX card ended before any answer."""
+    whole = tiny_classifier("bert", labels=LABELS)
+    whole.columns = columns
+    folder = export(whole, tmp_path / "out", form)
+    done = subprocess.run([sys.executable, "-c", CARD, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    labels, _ = whole.predict(["a text" if len(columns) == 1 else ("a text", "its second text")])
+    assert f"'{labels[0]}'" in done.stdout
+
+
 def test_tracing_leaves_no_mark_on_the_model() -> None:
     """MPNet's hook keeps nothing that a tracer could leave its own tensors in."""
     whole = tiny_classifier("mpnet", labels=LABELS)

@@ -23,17 +23,23 @@ SHOWN = 40  # labels, and characters of a name times two, before the card says "
 _JOINERS = "\u200c\u200d"  # the only formatting characters that words need (Persian, emoji); the others can reorder or hide text
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#!|~$@:^=])")
 
-LOAD = {
+LOAD = {  # TEXT is what one answer takes: a string, or a pair
     "compact": """pip install robust-tickets
 
 import robust_tickets as rt  # also registers the class with transformers' AutoModelForSequenceClassification
-clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict(["a text"]))""",
+clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict([TEXT]))""",
     "dense": """from transformers import pipeline
-print(pipeline("text-classification", "FOLDER_OR_HUB_ID")("a text", truncation=True))""",
-    "onnx": """import onnxruntime, transformers  # inputs, labels and maximum length: labels.json
-session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")""",
+print(pipeline("text-classification", "FOLDER_OR_HUB_ID")(TEXT, truncation=True))""",
+    "onnx": """import json, onnxruntime, transformers
+about = json.load(open("labels.json"))
+session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")
+fed = tokenizer([TEXT], truncation=True, padding=True, return_tensors="np")  # cut where the model was trained to read
+logits = session.run([about["output"]], {name: fed[name] for name in about["inputs"]})[0]
+print([about["labels"][best] for best in logits.argmax(axis=1)])""",
 }
-LOAD["stock"] = LOAD["masked"] = LOAD["dense"]
+STOCK = ("dense", "stock", "masked")
+LOAD |= dict.fromkeys(STOCK, LOAD["dense"])
+PAIR = dict.fromkeys(LOAD, '("a text", "its second text")') | dict.fromkeys(STOCK, '{"text": "a text", "text_pair": "its second text"}')
 KIND = {
     "stock": "A stock model, not pruned: transformers loads it alone.",
     "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
@@ -185,7 +191,7 @@ def _kept(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _load(facts: Facts) -> str:
-    text = LOAD[facts.form]
+    text = LOAD[facts.form].replace("TEXT", PAIR[facts.form] if len(facts.columns) == 2 else '"a text"')
     return f"## Load it\n\n```python\n{text.replace('pip install', '# pip install')}\n```"
 
 
