@@ -53,7 +53,7 @@ WAYS: tuple[dict[str, int], ...] = ({"token_budget": 1, "live": 1}, {"token_budg
 
 @pytest.mark.parametrize(("family", "pairs"), [("bert", False), ("bert", True), ("roberta", False)])
 def test_batch_size_changes_nothing(tmp_path: Path, family: str, pairs: bool) -> None:
-    clf = tiny_classifier(family, max_length=24)
+    clf = tiny_classifier(family, max_length=24, columns=("first", "second") if pairs else ("text",))
     split = sentences(clf, 5, pairs=pairs)
     found = []
     for number, way in enumerate(WAYS):

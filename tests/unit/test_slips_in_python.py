@@ -205,3 +205,20 @@ def test_a_device_that_is_not_there(clf: Any, monkeypatch: pytest.MonkeyPatch) -
     assert device_of("cuda:0") == torch.device("cuda:0")
     with pytest.raises(rt.TicketsError, match="sees 1 CUDA device here"):
         device_of("cuda:1")
+
+
+def test_a_model_of_pairs_answers_no_lone_text() -> None:
+    """It was answered, and attacked, as if the second text were empty; the commands refused it."""
+    one, two = (tiny_classifier(columns=columns) for columns in (("text",), ("premise", "hypothesis")))
+    for clf, wrong, right, words in (
+        (one, ("a film", "a plot"), "a film", r"text 1 has 2 column\(s\).*reads 1 \(text\)\n.*list of strings"),
+        (two, "a film", ("a film", "a plot"), r"text 1 has 1 column\(s\).*reads 2 \(premise, hypothesis\)\n.*\[\(premise, hypothesis\)\]"),
+    ):
+        with pytest.raises(rt.TicketsError, match=words):
+            clf.predict([right, wrong])
+        assert len(clf.predict([right])[0]) == 1
+        with pytest.raises(rt.TicketsError, match=r"the split to attack has \d text column\(s\)"):
+            rt.PWWS()(clf, Split.of([wrong], [0]), n=1)
+        assert rt.PWWS()(clf, Split.of([right], [0]), n=1).n == 1
+    foreign = rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"])  # nobody said what it reads
+    assert len(foreign.predict(["a film", ("a film", "a plot")])[0]) == 2

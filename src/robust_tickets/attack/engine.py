@@ -80,6 +80,7 @@ def run_attack(
     for name, other in (("seen", seen), ("calibration", calibration)):
         if other is not None:
             a_split(other, name)
+    clf.check_columns(split.columns, "the split to attack")
     check_numbers({"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers})
     if recipe.white_box and clf.model is None:
         raise TicketsError(

@@ -27,7 +27,7 @@ from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_d
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.shown import shown
-from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, rows_of
+from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, check_count, rows_of
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
@@ -301,6 +301,9 @@ class Classifier:
 
     def predict(self, texts: Sequence[Text], token_budget: int | None = None) -> tuple[list[str], np.ndarray]:
         """The label of each text and its probabilities (texts, labels)."""
+        texts = rows_of(texts)
+        if self.columns_known:
+            check_count(texts, self.columns, self.identity)
         p = probabilities(self.logits(texts, token_budget))
         return [self.labels[i] for i in p.argmax(axis=1)], p
 

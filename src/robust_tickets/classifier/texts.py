@@ -44,6 +44,16 @@ def columns_of(text: str | Sequence[str], place: int) -> tuple[str, ...]:
     return tuple(clean(column) for column in columns)
 
 
+def check_count(rows: Sequence[tuple[str, ...]], columns: Sequence[str], name: str) -> None:
+    """Refuse a text for a model of pairs, and a pair for one of texts: it would be answered as something else."""
+    for number, row in enumerate(rows):
+        if len(row) != len(columns):
+            raise TicketsError(
+                f"text {number} has {len(row)} column(s), the classifier {name!r} reads {len(columns)} ({', '.join(columns)})",
+                hint=f"give a list of {'strings' if len(columns) == 1 else 'tuples: [(' + ', '.join(columns) + ')]'}",
+            )
+
+
 def clean(text: str) -> str:
     """``text`` with lone surrogates, which tokenizers refuse, replaced by U+FFFD, and split pairs joined; any other text as it is."""
     try:
