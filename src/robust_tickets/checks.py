@@ -31,7 +31,9 @@ def check_literals(component: Any) -> None:
 
 
 def at_least(what: str, value: int | None, least: int, hint: str) -> None:
-    """Refuse a number below ``least``; none is left out."""
+    """Refuse what is no whole number, and a number below ``least``; none is left out."""
+    if value is not None and not isinstance(value, numbers.Integral):
+        raise TicketsError(f"{what} must be a whole number, got {value!r}", hint=hint)
     if value is not None and value < least:
         raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint)
 

@@ -222,3 +222,31 @@ def test_a_model_of_pairs_answers_no_lone_text() -> None:
         assert rt.PWWS()(clf, Split.of([right], [0]), n=1).n == 1
     foreign = rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"])  # nobody said what it reads
     assert len(foreign.predict(["a film", ("a film", "a plot")])[0]) == 2
+
+
+def test_an_attack_is_made_on_a_classifier(clf: Any, tmp_path: Path) -> None:
+    split = Split.of(["a fine film"], [0])
+    found = rt.PWWS()(clf, split, n=1, folder=tmp_path)
+    for victim, hint in ((len, r"Classifier\.wrap"), ("my-model", r"load_classifier"), (clf.model, r"in memory is saved")):
+        with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
+            rt.PWWS()(victim, split, n=1)
+        with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
+            rt.replay(found, victim)
+    for n in ("2", 1.5):
+        with pytest.raises(rt.TicketsError, match=rf"n must be a whole number, got {n!r}"):
+            rt.PWWS()(clf, split, n=n)
+
+
+def test_a_task_is_loaded_by_name_and_given_loaded(clf: Any) -> None:
+    for rows in (None, [("a fine film", 0)], {"text": ["a fine film"]}):
+        with pytest.raises(rt.TicketsError, match=rf"by its name or its file, got a {type(rows).__name__}\n.*to_parquet"):
+            rt.load_task(rows)  # type: ignore[arg-type]
+    for use in (rt.FineTune(epochs=1), rt.EarlyRobust(), rt.IMP()):
+        with pytest.raises(rt.TicketsError, match=r"expected a loaded task, got 'reviews.csv'\n.*load_task"):
+            use(clf, "reviews.csv")
+
+
+def test_labels_are_a_list() -> None:
+    for labels in ("bad,good", 2):
+        with pytest.raises(rt.TicketsError, match=rf"a list of names, got {labels!r}\n"):
+            rt.Classifier.wrap(len, labels=labels)  # type: ignore[arg-type]

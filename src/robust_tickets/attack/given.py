@@ -8,9 +8,11 @@ from robust_tickets.errors import TicketsError
 
 
 def a_classifier(value: Any) -> None:
-    """Refuse anything else, the name of a model among it."""
+    """Refuse anything else: the name of a model, a bare function, a model of transformers."""
     if not hasattr(value, "needs_model"):
-        hint = "rt.load_classifier(name) gives one of a folder or a name, rt.Classifier.wrap one of a function"
+        hint = "rt.load_classifier(name) gives one of a folder or a name; a model in memory is saved to one first"
+        if callable(value):
+            hint += "; rt.Classifier.wrap(function, labels=[…]) gives one of a function"
         raise TicketsError(f"expected a classifier to attack, got a {type(value).__name__}", hint=hint)
 
 

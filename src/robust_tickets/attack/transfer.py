@@ -98,7 +98,7 @@ def replay(
     cells: list[dict[str, Any]] = []
 
     def lines() -> Iterator[bytes]:
-        for number, clf in enumerate(models if isinstance(models, Iterable) else [models]):
+        for number, clf in enumerate(models if isinstance(models, Iterable) and not isinstance(models, str) else [models]):
             a_classifier(clf)
             told.append(about_model(clf))
             earlier.check(told)

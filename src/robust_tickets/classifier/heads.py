@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from robust_tickets.classifier.checkpoint import assemble, fresh
@@ -99,6 +99,8 @@ def unnamed(labels: Sequence[str]) -> bool:
 
 
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise TicketsError(f"labels are a list of names, got {labels!r:.80}", hint='labels=["bad", "good"], in the order of the outputs')
     labels = tuple(str(label) for label in labels)
     if len(labels) < 2 or len(set(labels)) != len(labels):
         raise TicketsError(f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 
 from robust_tickets.data.rows import READERS, Rows, open_rows
@@ -36,6 +37,11 @@ class Source:
 
 def find(source: str | Path, data: str | Path | None) -> Source:
     """A registered name first, then a path, then a Hub id."""
+    if not isinstance(source, str | PathLike):
+        raise TicketsError(
+            f"a task is loaded by its name or its file, got a {type(source).__name__}",
+            hint='write the rows to a file and give its path: frame.to_parquet("reviews.parquet")',
+        )
     spec = TASKS.get(source) if isinstance(source, str) else None
     if spec:
         found = _registered(str(source), spec, data)
