@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -142,3 +144,22 @@ def test_fields_that_a_bar_separates_are_told(tmp_path: Path) -> None:
             with pytest.raises(TicketsError, match=r"has one column, 'text\|label': its fields seem to be separated by '\|'\n.*commas"):
                 read(str(path))
         assert open_texts(path, text="text|label")[1] == ("text|label",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("my wide.csv", "text,label\nfine,a\ndull,b\n".encode("utf-16")),
+        ("my old.tsv", b"text\tlabel\rfine\ta\rdull\tb\r"),
+        ("my list.jsonl", b'[{"text": "fine", "label": "a"},\n {"text": "dull", "label": "b"}]'),
+    ],
+)
+def test_the_command_that_mends_a_file_can_be_pasted(tmp_path: Path, name: str, content: bytes) -> None:
+    """It named the file without its folder, and a name with a space as two."""
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "my data" / name).write_bytes(content)
+    with pytest.raises(TicketsError) as caught:
+        load_task(tmp_path / "my data" / name)
+    subprocess.run(caught.value.hint.replace("python", sys.executable), shell=True, check=True, cwd=tmp_path)
+    (made,) = (path for path in tmp_path.iterdir() if path.is_file())
+    assert [row.texts for row in load_task(made, splits={"test": "all"}).test] == [("fine",), ("dull",)]

@@ -44,6 +44,9 @@ def test_a_latin_1_file_is_told_how_to_become_utf8(tmp_path: Path) -> None:
     assert "schön" in (tmp_path / "utf8-my file.csv").read_text("utf-8")
     with pytest.raises(TicketsError) as caught:
         load_task(tmp_path / "my file.csv", text="text", label="n")
+    told = predict(tmp_path, ["schön – „gut“".encode("cp1252")] * 3)  # Latin-1 has control characters there
+    subprocess.run(told["hint"].partition("Latin-1: ")[2], shell=True, check=True, cwd=tmp_path)
+    assert "schön – „gut“" in (tmp_path / "utf8-my file.csv").read_text("utf-8")
     assert f"-t UTF-8 {shlex.quote(str(tmp_path / 'my file.csv'))} >" in caught.value.hint
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from robust_tickets.classifier.tokens import readable
 from robust_tickets.config import digest
-from robust_tickets.data.rows import READERS, Rows, open_rows
+from robust_tickets.data.rows import READERS, Rows, from_to, open_rows
 from robust_tickets.data.table import text_problem
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
@@ -105,7 +105,7 @@ def _size(file: Path) -> int:
 def _lines(path: Path) -> Callable[[], Iterator[Text]]:
     with open(path, "rb") as raw:
         if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}")
+            raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}")
 
     def texts() -> Iterator[Text]:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as stream:

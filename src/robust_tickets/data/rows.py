@@ -235,7 +235,7 @@ def open_rows(path: Path) -> Rows:
             f"{path}: files end in {', '.join(READERS)}", hint="rename or convert the file (one JSON object a line is .jsonl)"
         )
     if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
-        raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}")
+        raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}")
     _one_object_a_line(path)
     rows = READERS[path.suffix.lower()](path)
     if not rows.columns:
@@ -246,17 +246,25 @@ def open_rows(path: Path) -> Rows:
 
 
 def to_utf8(path: Path) -> str:
-    """How to mend a file of which many rows are broken UTF-8; which encoding it has, nobody can tell from its bytes."""
+    """How to mend a file of which many rows are broken UTF-8; which encoding it has, nobody can tell from its bytes.
+
+    Windows-1252 has all of Latin-1's letters, and dashes and quotes where that has control characters.
+    """
     if path.suffix.lower() == ".parquet":
         return f"{path.name} holds texts that are not UTF-8: write it again from the right encoding"
-    return f"{path.name} is not UTF-8; if it is Latin-1: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > utf8-{shlex.quote(path.name)}"
+    return f"{path.name} is not UTF-8; if it is Windows-1252 or Latin-1: iconv -f CP1252 -t UTF-8 {from_to(path, 'utf8')}"
+
+
+def from_to(path: Path, made: str, sign: str = "") -> str:
+    """The end of a command that reads ``path`` and writes a file beside whoever calls it; to be pasted into a shell."""
+    return f"{sign}{shlex.quote(str(path))} > {shlex.quote(f'{made}-{path.name}')}"
 
 
 def _one_object_a_line(path: Path) -> None:
     """Refuse what cannot be read line by line, looking at the start of the file only."""
     head = _head(path)
     if path.suffix.lower() in (".tsv", ".jsonl") and "\r" in head.rstrip() and "\n" not in head:
-        raise TicketsError(f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' < {path.name} > lf-{path.name}")
+        raise TicketsError(f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' {from_to(path, 'lf', '< ')}")
     if path.suffix.lower() != ".jsonl" or not head.lstrip().startswith("["):
         return
     first, _, rest = head.lstrip().partition("\n")
@@ -269,7 +277,8 @@ def _one_object_a_line(path: Path) -> None:
             return  # a stray array among lines of objects: a bad row
     raise TicketsError(
         f"{path} holds one JSON array, expected one JSON object a line",
-        hint=f"""python -c 'import json; [print(json.dumps(row)) for row in json.load(open("{path.name}"))]' > lines-{path.name}""",
+        hint="python -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1], encoding=\"utf-8\"))]' "
+        + from_to(path, "lines"),
     )
 
 
