@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from robust_tickets.progress import say
+
 ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
 
 
@@ -41,3 +43,12 @@ def batches_of(
         told = widths_of(tokens.lengths, batches.order(0), clf.max_length) if enough and tokens is not None else steps(clf.max_length)
         batches = replace(batches, widths=told)
     return batches
+
+
+def tell_cut(batches: Any) -> None:
+    """Say how many texts fill the model's length, where one in a hundred does: what stands behind it is not read."""
+    if batches.tokens is None:
+        return
+    full, rows = int((batches.tokens.lengths >= batches.max_length).sum()), len(batches.tokens)
+    if full > 0.01 * rows:
+        say(f"train: {full} of {rows} rows fill the {batches.max_length} tokens that are read; longer ones are cut (max_length)")

@@ -22,7 +22,7 @@ from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.train.average import Average
-from robust_tickets.train.feed import batches_of
+from robust_tickets.train.feed import batches_of, tell_cut
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
@@ -93,6 +93,7 @@ class FineTune(Optimised):
         full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
         batches = batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches"), reads=self.steps(task) * self.accumulate)
+        tell_cut(batches)
         step = make_step(
             clf.model,
             generator=generator,
