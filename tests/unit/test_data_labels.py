@@ -170,3 +170,13 @@ def test_a_column_of_scores_is_doubted(tmp_path: Path) -> None:
     assert any("the column 'label' has 150 different values in 200 rows" in said for said in scores.warnings)
     many = load_task(labelled(tmp_path / "many.csv", [f"c{i}" for i in range(50)]))  # four rows of each
     assert not any("different values" in said for said in many.warnings)
+
+
+def test_a_map_to_paste_names_every_label() -> None:
+    """With fewer classes than labels it left some out, and their rows were called bad."""
+    with pytest.raises(TicketsError) as caught:
+        match(("Business", "Sports", "World"), ("bad", "very good"), "the data", by_id=False)
+    assert caught.value.hint.endswith("--label-map Business=bad,Sports=1,World=CLASS")
+    with pytest.raises(TicketsError) as caught:
+        match(("good",), ("left", "right"), "the data", by_id=False)
+    assert caught.value.hint.endswith("--label-map good=left")

@@ -16,6 +16,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from robust_tickets.classifier.heads import unnamed
@@ -131,9 +132,13 @@ def _renamed(values: Sequence[str], names: Sequence[str]) -> str:
 
 
 def pasted(values: Sequence[str], names: Sequence[str]) -> str:
-    """A flag to paste, with the two sides in their orders; a class whose name would not fit into it goes by its number."""
-    pairs = (f"{value}={i if set(',= ') & set(name) else name}" for i, (value, name) in enumerate(zip(values, names, strict=False)))
-    return f"--label-map {','.join(pairs)}"
+    """A flag to paste, with the two sides in their orders; a class whose name would not fit into it goes by its number.
+
+    Labels beyond the last class are named too, without one: left out, their rows would be bad ones.
+    """
+    classes = [str(i) if set(",= ") & set(name) else name for i, name in enumerate(names)]
+    pairs = zip_longest(values, classes[: len(values)], fillvalue="CLASS")
+    return f"--label-map {','.join(f'{value}={name}' for value, name in pairs)}"
 
 
 def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str], label_map: Mapping[str, int | str]) -> Match:
