@@ -161,6 +161,15 @@ def test_damaged_folders(tmp_path: Path) -> None:
         rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
 
 
+def test_a_folder_with_a_graph_says_who_reads_it(tmp_path: Path) -> None:
+    """It was told to convert pickles, of which it has none."""
+    folder = save_encoder(tmp_path / "served")
+    (folder / "model.safetensors").rename(folder / "model.onnx")
+    with pytest.raises(rt.TicketsError, match=r"only model\.onnx, a graph.*\n.*tickets attack.*open_onnx") as caught:
+        rt.Classifier.from_pretrained(folder)
+    assert "pickle" not in str(caught.value)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
 def test_a_folder_without_a_tokenizer_is_refused(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers would make one with an empty vocabulary, and the model would answer all the same."""
