@@ -133,6 +133,15 @@ def test_what_the_card_says_gives_the_models_answer(form: str, columns: tuple[st
     assert f"'{labels[0]}'" in done.stdout
 
 
+def test_an_onnx_export_can_be_quantised(bert: Classifier, exported: Path, tmp_path: Path) -> None:
+    """ONNX Runtime refused it: shapes of weights stood in the graph a second time, and contradicted those that it turns round."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    folder = shutil.copytree(exported, tmp_path / "small", ignore=shutil.ignore_patterns("export.json", "model.onnx"))
+    quantize_dynamic(exported / "model.onnx", folder / "model.onnx")
+    np.testing.assert_allclose(onnx.open_onnx(folder).predict(TEXTS)[1], bert.predict(TEXTS)[1], atol=0.05)
+
+
 def test_tracing_leaves_no_mark_on_the_model() -> None:
     """MPNet's hook keeps nothing that a tracer could leave its own tensors in."""
     whole = tiny_classifier("mpnet", labels=LABELS)

@@ -54,6 +54,7 @@ def write(clf: Classifier, folder: Path, config: Any) -> None:
         assert program is not None  # with dynamo=True it never is
         _forget_where(program.model)
         program.save(folder / "model.onnx", external_data=size > INLINE)
+        _say_shapes_once(folder / "model.onnx")
     check(clf, graph, names, folder / "model.onnx")
     clf.tokenizer.save_pretrained(folder)
     config.save_pretrained(folder)
@@ -68,6 +69,18 @@ def write(clf: Classifier, folder: Path, config: Any) -> None:
             "output": "logits",
         },
     )
+
+
+def _say_shapes_once(path: Path) -> None:
+    """Leave the shapes of weights to the weights: said twice, they contradict what ONNX Runtime's quantisation makes of a weight."""
+    import onnx
+
+    made = onnx.load(path, load_external_data=False)
+    weights = {weight.name for weight in made.graph.initializer}
+    others = [value for value in made.graph.value_info if value.name not in weights]
+    del made.graph.value_info[:]
+    made.graph.value_info.extend(others)
+    path.write_bytes(made.SerializeToString(deterministic=True))
 
 
 def check(clf: Classifier, graph: Any, names: list[str], path: Path) -> float:
