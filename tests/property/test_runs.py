@@ -17,7 +17,7 @@ import robust_tickets as rt
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import FEWEST_RUNS, RunSet, TrainedRun, summarise_runs
 from robust_tickets.measure.spread import seed_spread
-from robust_tickets.measure.student import mean_interval, prediction_interval, welch
+from robust_tickets.measure.student import mean_interval, predicted_difference, prediction_interval, welch
 from robust_tickets.measure.verdict import compare_runs, holm, judge_family
 
 numbers = st.integers(0, 1000).map(lambda x: x / 10)  # a percentage as tables print it
@@ -62,6 +62,33 @@ def test_welch_is_scipys(a, b, level):
     assert found.p == pytest.approx(theirs.pvalue, rel=1e-6)
     assert found.interval(level) == pytest.approx((ends.low, ends.high), abs=1e-9)
     assert found.degrees == pytest.approx(theirs.df)
+
+
+@given(some, some, levels)
+def test_means_of_many_further_runs_differ_as_welch_s_means_do(a, b, level):
+    assert predicted_difference(a, b, level, (10**12, 10**12)) == pytest.approx(welch(a, b).interval(level), abs=1e-3)
+
+
+def test_a_further_difference_by_hand():
+    """Variances 10 and 2.5 of five runs each: one further run a side adds both whole, a mean of five a fifth."""
+    a, b = [40.0, 42.0, 44.0, 46.0, 48.0], [38.0, 39.0, 40.0, 41.0, 42.0]
+    for further, parts in (((1, 1), (12.0, 3.0)), ((1, 5), (12.0, 1.0)), ((5, 5), (4.0, 1.0))):
+        degrees = sum(parts) ** 2 / sum(part**2 / 4 for part in parts)
+        reach = float(stats.t.ppf(0.975, degrees)) * math.sqrt(sum(parts))
+        assert predicted_difference(a, b, further=further) == pytest.approx((4 - reach, 4 + reach))
+    assert predicted_difference(a, b) == pytest.approx((4 - 9.52298, 4 + 9.52298), abs=1e-4)  # 15 ** 0.5 times 2.45882, t at 225 / 38.25
+    assert predicted_difference([44.0], b) is None
+    with pytest.raises(TicketsError, match="one further run or more"):
+        predicted_difference(a, b, further=(1, 0))
+
+
+def test_further_differences_fall_where_they_are_predicted():
+    generator = np.random.default_rng(2)
+    a, b = generator.normal(50, 5, size=(2000, 6)), generator.normal(47, 2, size=(2000, 10))
+    one, five = ([predicted_difference(x[:5], y[:5], further=(1, k)) for x, y in zip(a, b, strict=True)] for k in (1, 5))
+    for ends, later in ((one, b[:, 5]), (five, b[:, 5:].mean(axis=1))):
+        held = [low <= x[5] - y <= high for (low, high), x, y in zip(ends, a, later, strict=True)]
+        assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
 @given(some, some, st.floats(0.5, 60))
