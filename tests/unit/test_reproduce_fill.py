@@ -318,7 +318,7 @@ def test_intervals_end_where_the_measure_does() -> None:
     """A percentage at 0 and 100, a count at 0; the CSV and the JSON have them as they are."""
     told = tell.markdown(fill("ER-T1", arm("finetune", {REAL: (0, 2, 4, 40, 60)})))
     assert "Intervals are shown cut at 0, and at 100 %" in told
-    assert "| 17.9 | 10.6 | 0.0–27.5 | 5 | −7.3 | 0.0–52.1 | yes |" in told
+    assert "| 17.9 | 10.6 | 0.0–27.5 | 5 | −7.3 | 0.0–52.1 | yes, of 52 |" in told
     whole = fill("ER-T1", arm("finetune", {REAL: (184, 184, 184, 184, 100)}))
     assert "83.6 | 60.3–100.0 | 5 | +65.7 | 26.5–100.0 | no |" in tell.markdown(whole)
     line = next(x for x in csv.DictReader(io.StringIO(tell.as_csv(whole))) if x["metric"] == "aua" and x["mean"])

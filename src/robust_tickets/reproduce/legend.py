@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.measure.student import Interval
+from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.published import PERCENT
 from robust_tickets.reproduce.wording import MEASURES, listed
@@ -18,6 +19,8 @@ def legend(filled: Filled) -> str:
     if filled.printed:
         said += f" prediction: where {expected(filled)} would lie, at 95 %."
         said += " inside: whether the published number does, said with five runs or more."
+    if any(map(scattered, filled.ran)):
+        said += f" “yes, of 30”: of an interval that is 30 points wide, said of more than {_most():g}: that may be scatter, no agreement."
     cut = any(shown(cell, ends) != ends for cell in filled.ran for ends in intervals(cell) if ends)
     return said + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
 
@@ -35,6 +38,28 @@ def shown(cell: FilledCell, ends: Interval) -> Interval:
     most = 100.0 if cell.metric in PERCENT else math.inf
     low, high = (min(max(end, 0.0), most) for end in ends)
     return low, high
+
+
+def broad(ends: Interval) -> float | None:
+    """Points from end to end, where that is more than what a claim calls equivalent, to both sides."""
+    return ends[1] - ends[0] if ends[1] - ends[0] > _most() else None
+
+
+def scattered(cell: FilledCell) -> float | None:
+    """How wide the interval is that a published percentage lies inside of, as it is shown, where so wide a one says little."""
+    if not cell.inside or cell.metric not in PERCENT or cell.ours is None or cell.ours.prediction is None:
+        return None
+    return broad(shown(cell, cell.ours.prediction))
+
+
+def of_them_scattered(cells: Sequence[FilledCell]) -> str:
+    """What is to be added to how many lie inside."""
+    wide = sum(scattered(cell) is not None for cell in cells)
+    return f", {wide} of them of an interval wider than {_most():g} points" if wide else ""
+
+
+def _most() -> float:
+    return 2 * float(told()["margin"])
 
 
 def further(runs: int) -> str:

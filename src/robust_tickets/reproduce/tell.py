@@ -21,7 +21,7 @@ from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.legend import intervals, legend, shown
+from robust_tickets.reproduce.legend import intervals, legend, of_them_scattered, scattered, shown
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.verdicts import sentence
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
@@ -86,9 +86,8 @@ def as_csv(filled: Filled) -> str:
 
 def markdown(filled: Filled) -> str:
     """The table as a page of its own."""
-    counts = filled.counts()
     parts = [
-        f"# {filled.id}: {filled.title}\n\n" + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(counts)]))
+        f"# {filled.id}: {filled.title}\n\n" + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled)]))
     ]
     heads = _heads(filled)
     for task, what, lines in _sections(filled):
@@ -112,7 +111,7 @@ def show(filled: Filled, console: Any) -> None:
         console.print(Text(wrapped, style=style))
 
     line(f"{filled.id}  {filled.title}", style="bold")
-    line(" ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled.counts())])))
+    line(" ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled)])))
     for task, what, lines in _sections(filled):
         grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         console.print()
@@ -166,14 +165,17 @@ def _line(cell: FilledCell) -> list[str]:
         return [printed, NONE, *[""] * (len(HEADS) - 2)]
     difference = NONE if cell.difference is None else points(cell.difference)
     mean, prediction = (brief(shown(cell, ends)) if ends else NONE for ends in intervals(cell))
-    return [printed, f"{ours.mean:.1f}", mean, str(ours.n), difference, prediction, INSIDE[cell.inside]]
+    wide = f", of {width:.0f}" if (width := scattered(cell)) else ""
+    return [printed, f"{ours.mean:.1f}", mean, str(ours.n), difference, prediction, INSIDE[cell.inside] + wide]
 
 
-def _counted(counts: dict[str, int]) -> str:
+def _counted(filled: Filled) -> str:
     """A published number counts once, however many attacks of ours stand for its own."""
+    counts = filled.counts()
     told = f"{counts['filled']} of {count(counts['numbers'], 'number')} with runs of ours"
     judged = counts["inside"] + counts["outside"]
-    return f"{told}; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside" if judged else told
+    wide = of_them_scattered(filled.numbers)
+    return f"{told}; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{wide}" if judged else told
 
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:

@@ -13,7 +13,7 @@ from robust_tickets.report.figures.axes import Scale, line
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.legend import expected, further
+from robust_tickets.reproduce.legend import expected, further, of_them_scattered
 from robust_tickets.reproduce.names import metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
@@ -51,7 +51,7 @@ def _counted(filled: Filled) -> Html:
     if judged := counts["inside"] + counts["outside"]:
         said += (
             f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
-            f"{expected(filled)} might give"
+            f"{expected(filled)} might give{of_them_scattered(filled.numbers)}"
         )
     return tag("p", said, ".", class_="quiet")
 
