@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,11 @@ def test_the_page_is_made_of_the_results(kept: tuple[Outcome, ...]) -> None:
 
 def test_the_findings_are_made_of_the_results(kept: tuple[Outcome, ...]) -> None:
     assert (RESULTS.parent / "docs" / "findings.md").read_text("utf-8") == findings(kept, RESULTS)
+
+
+def test_the_findings_are_two_screens() -> None:
+    lines = (RESULTS.parent / "docs" / "findings.md").read_text("utf-8").splitlines()
+    assert sum(1 if line.startswith("|") else len(textwrap.wrap(line, 120)) or 1 for line in lines) <= 100
 
 
 def test_every_number_has_its_examples_and_its_origin(kept: tuple[Outcome, ...]) -> None:

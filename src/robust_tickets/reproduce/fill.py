@@ -189,13 +189,13 @@ def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None,
     return [fill(found, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without) for found in by_table.values()]
 
 
-def beside(outcomes: Sequence[Outcome], flavour: Flavour = "corrected") -> tuple[int, int]:
-    """How many of the printed numbers have runs of ours beside them, and of how many; nothing is judged."""
-    found = 0
+def beside(outcomes: Sequence[Outcome], flavour: Flavour = "corrected") -> tuple[FilledCell, ...]:
+    """All printed numbers, each once, with runs of ours beside them or not; no claim is judged."""
+    found: list[FilledCell] = []
     for of in (one for one in tables() if one.kind != "figure"):
         made = tuple(cell for one in _of_table(of, flavour) for cell in _cells(of.id, one, outcomes, None, Only(())))
-        found += Filled(id=of.id, title=of.title, source=of.source, flavour=flavour, cells=made, claims=()).counts()["filled"]
-    return found, sum(len(cells(of.id)) for of in tables() if of.kind != "figure")
+        found += Filled(id=of.id, title=of.title, source=of.source, flavour=flavour, cells=made, claims=()).numbers
+    return tuple(found)
 
 
 def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:

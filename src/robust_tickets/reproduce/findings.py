@@ -10,15 +10,16 @@ from robust_tickets.reproduce.answers import answers
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.fill import beside
 from robust_tickets.reproduce.left import left
+from robust_tickets.reproduce.legend import of_them_scattered
 from robust_tickets.reproduce.names import backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.wording import count, hours, listed, rehearsed
 
 READ = (
-    "Percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs; *other texts*: "
-    "a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for *equivalent* two one-sided "
-    "tests within ±{margin:g} points, adjusted by Holm within a family fixed before the runs; p is what it rests on. *Undecided* is "
-    "neither a difference nor its absence."
+    "Percent of the attacked texts that a model still gets right, means over training runs with 95 % intervals over runs, differences in "
+    "points; *other texts*: a bootstrap's interval over runs and texts. A verdict needs {fewest} runs of both sides: Welch's test, for "
+    "*equivalent* two one-sided tests within ±{margin:g} points, adjusted by Holm within a family fixed before the runs; p is what it "
+    "rests on. *Undecided* is neither a difference nor its absence."
 )
 
 WAITS = "waits for A and B"
@@ -43,20 +44,25 @@ def _ran(outcomes: Sequence[Outcome]) -> list[str]:
             [str(one.env.get("device", "an unknown device")) for one in trained],
         )
     )
-    said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}); each is a file in `results/`, "
-    said += "`results/index.html` shows all of them, and `tickets reproduce --answers` writes this text from them."
+    said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}), files in `results/`; the page is "
+    said += "`results/index.html`."
     warned = rehearsed(trained)
     return [said, *([f"**{warned}**"] if warned else [])]
 
 
 def _left(outcomes: Sequence[Outcome]) -> list[str]:
     """How much of the papers is there, and the campaigns of which something is not run, with what it would take."""
-    filled, printed = beside(outcomes)
-    papers = f"{filled} of the papers' {printed:,} printed numbers have runs of ours beside them; the page has the rest."
+    printed = beside(outcomes)
+    judged = [one.inside for one in printed if one.inside is not None]
+    papers = f"{sum(one.ours is not None for one in printed)} of the papers' {len(printed):,} printed numbers have runs of ours beside them"
+    if judged:
+        papers += f"; of {len(judged)} with {FEWEST_RUNS} runs or more, {judged.count(True)} lie inside what further runs might give"
+        papers += of_them_scattered(printed)
+    papers += " (the page has all)."
     rest = [one for one in left(outcomes) if one.runs is None or one.done < one.runs]
     if not rest:
         return [f"## What is left\n\n{papers}"]
     told = [WAITS if one.runs is None else f"{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}" for one in rest]
     runs = "; ".join(f"{one.name} {words}" for one, words in zip(rest, told, strict=True))
-    said = "Not run of the campaigns (`reproduce/campaign.toml`; a shared run counts once), on one H200 by estimate"
+    said = "Not run of the campaigns, on one H200 by estimate"
     return [f"## What is left\n\n{papers} {said}: {runs}."]

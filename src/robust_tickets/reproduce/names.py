@@ -24,7 +24,6 @@ VARIANTS = {
     "real": "real lists", "substitute": "substitute lists", "confirm": "held out", "encoder50": "encoder that passes 50 %",
     "encoder75": "encoder that passes 75 %", "encoder90": "encoder that passes 90 %",
 }  # fmt: skip
-TABLES = {"@real": "real lists", "@substitute": "substitute vectors", "wordnet": "WordNet's synonyms"}  # of words that a recipe trains on
 
 
 @cache

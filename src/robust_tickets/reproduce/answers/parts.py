@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.report.numbers import NONE, p_value, points, signed_span
@@ -28,17 +28,19 @@ def summary(arm: str, metric: str, attack: str | None, task: str, split: str | N
     return None
 
 
-def claims_table(judged: Sequence[Judged]) -> str:
-    """A claim a line; an attack or an arm that all of them share stands in the heading."""
+def claims_table(judged: Sequence[Judged], more: Mapping[str, Sequence[str]] | None = None) -> str:
+    """A claim a line; an attack or an arm that all of them share stands in the heading. ``more``: further columns by their heading."""
+    further = more or {}
     attacks, arms = {one.claim.attack for one in judged}, {one.claim.arm for one in judged}
     who = f"{arm_title(judged[0].claim.arm)} against" if len(arms) == 1 else "claim"
-    heads = (f"{who}, {attack_title(judged[0].claim.attack)}" if len(attacks) == 1 else who, *CLAIM_HEADS)
+    heads = (f"{who}, {attack_title(judged[0].claim.attack)}" if len(attacks) == 1 else who, *CLAIM_HEADS, *further)
     rows = []
-    for one in judged:
+    for i, one in enumerate(judged):
         first, second = arm_title(one.claim.arm), arm_title(one.claim.other)
         recipe = first.partition(": ")[0] + ": "  # the text around says which
         name = second if len(arms) == 1 else f"{first.removeprefix(recipe)} against {second.removeprefix(recipe)}"
-        rows.append((f"{name}, {attack_title(one.claim.attack)}" if len(attacks) > 1 else name, *claim_cells(one)))
+        own = [cells[i] for cells in further.values()]
+        rows.append((f"{name}, {attack_title(one.claim.attack)}" if len(attacks) > 1 else name, *claim_cells(one), *own))
     return markdown_table(heads, rows)
 
 
@@ -63,6 +65,19 @@ def examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | N
         if found.name == attack and found.split == split
     }
     return f"{' or '.join(map(str, sorted(sizes))) or 'no'} texts of {split}"
+
+
+def versions(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
+    """By how many versions of the code the runs behind these claims were made; nothing where it is one."""
+    made = [
+        (Wanted(arm=name, task=one.claim.task, metric=one.claim.metric, attack=one.claim.attack, split=one.claim.split), name)
+        for one in judged
+        if one.comparison
+        for name in (one.claim.arm, one.claim.other)
+    ]
+    units = {unit for wanted, name in dict.fromkeys(made) for unit in read_runs(wanted, after_choice(name, outcomes), None).units}
+    codes = {one.inputs.get("code") for one in outcomes if one.unit.id in units}
+    return f"run by {len(codes)} versions of the code" if len(codes) > 1 else ""
 
 
 def not_run(judged: Sequence[Judged]) -> str:

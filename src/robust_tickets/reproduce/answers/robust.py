@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robust_tickets.reproduce.answers.parts import claims_table, examples, not_run, summary
+from robust_tickets.report.numbers import points
+from robust_tickets.reproduce.answers.parts import claims_table, examples, not_run, summary, versions
+from robust_tickets.reproduce.answers.printed import printed, printed_columns, printed_note
 from robust_tickets.reproduce.attacks import attacks as attacks_of
 from robust_tickets.reproduce.claims import Judged, family, judge, spreads, told
-from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title
+from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, variant
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN
-from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.verdicts import answered, caveat
 from robust_tickets.reproduce.wording import count, listed, markdown_table, mean
 
@@ -45,25 +46,38 @@ def robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]
     arms = list(dict.fromkeys(name for claim in asked.claims for name in (claim.other, claim.arm)))
     attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
     task, split = asked.claims[0].task, asked.claims[0].split
+    where = (asked.title, examples(outcomes, task, attacks[0], split), versions(judged, outcomes))
     return [
         heads,
-        _short(judged),
-        f"{asked.title}; {examples(outcomes, task, attacks[0], split)}.",
+        _short(judged, outcomes),
         _table(arms, attacks, task, split, outcomes),
-        claims_table(judged),
-        *_substituted(judged),
-        *_repeats(arms, outcomes, task, attacks, split),
-        *_others(outcomes, folder),
-        *_encoders(arms, outcomes, task, attacks[0], split),
+        claims_table(judged, printed_columns(judged, outcomes)),
+        *_paragraph([f"{'; '.join(filter(None, where))}.", *printed_note(judged, outcomes), *_substituted(judged)]),
+        *_paragraph(
+            [
+                *_others(outcomes, folder),
+                *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks[0], split),
+                *_repeats(arms, outcomes, task, attacks, split),
+            ]
+        ),
     ]
 
 
-def _short(judged: Sequence[Judged]) -> str:
-    """Against each other arm a word."""
-    others = dict.fromkeys(one.claim.other for one in judged)
-    return "\n".join(
-        f"- sturdier than {arm_title(name)}: **{verdicts([one for one in judged if one.claim.other == name])}**" for name in others
-    )
+def _paragraph(sentences: Sequence[str]) -> list[str]:
+    return [" ".join(sentences)] if sentences else []
+
+
+def _short(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
+    """Against each other arm a word, the differences, and what the paper has."""
+    lines = []
+    for name in dict.fromkeys(one.claim.other for one in judged):
+        own = [one for one in judged if one.claim.other == name]
+        ran = [(one.claim.attack, one.comparison) for one in own if one.comparison]
+        found = [f"{points(found.difference)} ({variant(attack)})" for attack, found in ran]
+        paper = printed(own[0].claim, outcomes)
+        told = f"; {listed(found)}" + (f", the paper {points(paper.difference)}" if paper else "") if found else ""
+        lines.append(f"- sturdier than {arm_title(name)}: **{verdicts(own)}**{told}")
+    return "\n".join(lines)
 
 
 def _others(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -72,22 +86,27 @@ def _others(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     if not judged:
         return []
     attacks = list(dict.fromkeys(attack_phrase(one.claim.attack) for one in judged))
-    return [f"Under {listed(attacks)}, a family of its own: {answered(judged)}"]
+    return [f"Under {listed(attacks)}, in a family of its own, {_small(answered(judged))}"]
 
 
-def _encoders(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack: str, split: str | None) -> list[str]:
-    """The same attack with a sentence encoder at each of its thresholds, of which nothing is claimed."""
+def _small(words: str) -> str:
+    """Within a sentence: what begins with a name keeps its capital."""
+    return words[:1].lower() + words[1:] if words.startswith(("All ", "It ")) else words
+
+
+def _encoders(own: str, arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack: str, split: str | None) -> list[str]:
+    """The same attack with a sentence encoder at each of its thresholds, of which nothing is claimed: differences, the page has more."""
     kinds = [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
     found = {arm: [summary(arm, "aua", kind, task, split, outcomes) for kind in kinds] for arm in arms}
-    means = [
-        f"{arm_title(arm)} {', '.join(f'{one.mean:.1f}' for one in some if one)} ({count(min(one.n for one in some if one), 'run')})"
-        for arm, some in found.items()
-        if all(some)
-    ]
-    if not kinds or len(means) < len(arms):
+    if not kinds or not all(map(all, found.values())):
         return []
+    apart = [
+        f"{listed([points(a.mean - b.mean) for a, b in zip(found[own], some, strict=True) if a and b])} against {arm_title(arm)}"
+        for arm, some in found.items()
+        if arm != own
+    ]
     passed = listed([kind.rpartition("encoder")[2] for kind in kinds])
-    return [f"With a substitute sentence encoder that passes {passed} % of the candidates, {attack_phrase(attack)}: {'; '.join(means)}."]
+    return [f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed: {'; '.join(apart)}."]
 
 
 def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
@@ -108,9 +127,8 @@ def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack
     if not known:
         return []
     attack, most = max(known, key=lambda pair: pair[1].within_range or 0.0)
-    said = f"**One seed, run again:** up to {most.within_range:.1f} points apart ({arm_title(most.name)}, {count(most.repeated, 'run')}, "
-    models = models_told([one for one in repeated(outcomes, task=task) if one.arm in arms])
-    return [f"{said}{attack_title(attack)}). {models}".rstrip()]
+    who = f"{arm_title(most.name)}, {count(most.repeated, 'run')}, {attack_title(attack)}"
+    return [f"Runs of one seed lie up to {most.within_range:.1f} points apart ({who})."]
 
 
 def _substituted(judged: Sequence[Judged]) -> list[str]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.report.numbers import points
 from robust_tickets.reproduce import names
-from robust_tickets.reproduce.answers.parts import CLAIM_HEADS, claim_cells, claims_table, examples, not_run, summary
+from robust_tickets.reproduce.answers.parts import CLAIM_HEADS, claim_cells, claims_table, examples, not_run, summary, versions
 from robust_tickets.reproduce.attacks import CONFIRM
 from robust_tickets.reproduce.attacks import attack as attack_of
 from robust_tickets.reproduce.attacks import attacks as attacks_of
-from robust_tickets.reproduce.claims import Judged, Screened, family, form_of, judge, screened, told, trials, winner
+from robust_tickets.reproduce.claims import Among, Judged, Screened, family, form_of, judge, screened, told, trials, winner
 from robust_tickets.reproduce.goals import Goal, goals, reached_of, trained_on
-from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
+from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import NOT_RUN, Wanted, read_runs
+from robust_tickets.reproduce.reading import NOT_RUN
 from robust_tickets.reproduce.verdicts import answered
 from robust_tickets.reproduce.wording import count, listed, markdown_table, mean
 
 HEADS = "## B. Is there a recipe that is sturdier, smaller and not worse?"
+FULL = f", {FEWEST_RUNS} and {FEWEST_RUNS} runs"  # as the table says
+FREELB = "freelb3"
+KINDS: tuple[Among, ...] = ("arms", "plain")
 IN_TABLE = ("unseen",)  # goals whose numbers stand with the claims
 HELD_OUT = f"-{CONFIRM}"
+HELD = names.VARIANTS[CONFIRM]
 
 
 def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -36,23 +40,25 @@ def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         return [HEADS, *_screening(outcomes, folder), _until(outcomes, folder)]
     arm = form_of(told()["goals"]["arm"], chosen)
     judged = judge(told()["goals"]["family"], outcomes, folder)
+    aims, forms = goals(outcomes, folder, judged), judge("B-forms", outcomes, folder)
     return [
         HEADS,
-        _short(arm, judged, outcomes),
+        f"{_short(arm, judged, aims, outcomes)} {_who(arm, plain, judged, forms, outcomes)}",
+        _goals(aims, arm_title(plain)),
         *_beside(arm, plain, judged, outcomes),
         *_unclaimed(arm, plain, outcomes),
-        *_overlap(arm, outcomes),
-        _goals(goals(outcomes, folder, judged), arm_title(plain)),
-        *_forms(plain, outcomes, folder),
+        *_forms(forms, outcomes),
         *_screening(outcomes, folder),
     ]
 
 
-def _short(arm: str, judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
-    """The claims in words, and what they come to for somebody who would use it."""
+def _short(arm: str, judged: Sequence[Judged], aims: Sequence[Goal], outcomes: Sequence[Outcome]) -> str:
+    """Yes or no by the goals, the claims in words, and what they come to for somebody who would use it."""
     made = [one for one in judged if one.comparison]
     if not made:
         return not_run(judged)
+    reached = {goal.reached for goal in aims}
+    word = "No" if False in reached else "Not to be told yet" if None in reached else "Yes"
     left = f" {len(judged) - len(made)} of {len(judged)} claims are not run." if len(made) < len(judged) else ""
     better, worse = (
         [one.claim.attack for one in made if one.comparison and one.comparison.different and up == (one.comparison.difference > 0)]
@@ -63,7 +69,25 @@ def _short(arm: str, judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> s
     advice = ""
     if worse and better == [seen] and trained_on(arm, own, outcomes):
         advice = " So it guards against words it was trained on and leaves a model more open to some others: no protection in general."
-    return f"**{answered(made)}{left}**{advice}"
+    return f"**{word}: {reached_of(aims)}. {_bare(answered(made))}{left}**{advice}"
+
+
+def _bare(words: str) -> str:
+    """Without what is said of all of it at once: that these texts chose nothing."""
+    return words.replace(f" ({HELD})", "").replace(f", {HELD}", "")
+
+
+def _who(arm: str, plain: str, judged: Sequence[Judged], forms: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
+    """Which recipe, which rival, on which texts."""
+    named = f"The recipe is {arm_title(arm)}, the plain rival {arm_title(plain)},"
+    if any(one.comparison for one in judged):
+        named = "The two, recipe and plain rival, are"  # whom the claims name
+    said = f"{named} each the best of {len(told()['screen']['arms'])} by one rule"
+    if all(one.comparison is None for one in (*judged, *forms)):
+        return f"{said}."
+    code, first = versions([*judged, *forms], outcomes), judged[0].claim
+    where = f"{task_title(first.task)}, {examples(outcomes, first.task, told()['goals']['seen'], first.split)}, which chose nothing"
+    return f"{said}; {where}{f'; the arms were {code}' if code else ''}."
 
 
 def _beside(arm: str, plain: str, judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
@@ -71,15 +95,14 @@ def _beside(arm: str, plain: str, judged: Sequence[Judged], outcomes: Sequence[O
     task, split, seen = judged[0].claim.task, judged[0].claim.split, told()["goals"]["seen"]
     clean = [summary(name, "clean", seen, task, split, outcomes) for name in (arm, plain)]
     difference = points(clean[0].mean - clean[1].mean) if clean[0] and clean[1] else ""
-    rows = [("clean", *map(mean, clean), difference, "", "", "")]
+    trained = _overlap(arm, outcomes)
+    rows = [("clean", *map(mean, clean), difference, "", "", "", *[""] * bool(trained))]
     for one in judged:
-        sides = [mean(side) if side else NOT_RUN for side in (one.arm, one.other)]
-        rows.append((attack_title(one.claim.attack.removesuffix(HELD_OUT)), *sides, *claim_cells(one)))
-    who = f"The recipe is {arm_title(arm)}; the plain rival, chosen among as many trials by the same rule, {arm_title(plain)}."
+        name, sides = one.claim.attack.removesuffix(HELD_OUT), [mean(side) if side else NOT_RUN for side in (one.arm, one.other)]
+        rows.append((attack_title(name), *sides, *claim_cells(one), *([trained.get(name, "")] if trained else [])))
     if all(one.comparison is None for one in judged):
-        return [who]
-    where = f"{task_title(task)}, {examples(outcomes, task, seen, split)}, which chose nothing."
-    return [f"{who} {where}", markdown_table(("", "recipe", "plain", *CLAIM_HEADS), rows)]
+        return []
+    return [markdown_table(("", "recipe", "plain", *CLAIM_HEADS, *["its words trained on"] * bool(trained)), rows)]
 
 
 def _unclaimed(arm: str, plain: str, outcomes: Sequence[Outcome]) -> list[str]:
@@ -95,9 +118,7 @@ def _unclaimed(arm: str, plain: str, outcomes: Sequence[Outcome]) -> list[str]:
             lower += sides[0].mean < sides[1].mean
     if not parts:
         return []
-    said = (
-        f"Under attacks of which nothing was claimed beforehand, on {asked['split']}, recipe beside plain rival, means of {_span(runs)}: "
-    )
+    said = f"Under attacks of which nothing was claimed, on {asked['split']}, recipe beside plain rival, means of {_span(runs)}: "
     return [f"{said}{'; '.join(parts)}: lower under {lower} of {len(parts)}."]
 
 
@@ -105,15 +126,13 @@ def _span(runs: Collection[int]) -> str:
     return f"{min(runs)} to {max(runs)} runs" if min(runs) < max(runs) else count(min(runs), "run")
 
 
-def _overlap(arm: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """How much of each attack's candidates was trained on."""
-    said = [
-        f"Trained on {names.TABLES[table]}, which hold of the candidates of "
-        + ", ".join(f"{attack_phrase(attack)} {100 * share:.1f} %" for attack, share in shares.items())
-        for table, shares in told()["overlap"].items()
-        if trained_on(arm, table, outcomes)
-    ]
-    return [f"{'; '.join(said)}."] if said else []
+def _overlap(arm: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """How much of each attack's candidates was trained on; of several tables, each table's."""
+    found: dict[str, list[str]] = {}
+    for shares in (shares for table, shares in told()["overlap"].items() if trained_on(arm, table, outcomes)):
+        for attack, share in shares.items():
+            found.setdefault(attack, []).append(f"{100 * share:.1f} %")
+    return {attack: "; ".join(shares) for attack, shares in found.items()}
 
 
 def _goals(found: Sequence[Goal], plain: str) -> str:
@@ -122,19 +141,26 @@ def _goals(found: Sequence[Goal], plain: str) -> str:
     for goal in found:
         more = "" if goal.name in IN_TABLE and goal.reached is not None else f": {goal.told}"
         asked = goal.asked if goal.name == "cost" else goal.asked.replace(plain, "the plain rival")
-        lines.append(f"- **{goal.verdict}**: {asked}{more}")
-    return "\n".join([f"{reached_of(found)}:", "", *lines])
+        lines.append(f"- **{goal.verdict}**: {_bare(asked)}{more.replace(FULL, '')}")
+    return "\n".join(lines)
 
 
-def _forms(plain: str, outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+def _forms(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
     """What it owes to its ticket, its length and its adversary; claims without runs in one line."""
-    asked, judged = family("B-forms"), judge("B-forms", outcomes, folder)
+    asked = family("B-forms")
     made, rest = ([one for one in judged if bool(one.comparison) == ran] for ran in (True, False))
     if not made:
         return [f"{asked.question} {not_run(judged)}"]
-    first = judged[0].claim
-    said = f"{asked.question} {examples(outcomes, first.task, first.attack, first.split)}."
-    return [said, claims_table(made), *([not_run(rest)] if rest else []), *_elsewhere(made, outcomes), *_reckoned(judged, plain, outcomes)]
+    after = [*_rivals(made), *_elsewhere(made, outcomes)]
+    return [asked.question, claims_table(made), *([not_run(rest)] if rest else []), *([" ".join(after)] if after else [])]
+
+
+def _rivals(made: Sequence[Judged]) -> list[str]:
+    """What is unlike between the sides, beyond what is claimed."""
+    if not any(one.claim.other.startswith(FREELB) for one in made):
+        return []
+    best = f"not the best of {len(told()['screen']['arms'])} as recipe and plain rival are"
+    return [f"{arm_title(FREELB)} is one configuration with a published step size, without averaged weights, {best}."]
 
 
 def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
@@ -150,18 +176,14 @@ def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]
     whole = {arm: [one for one in some if one] for arm, some in found.items() if all(some)}
     if first.arm not in whole or len(whole) < 2:
         return []
-    parts = [f"{_last(arm)} {', '.join(f'{one.mean:.1f}' for one in some)}" for arm, some in whole.items()]
-    runs = _span({one.n for some in whole.values() for one in some})
-    under = f"Under {listed([attack_phrase(kind) for kind in kinds])}, on {asked['split']}, shown and not claimed, means of {runs}"
-    return [f"That is under words that were trained on. {under}: {'; '.join(parts)}."]
-
-
-def _reckoned(judged: Sequence[Judged], plain: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """What each asks for, whoever chose it: the recipe's forms, the rivals at equal epochs and at about equal work. Few are timed."""
-    arms = dict.fromkeys([plain, *(name for one in judged for name in (one.claim.arm, one.claim.other))])
-    runs = {arm: read_runs(Wanted(arm=arm, task=judged[0].claim.task, metric="work"), outcomes, None).runs for arm in arms}
-    told = [f"{_last(arm)} {one.mean:.0f}" for arm, one in runs.items() if one.units]
-    return [f"Search and training in plain epochs of the whole model, reckoned by passes: {'; '.join(told)}."] if len(told) > 1 else []
+    own_means = whole.pop(first.arm)
+    below: dict[int, list[str]] = {}
+    for arm, some in whole.items():
+        below.setdefault(sum(a.mean < b.mean for a, b in zip(own_means, some, strict=True)), []).append(_last(arm))
+    parts = [f"under {number} of {len(kinds)} lower than {listed(found)}" for number, found in sorted(below.items(), reverse=True)]
+    under = f"Under {listed([attack_phrase(kind) for kind in kinds])}, on {asked['split']}, not claimed, the {_last(first.arm)} has "
+    under += f"{', '.join(f'{one.mean:.1f}' for one in own_means)}, {', '.join(parts)}"
+    return [f"All this is under words that were trained on. {under}."]
 
 
 def _last(arm: str) -> str:
@@ -170,36 +192,43 @@ def _last(arm: str) -> str:
 
 
 def _screening(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """How it was chosen. Once it is, the best lines are enough: the page has all."""
+    """How it was chosen. Once it is, that is told in short: the page has all trials."""
     asked, chosen, plain = told()["screen"], winner(outcomes, folder), winner(outcomes, folder, "plain")
-    beside = screened(outcomes, folder)[0].beside
-    said = (
-        f"Screened on {task_title(asked['task'])}, {asked['split']}, {count(asked['seeds'], 'run')} each, which choose and claim nothing; "
-        f"in brackets the gain over the mean of {count(beside, 'run')} of {arm_title(asked['against'])}, in points. The rule, fixed "
-        f"before, looks at {attack_phrase(asked['attack'])} alone: {asked['rule']}."
-    )
+    where, beside = f"{asked['split']}, {count(asked['seeds'], 'run')} each", screened(outcomes, folder)[0].beside
     if not (chosen and plain):
-        return [said, _trials(outcomes, folder, [*asked["arms"], *asked["plain"]])]
-    (first, second, *_), trials = screened(outcomes, folder), screened(outcomes, folder, "plain")
-    firmest = max(trials, key=lambda one: one.aua)
-    shown = [first.arm, second.arm, plain, firmest.arm]
-    said += f" The best of {len(asked['arms'])} configurations and {len(asked['plain'])} plain trials (the page has all):"
-    after = []
+        said = (
+            f"Screened on {task_title(asked['task'])}, {where}, which choose and claim nothing; in brackets the gain over the mean of "
+            f"{count(beside, 'run')} of {arm_title(asked['against'])}, in points. The rule, fixed before, looks at "
+            f"{attack_phrase(asked['attack'])} alone: {asked['rule']}."
+        )
+        return [said, _trials(outcomes, folder)]
+    kinds = f"{len(asked['arms'])} configurations and {len(asked['plain'])} plain trials"
+    said = f"Chosen on {where}, among {kinds}, by clean accuracy and {attack_phrase(asked['attack'])} (the page has rule and trials)."
+    found = {one.arm: (one, other) for among in KINDS for one, other in trials(outcomes, folder, among)}
+    firmest = max(screened(outcomes, folder, "plain"), key=lambda one: one.aua)
     if firmest.arm != plain:
-        why = f"The rule passes {arm_title(firmest.arm)} over for its clean accuracy ({points(firmest.clean_gain)}); "
-        after = [why + "so no claim holds it against the recipe."]
-    return [said, _trials(outcomes, folder, shown), *after]
+        said += (
+            f" The rule passes {arm_title(firmest.arm)} over for its clean accuracy ({points(firmest.clean_gain)}); so no claim holds it "
+        )
+        said += f"against the recipe: {_pair(*found[firmest.arm])} beside {_pair(*found[chosen])}."
+    return [said]
 
 
-def _trials(outcomes: Sequence[Outcome], folder: Path | None, shown: Iterable[str]) -> str:
+def _pair(one: Screened, other: Screened | None) -> str:
+    """Under the attack that chooses and the one that is shown."""
+    asked = told()["screen"]
+    shown = f" and {other.aua:.1f} ({variant(asked['shown'])})" if other else ""
+    return f"{one.aua:.1f} ({variant(asked['attack'])}){shown}"
+
+
+def _trials(outcomes: Sequence[Outcome], folder: Path | None) -> str:
     """What was screened, the recipe's configurations before the plain fine-tunings, under the attack that chooses and another."""
-    asked, kept = told()["screen"], set(shown)
+    asked = told()["screen"]
     heads = ("", "clean", *(attack_phrase(asked[which]) for which in ("attack", "shown")))
     lines = []
-    for one, other in (*trials(outcomes, folder, "arms"), *trials(outcomes, folder, "plain")):
-        if one.arm in kept:
-            numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
-            lines.append((arm_title(one.arm) + _so_far(one), *numbers, _shown(other) if other else NOT_RUN))
+    for one, other in (pair for among in KINDS for pair in trials(outcomes, folder, among)):
+        numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
+        lines.append((arm_title(one.arm) + _so_far(one), *numbers, _shown(other) if other else NOT_RUN))
     return markdown_table(heads, lines)
 
 

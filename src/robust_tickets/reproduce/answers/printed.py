@@ -1,0 +1,96 @@
+"""A difference that a paper prints, held against where as many runs of ours as it has would put it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.measure.student import Interval, predicted_difference
+from robust_tickets.report.numbers import points, signed_span
+from robust_tickets.reproduce.attacks import attack as attack_of
+from robust_tickets.reproduce.claims import Claim, Judged, after_choice
+from robust_tickets.reproduce.legend import broad
+from robust_tickets.reproduce.names import arm_title
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.published import Cell, cells, tables
+from robust_tickets.reproduce.reading import Wanted, read_runs
+from robust_tickets.reproduce.rows import rows
+from robust_tickets.reproduce.wording import listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """``runs``: of how many each of the two numbers is the mean, by what the paper says. Without five runs a side nothing is predicted."""
+
+    table: str
+    difference: float
+    runs: tuple[int, int]
+    prediction: Interval | None
+
+    @property
+    def inside(self) -> bool | None:
+        return None if self.prediction is None else self.prediction[0] <= self.difference <= self.prediction[1]
+
+    @property
+    def told(self) -> str:
+        """“inside −14.0 to +25.1, 39 wide”: what lets it in may be scatter."""
+        if self.prediction is None:
+            return ""
+        wide = f", {width:.0f} wide" if self.inside and (width := broad(self.prediction)) else ""
+        return f"{'inside' if self.inside else 'outside'} {signed_span(self.prediction)}{wide}"
+
+
+def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
+    """Of the first table that prints both arms under the attack that the claim's stands for."""
+    asked = attack_of(claim.task, claim.attack).stands_for
+    for one in tables() if asked else ():
+        names = {row.arm: row.name for row in rows(one.id) if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None}
+        found = [_cell(one.id, names.get(arm), claim, asked) for arm in (claim.arm, claim.other)]
+        if found[0] and found[1]:
+            runs = (found[0].runs, found[1].runs)
+            return Printed(
+                table=one.id, difference=found[0].value - found[1].value, runs=runs, prediction=_prediction(claim, outcomes, runs)
+            )  # fmt: skip
+    return None
+
+
+def printed_columns(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """For a table of claims: what is printed, and whether ours would give it; nothing where no paper prints one of them."""
+    found = [printed(one.claim, outcomes) if one.comparison else None for one in judged]
+    if not any(found):
+        return {}
+    said = [f"{points(one.difference)} ({one.table})" if one else "" for one in found]
+    return {"printed": said, "where ours would lie": [one.told if one else "" for one in found]}
+
+
+def printed_note(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
+    """How to read the two columns."""
+    found = [(one.claim.other, known) for one in judged if one.comparison and (known := printed(one.claim, outcomes)) and known.prediction]
+    if not found:
+        return []
+    means = {arm_title(name): max(one.runs) for name, one in found if max(one.runs) > 1}
+    apart = f" (of {listed(list(means))} a mean of {max(means.values())}, as printed)" if means else ""
+    bare = all(attack_of(one.claim.task, one.claim.attack).table.get("encoder") == "none" for one in judged)
+    said = f"*Printed*: the paper's difference; beside it where that of one further run a side{apart} would lie, at 95 %, with substitute "
+    said += f"candidates{' and no sentence encoder' * bare}."
+    if any(one.inside and broad(one.prediction) for _, one in found if one.prediction):
+        said += " Inside so wide an interval is no agreement."
+    return [said]
+
+
+def _cell(table: str, row: str | None, claim: Claim, attack: str | None) -> Cell | None:
+    wanted = (row, claim.task, claim.backbone, claim.metric, attack)
+    return next((one for one in cells(table) if (one.row, one.task, one.backbone, one.metric, one.attack) == wanted), None)
+
+
+def _prediction(claim: Claim, outcomes: Sequence[Outcome], runs: tuple[int, int]) -> Interval | None:
+    first, second = (
+        read_runs(
+            Wanted(arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone),
+            after_choice(arm, outcomes),
+            None,
+        ).runs.values
+        for arm in (claim.arm, claim.other)
+    )
+    return predicted_difference(first, second, further=runs) if min(len(first), len(second)) >= FEWEST_RUNS else None
