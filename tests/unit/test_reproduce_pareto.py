@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import outcomes as made_up
-from drawings import marks, well_formed
-from robust_tickets.report.figures.axes import look, marker
+from drawings import corners, marks, well_formed
+from robust_tickets.report.figures.axes import SHAPES, look, marker, outline
 from robust_tickets.reproduce.figures.beside import brackets, bunches
 from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
 from robust_tickets.reproduce.figures.series import Point
@@ -83,10 +83,10 @@ def test_arms_of_one_size_stand_over_a_bracket_at_their_size() -> None:
 
 
 def _middle(group: ElementTree.Element) -> float:
-    """Of the first mark in it: a circle, a rectangle or a polygon."""
-    mark = next(one for one in group if one.tag in ("circle", "rect", "polygon"))
-    if mark.tag == "polygon":
-        across = [float(point.split(",")[0]) for point in (mark.get("points") or "").split()]
+    """Of the first mark in it: a circle, a rectangle or a path that closes."""
+    mark = next(one for one in group if one.tag in ("circle", "rect") or (one.get("d") or "").endswith("z"))
+    if mark.tag == "path":
+        across = [x for x, _ in corners(mark.get("d") or "")]
         return (min(across) + max(across)) / 2
     return float(mark.get("cx") or 0) if mark.tag == "circle" else float(mark.get("x") or 0) + float(mark.get("width") or 0) / 2
 
@@ -113,6 +113,14 @@ def test_brackets_that_would_touch_stand_one_above_the_other() -> None:
 def test_no_two_arms_look_alike() -> None:
     assert len({look(place) for place in range(128)}) == 128
     assert len({marks(marker(50, 50, place, 20))[0] for place in range(128)}) == 128
+
+
+@pytest.mark.parametrize("shape", SHAPES[2:], ids=len)
+@pytest.mark.parametrize(("x", "y", "size"), [(706.38, 21.55, 6.5), (0.04, 7, 2.6), (-3.25, 0.5, 20)])
+def test_steps_from_corner_to_corner_lead_to_every_corner(shape: tuple[tuple[float, float], ...], x: float, y: float, size: float) -> None:
+    wanted = [(x + size * dx, y + size * dy) for dx, dy in shape]
+    found = corners(outline(wanted))
+    assert found == [pytest.approx((round(px, 1), round(py, 1)), abs=1e-9) for px, py in wanted]
 
 
 def test_times_of_two_devices_are_not_compared(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:

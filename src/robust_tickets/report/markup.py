@@ -47,7 +47,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
         if value is True:
             written.append(f" {key}")
         elif value is not None and value is not False:
-            written.append(f' {key}="{escape(_short(value))}"')
+            written.append(f' {key}="{escape(short(value))}"')
     head = f"<{name}{''.join(written)}"
     if name in _VOID and not children:
         return Html(head + ("/>" if name not in ("meta", "br", "hr", "link", "input", "wbr") else ">"))
@@ -59,6 +59,6 @@ def scroll(label: str, body: Html) -> Html:
     return tag("div", body, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _short(value: object) -> object:
+def short(value: object) -> object:
     """Coordinates need no more than two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.report.markup import Html, join, short, tag
 
 COLOURS = 8  # arms beyond the eighth start over, hollow; beyond the sixteenth with another shape
 SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (  # corners around a point of size 1; the first two are a circle and a square
@@ -64,23 +66,52 @@ def marker(x: float, y: float, index: int, size: float = 7, hollow: bool | None 
 
     ``hollow`` is for a figure in which that says something else.
     """
-    _, shape, its = look(index)
-    kind = f"{colour(index)} {'hollow' if (its if hollow is None else hollow) else 'solid'}"
+    return _shape(x, y, index, size, _filled(index, hollow))
+
+
+def markers(across: Sequence[float], y: float, index: int, size: float, kind: str = "") -> list[Html]:
+    """Points of arm ``index`` beside one another: what all of them look like is written once, around them."""
+    if not across:
+        return []
+    return [group(*(_shape(x, y, index, size) for x in across), kind=f"{kind} {_filled(index)}".strip())]
+
+
+def _filled(index: int, hollow: bool | None = None) -> str:
+    return f"{colour(index)} {'hollow' if (look(index)[2] if hollow is None else hollow) else 'solid'}"
+
+
+def _shape(x: float, y: float, index: int, size: float, kind: str | None = None) -> Html:
+    shape = look(index)[1]
     if shape == 0:
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
     if shape == 1:
         s = size * 0.9
         return tag("rect", x=x - s, y=y - s, width=2 * s, height=2 * s, class_=kind)
-    corners = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in SHAPES[shape])
-    return tag("polygon", points=corners, class_=kind)
+    return tag("path", d=outline([(x + size * dx, y + size * dy) for dx, dy in SHAPES[shape]]), class_=kind)
+
+
+def outline(corners: Sequence[tuple[float, float]]) -> str:
+    """A closed path with corners of one decimal, from each to the next by how far it is: a page has thousands of them."""
+    tenths = [(round(10 * round(x, 1)), round(10 * round(y, 1))) for x, y in corners]
+    steps = [f"M{_tenth(tenths[0][0])} {_tenth(tenths[0][1])}"]
+    for (x, y), (to_x, to_y) in pairwise(tenths):
+        across, along = _tenth(to_x - x), _tenth(to_y - y)
+        steps.append(f"h{across}" if along == "0" else f"v{along}" if across == "0" else f"l{across} {along}".replace(" -", "-"))
+    return "".join(steps) + "z"
+
+
+def _tenth(tenths: int) -> str:
+    written = f"{tenths / 10:.1f}".removesuffix(".0")
+    return written.replace("0.", ".") if abs(tenths) < 10 else written
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
-    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+    to = f"V{short(y2)}" if x1 == x2 else f"H{short(x2)}" if y1 == y2 else f"L{short(x2)} {short(y2)}"
+    return tag("path", d=f"M{short(x1)} {short(y1)}{to}", class_=kind)
 
 
 def label(x: float, y: float, words: object, anchor: str = "start", kind: str = "", **more: object) -> Html:
-    return tag("text", words, x=x, y=y, text_anchor=anchor, class_=kind or None, **more)
+    return tag("text", words, x=x, y=y, text_anchor=anchor if anchor != "start" else None, class_=kind or None, **more)
 
 
 def svg(width: float, height: float, parts: list[Html], *, alt: str, kind: str = "") -> Html:

@@ -86,7 +86,7 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         "Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a number leads "
         f"to its runs. {flattered(found)}"
     )
-    table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="board")
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="board numbers")
     return scroll(f"Leaderboard, {where(key)}", table)
 
 
@@ -106,7 +106,7 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
     value = column.take(one)
     if value is None:
         why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
-        return tag("td", tag("span", why, class_="none"), class_="number", data_key=column.key)
+        return tag("td", tag("span", why, class_="none"), data_key=column.key)
     link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
     below = [numbers.brief(value.reach)] if column.drawn and value.reach else []
     if value.n != one.units:
@@ -116,4 +116,4 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
         tag("small", ", ".join(filter(None, below))) if any(below) else None,
         thumbnail(value, one.place, *ends) if ends else None,
     ]
-    return tag("td", join(parts), class_="number few" if column.drawn and value.few else "number", data_key=column.key)
+    return tag("td", join(parts), class_="few" if column.drawn and value.few else None, data_key=column.key)

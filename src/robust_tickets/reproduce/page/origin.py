@@ -44,7 +44,8 @@ def _table(one: Standing) -> Html:
     head = [tag("th", words, scope="col", class_="number" if 0 < i < numbered else None) for i, words in enumerate(heads)]
     rows = [_row(one, outcome) for outcome in one.outcomes]
     caption = tag("caption", tag("span", f"{one.title}: every run."))
-    return scroll(f"Runs of {one.title}, {where(one.key)}", tag("table", caption, tag("thead", tag("tr", *head)), tag("tbody", *rows)))
+    table = tag("table", caption, tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="numbers")
+    return scroll(f"Runs of {one.title}, {where(one.key)}", table)
 
 
 def _row(one: Standing, outcome: Outcome) -> Html:
@@ -54,7 +55,7 @@ def _row(one: Standing, outcome: Outcome) -> Html:
     cells += [_value(_aua(outcome, attack)) for attack in one.attacks]
     processes = outcome.cost.get("processes")
     beside = tag("small", f"{processes} at a time") if isinstance(processes, int) and processes > 1 else None
-    cells.append(tag("td", numbers.seconds(seconds(outcome)), beside, class_="number"))
+    cells.append(tag("td", numbers.seconds(seconds(outcome)), beside))
     cells.append(tag("td", _device(outcome.env), class_="quiet"))
     cells.append(tag("td", tag("code", outcome.config_hash[:HASH], title=outcome.config_hash)))
     cells.append(tag("td", tag("a", "result file", href=file_of(outcome), aria_label=f"result file of {unit.id}")))
@@ -68,8 +69,8 @@ def _aua(outcome: Outcome, attack: Against) -> float | None:
 
 def _value(value: float | None) -> Html:
     if value is None:
-        return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
-    return tag("td", tag("data", numbers.percent(value), value=exact(value)), class_="number")
+        return tag("td", tag("span", numbers.NONE, class_="none"))
+    return tag("td", tag("data", numbers.percent(value), value=exact(value)))
 
 
 def _device(env: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, squeeze, svg
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, markers, squeeze, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
@@ -81,8 +81,8 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
     if interval:
         start, end = (min(max(scale(v), scale.start), scale.end) for v in interval)
         drawn.append(tag("rect", x=start, y=y - 13, width=max(2.0, end - start), height=26, rx=4, class_=f"haze {colour(place)}"))
-    drawn += [group(marker(scale(run.value), y, place, size * 0.8), kind="again") for run in measured.runs if run.repeat]
-    drawn += [group(marker(scale(run.value), y, place, size), kind="dot") for run in measured.runs if not run.repeat]
+    drawn += markers([scale(run.value) for run in measured.runs if run.repeat], y, place, size * 0.8, "again")
+    drawn += markers([scale(run.value) for run in measured.runs if not run.repeat], y, place, size, "dot")
     drawn.append(line(scale(measured.mean), y - 15, scale(measured.mean), y + 15, f"mean {colour(place)}"))
     value, reach = numbers.percent(measured.mean), numbers.span(interval) if interval else ""
     told = ", ".join(filter(None, (reach, runs(measured.n))))
@@ -112,9 +112,8 @@ def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
     if interval:
         start, end = (min(max(scale(v), 0.0), float(THUMB)) for v in interval)
         parts.append(tag("rect", x=start, y=2, width=max(1.5, end - start), height=HIGH - 4, rx=2, class_=f"haze full {colour(place)}"))
-    parts += [marker(scale(run.value), HIGH / 2, place, DOT) for run in measured.runs if not run.repeat]
-    size = {"viewBox": f"0 0 {THUMB} {HIGH}", "width": THUMB, "height": HIGH}
-    return tag("svg", *parts, **size, aria_hidden="true", class_="thumb")
+    parts += markers([scale(run.value) for run in measured.runs if not run.repeat], HIGH / 2, place, DOT)
+    return tag("svg", *parts, width=THUMB, height=HIGH, aria_hidden="true", class_="thumb")
 
 
 def swatch(place: int) -> Html:

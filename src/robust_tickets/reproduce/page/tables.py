@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, line
+from robust_tickets.report.figures.axes import Scale, line, markers
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell
@@ -80,7 +80,7 @@ def _grid(filled: Filled, tasks: Sequence[str], anchors: dict[str, str]) -> Html
         bodies.append(tag("tbody", group, *rows))
     named = ", ".join(task_title(task) for task in tasks)
     caption = tag("caption", tag("span", f"{of.id}, {named}: printed and ours."), class_="aside")
-    return scroll(f"{of.id}, {named}", tag("table", caption, tag("thead", tag("tr", *head)), *bodies, class_="paired"))
+    return scroll(f"{of.id}, {named}", tag("table", caption, tag("thead", tag("tr", *head)), *bodies, class_="paired numbers"))
 
 
 def _ends(filled: Filled) -> Ends:
@@ -95,7 +95,7 @@ def _ends(filled: Filled) -> Ends:
 def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> Html:
     printed = next((cell.published for cell in found if cell.published is not None), None)
     if printed is None and not any(cell.ours for cell in found):
-        return tag("td", tag("span", numbers.NONE, class_="none"), class_="number")
+        return tag("td", tag("span", numbers.NONE, class_="none"))
     told = (
         tag("span", PRINTED, tag("data", printed_as(found[0].metric, printed), value=exact(printed)), class_="printed")
         if printed is not None
@@ -109,7 +109,7 @@ def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> H
         for kind in (False, True)
     }
     more = tag("details", tag("summary", f"{len(folded)} constrained"), *drawn[True]) if folded else None
-    return tag("td", told, *drawn[False], more, class_="number")
+    return tag("td", told, *drawn[False], more)
 
 
 def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) -> Html:
@@ -146,10 +146,10 @@ def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
     if cell.ours.prediction and cell.ours.n >= FEWEST_SHOWN:
         start, end = (min(max(scale(v), 0.0), float(WIDTH)) for v in cell.ours.prediction)
         parts.append(tag("rect", x=start, y=middle - 5, width=max(1.5, end - start), height=10, rx=2, class_="haze full arm0"))
-    parts += [tag("circle", cx=scale(value), cy=middle, r=2.2, class_="arm0 solid") for value in cell.ours.values]
+    parts += markers([scale(value) for value in cell.ours.values], middle, 0, 2.2)
     if cell.published is not None:
         parts.append(line(scale(cell.published), 1, scale(cell.published), HEIGHT - 1, "print"))
-    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, aria_hidden="true", class_="thumb")
+    return tag("svg", *parts, width=WIDTH, height=HEIGHT, aria_hidden="true", class_="thumb")
 
 
 def key() -> Html:
