@@ -51,12 +51,12 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
-def seconds(text: str) -> float:
-    """``1h30m`` as seconds; a bare number is refused, since nobody knows of what."""
+def seconds(text: str, flag: str) -> float:
+    """``1h30m``, given by a flag, as seconds; a bare number is refused, since nobody knows of what."""
     told = text.strip().lower().replace(" ", "")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", told)
     if not parts or "".join(number + unit for number, unit in parts) != told:
-        raise TicketsError(f"expected a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
+        raise TicketsError(f"{flag} is a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
     return sum(float(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts)
 
 

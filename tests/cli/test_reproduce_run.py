@@ -96,7 +96,10 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
 def test_what_is_asked_wrongly_says_what_is_right(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], words: str
 ) -> None:
-    assert words in dry(capsys, tmp_path, *arguments, code=2)["error"]["hint"]
+    told = dry(capsys, tmp_path, *arguments, code=2)["error"]
+    assert words in told["hint"]
+    if "--budget" in arguments:
+        assert told["message"].startswith("--budget is a time")
 
 
 @pytest.mark.parametrize("name", ["A", "b", "C", "D", "E"])

@@ -332,10 +332,10 @@ def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_time_has_its_unit() -> None:
-    assert [seconds(text) for text in ("25m", "1h30m", "90s", "0.5h")] == [1500, 5400, 90, 1800]
+    assert [seconds(text, "--budget") for text in ("25m", "1h30m", "90s", "0.5h")] == [1500, 5400, 90, 1800]
     for wrong in ("25", "", "m", "5 parsecs"):
         with pytest.raises(TicketsError, match="20m"):
-            seconds(wrong)
+            seconds(wrong, "--budget")
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

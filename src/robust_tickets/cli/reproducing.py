@@ -122,7 +122,7 @@ def reproduce(
         tables=tables, campaign=campaign, seeds=seeds, flavour=flavour, only=only, attacks=_names(attacks), data=data, models=models,
         resources=resources, subset=subset, results=results, out=out,
     )  # fmt: skip
-    limit = seconds(budget) if budget is not None else None
+    limit = seconds(budget, "--budget") if budget is not None else None
     if dry_run:
         return filling.dry_run(ask, limit)
     return filling.go(ask, limit, processes, files)

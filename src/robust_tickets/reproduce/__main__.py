@@ -51,7 +51,7 @@ def _go(given: argparse.Namespace) -> int:
     from robust_tickets.reproduce.queue import told_of
     from robust_tickets.reproduce.work import work
 
-    budget = progress.seconds(given.budget) if given.budget else None
+    budget = progress.seconds(given.budget, "--budget") if given.budget else None
     places = Places.find(data=given.data, models=given.models, resources=given.resources, encoder=given.encoder, subset=given.subset)
     units, attacks, searches, expected = _asked(given, places)
     if given.dry_run:
