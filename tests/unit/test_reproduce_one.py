@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from robust_tickets.classifier import Classifier
-from robust_tickets.config import digest
+from robust_tickets.config import digest, to_plain
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import gather, outcome
 from robust_tickets.reproduce import one as house
-from robust_tickets.reproduce.one import complete, found, one, recipe_of
+from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.outcome import Outcome, place, read
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
@@ -275,6 +275,18 @@ def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path
         else:
             assert one(TICKET, [BUGS], places, world / "store", world / "results").config["recipe"] == recipe
         assert path.read_bytes() == before
+
+
+def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Places) -> None:
+    """A place may lie elsewhere; the paper's text and what stands in for it are two."""
+    unit, known = Unit(task="sst2", arm="orticket"), found(TICKET, world / "results")
+    assert known is not None
+    assert places.data is not None
+    now, before = (recipe_of(unit, [], replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en"))
+    kept = replace(known, config={"recipe": gather.without_paths(to_plain(before), {"data": places.data})})
+    check_same(kept, before, unit, [], replace(places, subset=True))
+    with pytest.raises(TicketsError, match=r"search\.corpus 'wiki_en' there, 'wikitext-2-raw-v1' now"):
+        check_same(kept, now, unit, [], replace(places, subset=True))
 
 
 def test_a_unit_that_another_process_has_is_waited_for_or_not(world: Path, places: Places) -> None:

@@ -50,6 +50,13 @@ def test_what_lies_where_it_usually_does_is_found(home: Path) -> None:
     assert Places.find().settings(UNIT) == ("model=bert-base-uncased",)
 
 
+def test_the_paper_s_own_text_comes_before_what_stands_in_for_it(home: Path) -> None:
+    (home / "data/wikitext-2-raw-v1").mkdir()
+    assert found(home).corpus == home / "data/wikitext-2-raw-v1"
+    without = missing(Places.find(data=home / "models"), Unit(task="sst2", arm="orticket"))
+    assert "wikitext-2-raw-v1/ (the paper's) or wiki_en/" in without[-1]
+
+
 def test_what_is_given_by_name_comes_first_and_has_to_be_there(home: Path) -> None:
     other = home / "other.json"
     other.write_text("{}")

@@ -22,7 +22,7 @@ from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.foreign import foreign
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import ROLES, Places
+from robust_tickets.reproduce.places import CORPORA, ROLES, Places
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.run import BusyError, code, environment, locked
 
@@ -243,7 +243,8 @@ def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return next(filter(None, (_differs(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True)))), None)
     if isinstance(before, str) and before.startswith("@"):  # a place: it lies elsewhere on every machine
-        return None
+        text, other = (str(path).rpartition("/")[2] for path in (before, now))
+        return (name, text, other) if text != other and {text, other} <= set(CORPORA) else None
     return None if before == now else (name, before, now)
 
 

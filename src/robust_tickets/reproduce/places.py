@@ -31,7 +31,7 @@ ELSEWHERE = {
     "@masked": "masked",
 }  # looked for where none is given: role -> kind
 USUAL = {"vectors_real": "counterfitted_neighbors.json", "vectors_substitute": "counterfit-substitute", "tagger": "nltk_data"}
-CORPORA = ("wiki_en", "wikitext", "wikitext-2-raw-v1")  # folders of the data that a search without labels may read
+CORPORA = ("wikitext-2-raw-v1", "wikitext", "wiki_en")  # folders that a search without labels may read: the paper's, then stand-ins
 CALLED = {
     "@real": "lists of near words", "@substitute": "substitute word vectors", "@encoder": "sentence encoder",
     "@tagger": "part-of-speech tagger", "@masked": "masked language model", "@corpus": "texts without labels",
@@ -39,7 +39,7 @@ CALLED = {
 HOW = {
     "@real": "--resources FOLDER with counterfitted_neighbors.json, a JSON table of each word's neighbours (Jia et al., 2019)",
     "@substitute": "--resources FOLDER with counterfit-substitute/: words.txt and vectors.npy, or the published counter-fitted vectors",
-    "@corpus": f"--data FOLDER with {CORPORA[-1]}/ (the paper's) or {CORPORA[0]}/: text files, or a Parquet file with a column of texts",
+    "@corpus": f"--data FOLDER with {CORPORA[0]}/ (the paper's) or {CORPORA[-1]}/: text files, or a Parquet file with a column of texts",
 }
 
 
