@@ -138,7 +138,7 @@ def test_reasons_differ() -> None:
     filled = fill("ER-T1", finetuned())
     assert one(filled, "EarlyRobust", "aua", REAL).why == "not run"
     told = {cell.why for cell in filled.cells if cell.row == "Fine-tune" and cell.task == "sst2"}
-    assert {"trained, not attacked by textbugger", "pgd, against which it is timed, was not run"} <= told
+    assert {"trained, not attacked by TextBugger", "PGD, against which it is timed, was not run"} <= told
     apart = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks))]
     assert one(fill("ER-T1", apart), "Fine-tune", "aua", REAL).why == "its runs were attacked on different examples"
     for other in ({"resources": {"vectors": {"digest": "f" * 64}}}, {"scoring": "other"}, {"recipe": "other"}):
@@ -154,7 +154,7 @@ def test_another_split_is_another_number() -> None:
     assert fill("ER-T1", both) == fill("ER-T1", finetuned())
     asked = Wanted(arm="finetune", task="sst2", metric="aua", attack=REAL, split="test")
     assert read_runs(asked, both, None).runs.values == (0.0,) * 5
-    assert read_runs(asked, finetuned(), None).why == "trained, not attacked by textfooler-real on test"
+    assert read_runs(asked, finetuned(), None).why == "trained, not attacked by TextFooler (real lists) on test"
 
 
 def test_runs_of_several_configs_are_told() -> None:
@@ -179,7 +179,7 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     cell = one(fill("ER-T1", [*pgd, *ticket]), "EarlyRobust", "speedup_vs_pgd")
     assert cell.ours
     assert cell.ours.mean == pytest.approx(10.0)
-    assert "pgd the mean of 3 runs" in cell.substituted[0]
+    assert "PGD the mean of 3 runs" in cell.substituted[0]
     again = [made("pgd", 0, repeat=1, train_seconds=1700.0), made("earlyrobust", 1, repeat=1, train_seconds=40.0, search_seconds=10.0)]
     both = one(fill("ER-T1", [*pgd, *ticket, *again]), "EarlyRobust", "speedup_vs_pgd")  # what a run takes does not hang on its seed
     assert both.ours
@@ -193,7 +193,7 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     shared = [replace(o, cost={**o.cost, "processes": 3}) for o in ticket]
     assert one(fill("ER-T1", [*pgd, *shared]), "EarlyRobust", "speedup_vs_pgd").why == "not timed alone"
     elsewhere = [replace(o, env={"device": "another GPU"}) for o in pgd]
-    assert one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why == "pgd was not timed alone on the same device"
+    assert one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why == "PGD was not timed alone on the same device"
 
 
 def test_a_search_for_all_tasks_is_charged_apart() -> None:
@@ -274,7 +274,7 @@ def test_a_number_that_lacks_several_attacks_is_one_cell_without_it() -> None:
     few = arm("earlyrobust", {REAL: BASE})
     lines = tell.markdown(fill("ER-T3", [*few, *arm("random", {REAL: BASE, SUBSTITUTE: BASE})])).splitlines()
     found = [line for line in lines if "cell" in line]
-    assert found == ["- 20 cells: not run", "- 1 cell, under some attacks: trained, not attacked by textfooler-substitute"]
+    assert found == ["- 20 cells: not run", "- 1 cell, under some attacks: trained, not attacked by TextFooler (substitute lists)"]
 
 
 def test_what_is_said_of_several_attacks_is_said_once() -> None:
@@ -298,7 +298,7 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     assert "prediction: where one further run of ours would" in text.replace("\n", " ")
     assert "+26.1" in text
     assert all(len(line) <= width for line in text.splitlines())
-    assert "trained, not attacked by textbugger" in text.replace("\n  ", " ")
+    assert "trained, not attacked by TextBugger" in text.replace("\n  ", " ")
 
 
 def test_a_campaign_has_its_title_and_no_columns_for_what_nobody_printed() -> None:

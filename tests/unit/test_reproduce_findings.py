@@ -241,7 +241,7 @@ def test_what_has_runs_is_not_called_not_run() -> None:
     rest = [o for o in screening() if o.unit.arm not in ("sturdy_c_full", "finetune_epochs_20")]
     text = findings([*rest, *arm("sturdy_c_full", {REAL: FAR}), *arm("finetune_epochs_20", {REAL: (80, 81)})])
     line = [line for line in text.splitlines() if line.startswith("Not run: ")][-1]
-    assert "whole model: trained, not attacked by textfooler-real-confirm on test" in line
+    assert "whole model: trained, not attacked by TextFooler (real lists, held out) on test" in line
     assert "Fine-tuning, 20 epochs: only runs that took part in choosing it" in line
     assert "FreeLB-3" in line
     assert "not run" not in line.removeprefix("Not run: ")

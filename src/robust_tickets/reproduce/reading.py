@@ -18,6 +18,7 @@ from typing import Any
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import RunSet, TrainedRun
+from robust_tickets.reproduce.names import arm_title, attack_phrase
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.unit import BERT, Flavour
 
@@ -105,8 +106,8 @@ def number(outcome: Outcome, value: Any) -> float | None:
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
     found = [(o, a) for o in own for a in o.attacks if a.name == wanted.attack and a.split == (wanted.split or o.clean.get("split"))]
     if not found:
-        where = f" on {wanted.split}" if wanted.split else ""
-        return _none(wanted, f"trained, not attacked by {wanted.attack}{where}" if wanted.attack else "trained, not attacked")
+        by = f" by {attack_phrase(wanted.attack)}" + (f" on {wanted.split}" if wanted.split else "") if wanted.attack else ""
+        return _none(wanted, f"trained, not attacked{by}")
     if len({a.examples for _, a in found}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
     if len({_way(a) for _, a in found}) > 1:
@@ -167,11 +168,11 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
     times = [found for o in based if (found := seconds(o)) is not None]
     if not times:
         if not any(same.of(o) for o in everyone):
-            return _none(wanted, f"{same.arm}, against which it is timed, was not run")
-        return _none(wanted, f"{same.arm} was not timed alone on the same device")
+            return _none(wanted, f"{arm_title(same.arm)}, against which it is timed, was not run")
+        return _none(wanted, f"{arm_title(same.arm)} was not timed alone on the same device")
     base = fmean(times)
     runs = _timed([(o, _speedup(wanted.metric, base, o)) for o in own])
-    return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {same.arm} the mean of {len(times)} runs",))
+    return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs",))
 
 
 def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
