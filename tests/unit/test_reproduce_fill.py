@@ -232,6 +232,10 @@ def test_a_sweep_s_points_have_their_abscissa() -> None:
     filled = fill("ER-F3", arm("earlyrobust_gamma_05", {REAL: BASE}))
     (cell,) = [c for c in filled.ran if c.metric == "aua"]
     assert (cell.x, cell.published, cell.inside, cell.difference) == (0.05, None, None, None)
+    swept = fill("OR-F2", arm("orticket_heads_1_12", {REAL: BASE}) + arm("orticket_neurons_30", {REAL: BASE}))
+    assert {line.split("|")[1].strip() for line in tell.markdown(swept).splitlines() if line.startswith(("| heads", "| neurons"))} >= {
+        "heads, 1/12", "heads, 1/3", "heads, 0.25", "neurons, 0.3",
+    }  # fmt: skip
     assert fill("ER-F2", ()).cells == ()  # a search: no number stands for it
 
 

@@ -13,6 +13,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_tabl
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 AGAINST = ("published", "difference", "prediction", "inside")  # columns of what was printed; a campaign and figures have none
+LONG, TWELFTHS = 5, 12  # letters of a number that may stand for itself; what is longer is some part of twelve heads
 NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
 
 
@@ -155,7 +157,13 @@ def _sections(filled: Filled) -> Iterator[tuple[str, str, list[tuple[str, list[s
 
 
 def _name(cell: FilledCell, backbone: bool) -> str:
-    return ", ".join(filter(None, [cell.row, f"{cell.x:g}" if cell.x is not None else "", cell.backbone if backbone else ""]))
+    return ", ".join(filter(None, [cell.row, _place(cell.x) if cell.x is not None else "", cell.backbone if backbone else ""]))
+
+
+def _place(x: float) -> str:
+    """``0.3``; ``0.0833333`` is ``1/12``: of twelve heads, that is what is meant."""
+    whole = Fraction(x).limit_denominator(TWELFTHS)
+    return str(whole) if len(f"{x:g}") > LONG and abs(whole - x) < 1e-6 else f"{x:g}"
 
 
 def _line(cell: FilledCell) -> list[str]:
