@@ -185,6 +185,14 @@ def test_no_accuracy_is_below_zero() -> None:
     assert not [part for part in (str(drawn), shown) if "−" in part]
 
 
+def test_equal_runs_say_why_they_have_no_interval() -> None:
+    rows = standings(judging.arm("finetune", {"textfooler-real": (80, 84, 90)}))
+    assert {one.measured("clean").equal for one in rows} == {True}  # type: ignore[union-attr]
+    shown = board(rows[0].key, rows)
+    assert shown.count("<small>all runs equal</small>") == 1
+    assert "equal" not in board(rows[0].key, standings(judging.arm("finetune", {"textfooler-real": (80, 80)}))), "two have none anyway"
+
+
 def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
     said = re.search(
         r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by", text

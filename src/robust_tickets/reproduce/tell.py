@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.files import write_json, write_text
+from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.report.markup import clean
 from robust_tickets.report.numbers import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
@@ -173,6 +174,7 @@ def _line(cell: FilledCell) -> list[str]:
         return [printed, NONE, *[""] * (len(HEADS) - 2)]
     difference = NONE if cell.difference is None else points(cell.difference)
     mean, prediction = (brief(shown(cell, ends)) if ends else NONE for ends in intervals(cell))
+    mean = "equal" if ours.n >= FEWEST_SHOWN and ours.interval is None else mean
     wide = f", of {width:.0f}" if (width := scattered(cell)) else ""
     return [printed, f"{ours.mean:.1f}", mean, str(ours.n), difference, prediction, INSIDE[cell.inside] + wide]
 

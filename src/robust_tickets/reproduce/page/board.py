@@ -12,6 +12,7 @@ from robust_tickets.reproduce.page.standing import Against, Key, Measured, Stand
 from robust_tickets.reproduce.page.strip import runs, swatch, thumbnail
 
 OF_ALL = "out of all attacked texts"
+EQUAL = "all runs equal"  # where that leaves no interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,7 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
         why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
         return tag("td", tag("span", why, class_="none"), data_key=column.key)
     link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
-    below = [numbers.brief(value.reach)] if column.drawn and value.reach else []
+    below = [numbers.brief(value.reach) or (EQUAL if value.equal else "")] if column.drawn else []
     if value.n != one.units:
         below.append(runs(value.n))
     parts = [

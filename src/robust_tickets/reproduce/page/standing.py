@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from robust_tickets.measure.runs import RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.measure.runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
@@ -54,6 +54,11 @@ class Measured:
             return None
         low, high = self.summary.shown
         return max(low, 0.0), min(high, 100.0)
+
+    @property
+    def equal(self) -> bool:
+        """Whether runs enough for an interval gave one value, of which none is made."""
+        return self.n >= FEWEST_SHOWN and self.summary.interval is None
 
     @property
     def few(self) -> bool:
