@@ -138,6 +138,9 @@ def test_texts_that_were_wrong_before_are_no_attacks(text: str, found: tuple[Out
 def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) -> None:
     table = text[text.index('id="ER-T1"') :]
     assert '<data value="28.8">28.8</data>' in table[: table.index("</article>")]  # EarlyRobust on SST-2 under TextFooler, as printed
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)<', table[: table.index("</thead>")])
+    assert heads[1:3] == ["clean", "TextFooler, under attack"], "what a phone shows without scrolling"
+    assert heads[-2:] == ["× PGD", "M, encoder"]
     missing = text[text.index('id="missing"') : text.index('id="runs"')]
     assert "not run" in missing
     assert "not run; needs data of IMDB (25,000 training rows)" in missing
