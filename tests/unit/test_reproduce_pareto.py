@@ -49,6 +49,28 @@ def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
     assert frontier(replace(dear, aua=replace(aua, values=(41.0,))), [cheap, dear])
 
 
+def test_few_runs_are_grey_and_make_no_frontier() -> None:
+    sizes = {"few": 40, "sturdy_a_ticket": 60, "finetune": 80}
+    held = {"few": 0.9, "sturdy_a_ticket": 0.5, "finetune": 0.4}
+    every = [
+        run(arm, seed=seed, held=held[arm], cost={"encoder_parameters": 1e6 * size, "processes": 2})
+        for arm, size in sizes.items()
+        for seed in range(4 if arm == "few" else 5)
+    ]
+    drawn = pareto(every, None, task="sst2", attack="textfooler-real")
+    assert "arms of fewer are grey, and no line is drawn by them" in drawn.caption
+    table = drawn.panels[0].table
+    assert table is not None
+    assert [line[-1] for line in table.rows] == ["too few runs", "yes", "no"]
+    for drawing in well_formed(drawn):
+        groups = {one.findtext("title", "").partition(" at ")[0]: one for one in drawing.iter("g") if one.find("title") is not None}
+        assert [name.partition(":")[0] for name, one in groups.items() if one.get("class") == "few"] == ["few"]
+        names = [" ".join(text.text or "" for text in one.iter("text")) for one in groups.values()]
+        assert "ASCC on the real lists: EarlyRobust ticket" in names, "whole, on two lines"
+    none = pareto([one for one in every if one.unit.seed < 2], None, task="sst2", attack="textfooler-real")
+    assert "edge" not in "".join(panel.svg for panel in none.panels)
+
+
 def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
     sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (40 + i % 3), "processes": 2} for i in range(20)}
     every = [run(arm, seed=seed, held=0.4 - 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes) for seed in range(1 + (i < 15))]

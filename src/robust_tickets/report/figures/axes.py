@@ -143,18 +143,29 @@ def two_lines(words: str, most: int) -> list[str]:
     return [first, shorten(" ".join(rest), most)] if rest else [first]
 
 
+def folded(words: str, most: int, lines: int) -> list[str]:
+    """``words`` on so many lines at most; of what is longer the middle of the last is left out."""
+    found = textwrap.wrap(words, most, break_on_hyphens=False) or [""]
+    return found if len(found) <= lines else [*found[: lines - 1], squeeze(" ".join(found[lines - 1 :]), most)]
+
+
 def group(*parts: object, kind: str = "", title: str = "") -> Html:
     return tag("g", tag("title", title) if title else None, join(parts), class_=kind or None)
 
 
-def places(wanted: list[float], highest: float, lowest: float, apart: float) -> list[float]:
-    """Heights for labels: near their points, in their order, never on top of one another, none below ``lowest``."""
+def places(wanted: list[float], highest: float, lowest: float, apart: float | Sequence[float]) -> list[float]:
+    """Heights for labels: near their points, in their order, never on top of one another, none below ``lowest``.
+
+    ``apart``: how much room a label takes, or each of them.
+    """
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    room = list(apart) if isinstance(apart, Sequence) else [apart] * len(wanted)
+    gaps = [(room[a] + room[b]) / 2 for a, b in pairwise(order)]
     placed: list[float] = []
-    for i in order:
-        placed.append(max(wanted[i], placed[-1] + apart) if placed else max(wanted[i], highest))
+    for k, i in enumerate(order):
+        placed.append(max(wanted[i], placed[-1] + gaps[k - 1]) if placed else max(wanted[i], highest))
     for k in range(len(placed)):
-        placed[k] = min(placed[k], lowest - (len(placed) - 1 - k) * apart)
+        placed[k] = min(placed[k], lowest - sum(gaps[k:]))
     back = dict(zip(order, placed, strict=True))
     return [back[i] for i in range(len(wanted))]
 

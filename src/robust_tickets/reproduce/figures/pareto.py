@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 
-from robust_tickets.report.figures.axes import Scale, around, colour, group, label, line, marker, places, squeeze, svg
+from robust_tickets.measure.runs import FEWEST_RUNS
+from robust_tickets.report.figures.axes import Scale, around, colour, folded, group, label, line, marker, places, svg
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.beside import WIDEST, brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
@@ -18,6 +20,7 @@ from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
 from robust_tickets.reproduce.unit import BERT, Flavour
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
+LETTERS, LINES, LEADING = 34, 2, 15  # of a name: on a line, lines, and pixels from one to the next
 NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
 MEASURES = {  # what is on the axis; what an arm that has none of it lacks
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
@@ -36,6 +39,19 @@ class Spot:
     aua: Point
     best: bool = False  # none is both cheaper and sturdier
     named: bool = True
+
+    @property
+    def few(self) -> bool:
+        """Too few runs for any claim: grey, and on no frontier."""
+        return len(self.aua.values) < FEWEST_RUNS
+
+    @property
+    def lines(self) -> list[str]:
+        return folded(self.title, LETTERS, LINES)
+
+    @property
+    def room(self) -> float:
+        return APART + LEADING * (len(self.lines) - 1)
 
     @property
     def said(self) -> str:
@@ -72,8 +88,9 @@ def pareto(
     timed = f" Times are of runs that had the device to themselves ({device})." if device else ""
     fewer = f", and beyond {NAMED} arms those of fewest runs are faint dots" if len(looks) > NAMED else ""
     caption = (
-        f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more. Arms "
-        "on the line have none that is both cheaper and sturdier, by the means alone; arms of one size stand "
+        f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more; arms "
+        "of fewer are grey, and no line is drawn by them. Those on the line have none that is both cheaper and sturdier, by the means "
+        "alone; arms of one size stand "
         f"side by side, over a bracket whose stem is at their size{fewer}. The axes do not start at zero. Plain epochs of the "
         f"whole model are reckoned by passes, tokens and FLOPs.{timed}"
     )
@@ -98,7 +115,8 @@ def _spots(
         aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric="aua", attack=attack), own, folder))
         if size is not None and aua is not None:
             found.append(Spot(index=index, title=arm_title(arm), x=size.mean, aua=aua))
-    found = [replace(spot, best=frontier(spot, found)) for spot in found]
+    enough = [spot for spot in found if not spot.few]
+    found = [replace(spot, best=not spot.few and frontier(spot, enough)) for spot in found]
     ranked = sorted(
         found, key=lambda spot: (not spot.best, -len(spot.aua.values), len(spot.title), spot.index)
     )  # a sweep's have long titles
@@ -115,7 +133,8 @@ def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
 def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int, alt: str, kind: str) -> Html:
     """The plot ends at ``right`` and ``bottom``; names stand beside it on a wide page, below it on a narrow one."""
     broad, shown = kind == "broad", [spot for spot in spots if spot.named]
-    bottom = max(bottom, TOP + APART * len(shown) + 10) if broad else bottom
+    below = sum(spot.room for spot in shown)
+    bottom = max(bottom, TOP + ceil(below) + 10) if broad else bottom
     across, along = [spot.x for spot in spots], [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))]
     pad = max(0.12, WIDEST / (right - LEFT - 2 * WIDEST)) * (max(across) - min(across)) or 1.0
     low, high = around(along, max(2.0, 0.08 * (max(along) - min(along))))
@@ -128,17 +147,19 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     for t in y.ticks(6):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
     parts.append(label((LEFT + right) / 2, bottom + 38, what, "middle", "axis"))
-    parts.append(tag("path", d=_steps([spot for spot in spots if spot.best], x, y), class_="curve edge"))
-    lowest = bottom - 4 if broad else bottom + BELOW + 14 + APART * len(shown)
-    wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + APART * k for k, spot in enumerate(shown)]
-    heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, APART), strict=True))
+    if best := [spot for spot in spots if spot.best]:
+        parts.append(tag("path", d=_steps(best, x, y), class_="curve edge"))
+    rooms = [spot.room for spot in shown]
+    lowest = bottom - 4 - max(0.0, (rooms[-1] - APART) / 2) if broad else bottom + BELOW + 14 + below
+    wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + sum(rooms[:k]) + (rooms[k] - APART) / 2 for k, spot in enumerate(shown)]
+    heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, rooms), strict=True))
     groups = bunches({spot.index: x(spot.x) for spot in shown})
     beside = {index: at for group in groups for index, at in group.places.items()}
     parts += brackets(groups, bottom)
     for spot in sorted(spots, key=lambda spot: spot.named):  # names lie above
         px = beside[spot.index] if spot.named else x(spot.x)
         parts.append(_spot(spot, px, y, heights[spot.index] if spot.named else None, right + 26.0 if broad else 14.0, broad=broad))
-    return svg(width, bottom + BELOW + (0 if broad else 14 + APART * len(shown)), parts, alt=alt, kind=kind)
+    return svg(width, bottom + BELOW + (0 if broad else 14 + below), parts, alt=alt, kind=kind)
 
 
 def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *, broad: bool) -> Html:
@@ -152,7 +173,9 @@ def _spot(spot: Spot, px: float, y: Scale, height: float | None, start: float, *
     if broad:
         drawn.append(line(px + 9, py, start - 10, height, "leader"))
     drawn += [marker(px, py, spot.index, 6.5), marker(start, height, spot.index, 5)]
-    return group(*drawn, label(start + 13, height + 4.5, squeeze(spot.title, 33), kind="name"), title=spot.said)
+    up = 4.5 - LEADING * (len(spot.lines) - 1) / 2
+    names = [label(start + 13, height + up + LEADING * k, words, kind="name") for k, words in enumerate(spot.lines)]
+    return group(*drawn, *names, kind="few" if spot.few else "", title=spot.said)
 
 
 def _steps(best: Sequence[Spot], x: Scale, y: Scale) -> str:
@@ -168,5 +191,6 @@ def _table(spots: Sequence[Spot], what: str) -> Table:
     rows = []
     for spot in ranked:
         span = f"{spot.aua.interval[0]:.1f} to {spot.aua.interval[1]:.1f}" if spot.aua.interval else "–"
-        rows.append((spot.title, f"{spot.x:.1f}", f"{spot.aua.mean:.1f}", span, str(len(spot.aua.values)), "yes" if spot.best else "no"))
+        best = "yes" if spot.best else "too few runs" if spot.few else "no"
+        rows.append((spot.title, f"{spot.x:.1f}", f"{spot.aua.mean:.1f}", span, str(len(spot.aua.values)), best))
     return Table(head=("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier"), rows=tuple(rows))

@@ -5,11 +5,10 @@ A mean hides what this page is about: how far the runs of one method lie apart.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, markers, squeeze, svg
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, folded, group, label, line, marker, markers, squeeze, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
@@ -87,7 +86,7 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
     value, reach = numbers.percent(measured.mean), numbers.span(interval) if interval else ""
     told = ", ".join(filter(None, (reach, runs(measured.n))))
     if broad:
-        words = _lines(one.title)
+        words = folded(one.title, LETTERS, LINES)
         apart = 17 if len(words) < LINES else 14.5
         names = [label(left - 18, y + 5 + apart * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
@@ -96,12 +95,6 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
         shown = " · ".join(filter(None, (value, reach, runs(measured.n))))
         names.append(label(left, y - 24, shown, kind="quiet") if stacked else label(scale.end, y - 24, shown, "end", "quiet"))
     return group(*drawn, *names, title=said(one.title, measured))
-
-
-def _lines(title: str) -> list[str]:
-    """A name on three lines at most; of a longer one the middle is left out, since names often differ at their ends."""
-    lines = textwrap.wrap(title, LETTERS, break_on_hyphens=False) or [""]
-    return lines if len(lines) <= LINES else [*lines[: LINES - 1], squeeze(" ".join(lines[LINES - 1 :]), LETTERS)]
 
 
 def thumbnail(measured: Measured, place: int, low: float, high: float) -> Html:
