@@ -16,6 +16,8 @@ from robust_tickets.reproduce.figures.beside import brackets, bunches
 from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page.board import board
+from robust_tickets.reproduce.page.standing import standings
 from sweeping import run
 
 
@@ -69,6 +71,25 @@ def test_few_runs_are_grey_and_make_no_frontier() -> None:
         assert "ASCC on the real lists: EarlyRobust ticket" in names, "whole, on two lines"
     none = pareto([one for one in every if one.unit.seed < 2], None, task="sst2", attack="textfooler-real")
     assert "edge" not in "".join(panel.svg for panel in none.panels)
+
+
+def test_one_recipe_that_stands_twice_says_which_runs_are_which() -> None:
+    every = [
+        run(arm, seed=seed, held=0.4 + 0.01 * seed)
+        for arm in ("sturdy_a", "sturdy_a_ticket", "sturdy_f", "sturdy_f_ticket")
+        for seed in (0, 1)
+    ]
+    table = pareto(every, None, task="sst2", attack="textfooler-real").panels[0].table
+    assert table is not None
+    shown = {row[0] for row in table.rows}
+    chose, fresh = "ASCC on the real lists: screened ticket, runs that chose it", "ASCC on the real lists: EarlyRobust ticket, fresh runs"
+    assert {name for name in shown if "runs" in name} == {chose, fresh}, "f was searched under another adversary"
+    found = standings(every)
+    assert {one.title for one in found} == shown
+    assert "are one recipe; they are not counted together" in board(found[0].key, found)
+    alone = standings([one for one in every if one.unit.arm != "sturdy_a"])
+    assert not [one.title for one in alone if "runs" in one.title]
+    assert "one recipe" not in board(alone[0].key, alone)
 
 
 def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:

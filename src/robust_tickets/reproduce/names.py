@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 from robust_tickets.reproduce.arms import arms
@@ -19,6 +20,7 @@ METRICS = {
     "speedup_vs_freelb": "× FreeLB", "speedup_lost_to_search": "× lost to search", "encoder_millions": "M, encoder",
     "total_millions": "M, all",
 }  # fmt: skip
+FRESH = "_ticket"  # ends the name under which a screened ticket is run again with other seeds than those that chose it
 BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
 VARIANTS = {
     "real": "real lists", "substitute": "substitute lists", "confirm": "held out", "encoder50": "encoder that passes 50 %",
@@ -31,6 +33,15 @@ def arm_title(name: str) -> str:
     """As ``arms.toml`` calls it."""
     found = arms().get(name)
     return found.title if found is not None else name
+
+
+def told_apart(name: str, others: Collection[str]) -> str:
+    """Its title; where one recipe stands twice among ``others``, what chose it and what was run afresh, with which of them it is."""
+    twin = name.removesuffix(FRESH) if name.endswith(FRESH) else name + FRESH
+    known = arms()
+    if twin not in others or twin not in known or name not in known or known[twin].settings != known[name].settings:
+        return arm_title(name)
+    return f"{arm_title(name)}, {'fresh runs' if name.endswith(FRESH) else 'runs that chose it'}"
 
 
 def printed_as(metric: str, value: float) -> str:

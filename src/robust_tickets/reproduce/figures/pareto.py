@@ -14,7 +14,7 @@ from robust_tickets.reproduce.figures.beside import WIDEST, brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.sweeps import place
-from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.names import attack_title, told_apart
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
 from robust_tickets.reproduce.unit import BERT, Flavour
@@ -114,7 +114,7 @@ def _spots(
         size = Point.of_reading(None, read_runs(replace(wanted, arm=arm, attack=None), sized, folder))
         aua = Point.of_reading(None, read_runs(replace(wanted, arm=arm, metric="aua", attack=attack), own, folder))
         if size is not None and aua is not None:
-            found.append(Spot(index=index, title=arm_title(arm), x=size.mean, aua=aua))
+            found.append(Spot(index=index, title=told_apart(arm, looks), x=size.mean, aua=aua))
     enough = [spot for spot in found if not spot.few]
     found = [replace(spot, best=not spot.few and frontier(spot, enough)) for spot in found]
     ranked = sorted(

@@ -10,7 +10,7 @@ from functools import cached_property
 from robust_tickets.measure.runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
 from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import told
-from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title
+from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title, told_apart
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Reading, Wanted, number, read_runs
 from robust_tickets.reproduce.unit import Flavour, Unit
@@ -76,10 +76,11 @@ class Standing:
     flavour: Flavour
     place: int
     outcomes: tuple[Outcome, ...]
+    named: str = ""  # told apart from what stands beside it
 
     @property
     def title(self) -> str:
-        return arm_title(self.arm) + ("" if self.flavour == "corrected" else f", {self.flavour}")
+        return (self.named or arm_title(self.arm)) + ("" if self.flavour == "corrected" else f", {self.flavour}")
 
     @property
     def anchor(self) -> str:
@@ -164,7 +165,15 @@ def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
         unit = outcome.unit
         groups.setdefault((unit.backbone, unit.task, unit.arm, unit.flavour), []).append(outcome)
     found = [
-        Standing(backbone=backbone, task=task, arm=arm, flavour=flavour, place=arms.index(arm), outcomes=tuple(members))
+        Standing(
+            backbone=backbone,
+            task=task,
+            arm=arm,
+            flavour=flavour,
+            place=arms.index(arm),
+            outcomes=tuple(members),
+            named=told_apart(arm, arms),
+        )
         for (backbone, task, arm, flavour), members in groups.items()
     ]
     return tuple(sorted(found, key=lambda one: (one.place, one.flavour, one.key)))
@@ -195,9 +204,14 @@ def flattered(found: Sequence[Standing]) -> str:
     asked = told()["screen"]
     if not any(one.task == asked["task"] and one.arm.startswith(tuple(asked["arms"])) for one in found):
         return ""
+    twice = any(one.named not in ("", arm_title(one.arm)) for one in found)
     return (
         f"Recipes that train on word swaps were chosen on {asked['split']}, where they may look better than they are; "
         "what is claimed of them is under Answers, on texts that were held out."
+        + (
+            " Runs that chose a ticket and its fresh runs are one recipe; they are not counted together, and no claim has the former."
+            * twice
+        )
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, folded, group, label, line, marker, markers, squeeze, svg
+from robust_tickets.report.figures.axes import Scale, around, colour, figure, folded, group, label, line, marker, markers, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.page.standing import Against, Measured, Standing
 
@@ -16,6 +16,7 @@ MOST = 12  # rows; more would be no figure to look at
 THUMB, HIGH, DOT = 96, 14, 2.6  # pixels of a thumbnail and of its marks
 LINES = 3  # of a name
 LETTERS = 24  # of a line of a name; capitals are wide
+ACROSS = 38  # letters of a line of a name on a phone
 BESIDE = 19  # letters of a name for which there is room beside its value on a phone
 Row = tuple[Standing, Measured]
 
@@ -62,7 +63,8 @@ def _inside(measured: Measured) -> tuple[float, ...]:
 def _draw(rows: Sequence[Row], low: float, high: float, width: int, alt: str, kind: str) -> Html:
     broad = kind == "broad"
     stacked = not broad and any(len(one.title) > BESIDE for one, _ in rows)
-    left, end, height, top = (244, width - 200, 46, 8) if broad else (14, width - 14, 86 if stacked else 70, 2)
+    lines = max(len(folded(one.title, ACROSS, 2)) for one, _ in rows)
+    left, end, height, top = (244, width - 200, 46, 8) if broad else (14, width - 14, (86 if stacked else 70) + 17 * (lines - 1), 2)
     scale = Scale(low=low, high=high, start=left, end=end)
     bottom = top + height * len(rows)
     parts: list[Html] = []
@@ -91,7 +93,9 @@ def _row(one: Standing, measured: Measured, scale: Scale, y: float, left: float,
         names = [label(left - 18, y + 5 + apart * (k - (len(words) - 1) / 2), w, "end", "name") for k, w in enumerate(words)]
         names += [label(scale.end + 18, y - 1, value, kind="strong"), label(scale.end + 18, y + 16, told, kind="quiet")]
     else:
-        names = [label(left, y - (41 if stacked else 24), squeeze(one.title, 33), kind="name")]
+        words = folded(one.title, ACROSS, 2)
+        above = y - (41 if stacked else 24) - 17 * (len(words) - 1)
+        names = [label(left, above + 17 * k, said, kind="name") for k, said in enumerate(words)]
         shown = " · ".join(filter(None, (value, reach, runs(measured.n))))
         names.append(label(left, y - 24, shown, kind="quiet") if stacked else label(scale.end, y - 24, shown, "end", "quiet"))
     return group(*drawn, *names, title=said(one.title, measured))
