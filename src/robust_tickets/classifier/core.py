@@ -25,6 +25,7 @@ from robust_tickets.classifier.heads import checked_labels, rename_labels, unnam
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
+from robust_tickets.classifier.pipelined import fed
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.shown import shown
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, check_count, rows_of
@@ -97,7 +98,8 @@ class Classifier:
         timeout: float | None = None,
         backoff: float = 0.5,
     ) -> Classifier:
-        """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels).
+        """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels), or a transformers pipeline
+        for texts: answers in {"label": …, "score": …} are matched to ``labels`` by name.
 
         For one that is slow, far away or paid for: ``batch_size`` texts in one call, ``retries`` of a call that raised (after ``backoff``
         seconds, then twice as long each time), ``rate_limit`` calls a second, ``timeout`` seconds for an answer.
@@ -108,7 +110,7 @@ class Classifier:
             )
         name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
-        asked = Caller(function, name, calls) if calls != Calls() else function
+        asked = Caller(fed(function), name, calls) if calls != Calls() else fed(function)
         return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)
 
     @classmethod
@@ -279,7 +281,7 @@ class Classifier:
         if self.graph is not None:
             return torch.from_numpy(self.graph(rows))
         if self.model is None:
-            return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], len(self.labels), self.identity))
+            return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], self.labels, self.identity))
         assert self.inputs is not None
         logits = torch.zeros((len(rows), len(self.labels)))  # made here, out of inference mode: callers may do arithmetic in place
         with torch.inference_mode(), evaluating(self.model):

@@ -7,23 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.classifier.pipelined import by_label
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 
 
-def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: int, name: str) -> np.ndarray:
+def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: Sequence[str], name: str) -> np.ndarray:
     """Ask ``function`` for the probabilities of ``rows``; single texts are passed as strings, pairs as tuples."""
     assert function is not None
-    given = function([row if len(row) > 1 else row[0] for row in rows])
+    given = by_label(function([row if len(row) > 1 else row[0] for row in rows]), labels, name)
     try:
         p = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as problem:
         raise TicketsError(f"{name} did not return numbers: {problem}", hint=HINT) from None
-    if p.shape != (len(rows), labels):
+    if p.shape != (len(rows), len(labels)):
         # one that cannot count ends an attack: each example that is right would fail, and the rest pass for 0 %
         code = BAD_INPUT if p.shape[:1] == (len(rows),) or _counts(function, len(rows[0])) else FAILED
-        raise TicketsError(f"{name} returned shape {p.shape}, expected {(len(rows), labels)} (texts, labels)", hint=HINT, exit_code=code)
+        wanted = (len(rows), len(labels))
+        raise TicketsError(f"{name} returned shape {p.shape}, expected {wanted} (texts, labels)", hint=HINT, exit_code=code)
     if not np.isfinite(p).all():
         raise TicketsError(f"{name} returned values that are not finite", hint=HINT)
     wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))

@@ -1,0 +1,107 @@
+"""Pipelines of transformers as victims: answers in labels and scores, matched by name, and nothing guessed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.classifier import Classifier
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from victims import foreign_folder
+
+TEXTS = ["a good film", "a bad plot", "the story was fine", "an awful movie", "not very good"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return foreign_folder(tmp_path_factory.mktemp("albert"), labels=("bad", "good"))
+
+
+def pipe(folder: Path, **options: Any) -> Any:
+    from transformers import pipeline
+
+    return pipeline("text-classification", model=str(folder), device="cpu", **options)
+
+
+@pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])
+@pytest.mark.parametrize("calls", [{}, {"batch_size": 2, "retries": 1}])
+def test_a_pipeline_answers_like_its_model(folder: Path, options: dict[str, Any], calls: dict[str, Any]) -> None:
+    model = Classifier.from_pretrained(folder)
+    piped = Classifier.wrap(pipe(folder, **options), labels=["GOOD", "Bad"], **calls)
+    wanted, found = model.predict(TEXTS), piped.predict(TEXTS)
+    assert [label.lower() for label in found[0]] == wanted[0]
+    np.testing.assert_allclose(found[1], wanted[1][:, ::-1], atol=1e-5)
+
+
+def test_a_pipeline_takes_pairs(folder: Path) -> None:
+    pairs = list(pairwise(TEXTS))
+    wanted = Classifier.from_pretrained(folder).predict(pairs)[1]
+    for calls in ({}, {"batch_size": 2}):
+        piped = Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"], columns=("premise", "hypothesis"), **calls)
+        np.testing.assert_allclose(piped.predict(pairs)[1], wanted, atol=1e-5)
+
+
+def test_an_attack_on_a_pipeline_is_that_on_its_model_and_resumes(folder: Path, tmp_path: Path) -> None:
+    split = Split.of(TEXTS, [1, 0, 1, 0, 0])
+    own = PWWS()(Classifier.from_pretrained(folder), split, n=0)
+
+    def told(result: Any) -> Any:
+        return [(e.status, e.queries, e.perturbed) for e in result.examples()]
+
+    for place in ("a", "a"):  # the second finds it done
+        piped = PWWS()(Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"]), split, n=0, folder=tmp_path / place)
+        assert told(piped) == told(own)
+
+
+def named(**scores: Any) -> list[dict[str, Any]]:
+    return [{"label": label, "score": score} for label, score in scores.items()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "wanted"),
+    [
+        (named(c=0.5, b=0.3, a=0.2), "abc", [0.2, 0.3, 0.5]),
+        (named(LABEL_2=0.5, LABEL_0=0.3, label_1=0.2), "abc", [0.3, 0.2, 0.5]),
+        (named(LABEL_0=0.9, LABEL_1=0.1), ["LABEL_1", "LABEL_0"], [0.1, 0.9]),  # a name is a name
+        (named(pos=0.9, Pos=0.1), ["Pos", "pos"], [0.1, 0.9]),
+        (named(b=np.float32(0.75)), "ab", [0.25, 0.75]),
+        (named(a=0.5)[0], "ab", [0.5, 0.5]),
+    ],
+)
+def test_labels_are_matched_by_name(answer: Any, labels: Any, wanted: list[float]) -> None:
+    clf = Classifier.wrap(lambda texts: [answer] * len(texts), labels=list(labels))
+    np.testing.assert_allclose(clf.predict(["x", "y"])[1], [wanted] * 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "said", "hint"),
+    [
+        (named(NEG=0.1, POS=0.9), "ab", "answers with the label(s) NEG, POS, expected a, b", "--labels"),
+        (named(a=0.1, LABEL_2=0.9), "ab", "answers with the label(s) LABEL_2, expected", "--labels"),
+        (named(POS=0.1, neg=0.9), ["Pos", "pos", "neg"], "label(s) POS,", "--labels"),
+        (named(c=0.9)[0], "abc", "the score of a, b is missing", "top_k=None"),
+        (named(c=0.6, a=0.3), "abc", "the score of b is missing", "top_k=None"),
+        (named(a=0.4)[0], "ab", "not the top one", "top_k=None"),
+        (named(a=0.4, A=0.6), "ab", "two scores for one class", "a, b"),
+        (named(a="much", b=0.6), "ab", "a score is no number", "probability"),
+        (named(a=0.9, b=0.8), "ab", "no probabilities", "softmax"),
+        ([{"label": "a"}, {"label": "b"}], "ab", "did not return numbers", "one row a text"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_what_to_do(answer: Any, labels: Any, said: str, hint: str) -> None:
+    with pytest.raises(TicketsError) as caught:
+        Classifier.wrap(lambda texts: [answer] * len(texts), labels=list(labels)).predict(["x", "y"])
+    assert said in caught.value.message
+    assert "callable:" in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_an_answer_of_two_kinds_is_refused() -> None:
+    with pytest.raises(TicketsError, match=r"answered text 1 with \[0.5, 0.5\], others with labels"):
+        Classifier.wrap(lambda texts: [named(a=0.5, b=0.5), [0.5, 0.5]], labels=["a", "b"]).predict(["x", "y"])
