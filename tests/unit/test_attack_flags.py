@@ -16,11 +16,13 @@ from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.tally import Tally
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
+from tiny import tiny_classifier
 
 CALM: dict[str, Any] = {
     "n": 200, "attacked": 180, "errors": 0, "often": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0,
     "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None, "temperature": 1.0,
-    "calibration": None, "resources": {}, "dropped": (), "foreign": False, "query_budget": None, "precision": None, "unconfirmed": None,
+    "calibration": None, "resources": {}, "dropped": (), "foreign": False, "cut": (0, 128), "query_budget": None, "precision": None,
+    "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -39,6 +41,7 @@ RAISED: list[tuple[dict[str, Any], str]] = [
     ({"subset": "first"}, "first-rows"),
     ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
     ({"foreign": True}, "not-english"),
+    ({"cut": (1, 128)}, "cut"),
     ({"errors": 2}, "errors"),
     ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
     ({"confidence": 0.995}, "over-confident"),
@@ -140,6 +143,23 @@ def test_texts_seen_in_training_are_counted() -> None:
     assert any("2 of the attacked texts" in flag for flag in result.flags)
     assert PWWS()(CLF, split, n=0).seen is None
     assert PWWS()(CLF, split, ids=[2], seen=trained).seen["count"] == 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_texts_that_are_cut_are_counted(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that fills the length is read to its end; both texts of a pair count. No text is put to the victim for it."""
+    clf = tiny_classifier(family, max_length=8)
+    full, long = "a good film is a movie", "a good film is a movie story"  # 6 words and two special tokens, and one more
+    assert [row.size for row in clf.encode([full, long])] == [8, 8]
+    result = PWWS()(clf, Split.of([full, full, long, "bad"], [1, 0, 1, 0]), n=0)
+    said = dict(zip(result.flag_codes, result.flags, strict=True))
+    assert said["cut"].startswith("cut: 1 of the attacked texts are longer than the 8 tokens that the victim reads")
+    assert "1 of 4 texts are longer than the 8 tokens" in capsys.readouterr().err
+    assert "cut" not in PWWS()(clf, Split.of([full, "bad"], [1, 0]), n=0).flag_codes
+    pair = Split.of([("a good film", "a plot"), ("bad", "a plot")], [1, 0], columns=("one", "two"))
+    twin = tiny_classifier(family, max_length=7, columns=("one", "two"))
+    assert "cut: 1 of" in " ".join(PWWS()(twin, pair, n=0).flags)
+    assert "cut" not in PWWS()(CLF, Split.of(["a good film " * 1000, "bad"], [1, 0]), n=0, query_budget=3).flag_codes
 
 
 def test_codes_stand_beside_the_flags_and_the_choice_is_said() -> None:

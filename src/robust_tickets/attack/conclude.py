@@ -56,6 +56,7 @@ def conclude(
         resources=plan.resources,
         dropped=plan.prepared.dropped,
         foreign=foreign,
+        cut=(plan.cut, clf.cut_at),
         query_budget=plan.query_budget,
         precision=plan.precision,
         unconfirmed=doubted,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from robust_tickets.classifier.kernels import ORDER
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.metrics import ERROR
-from robust_tickets.progress import warn
+from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
 
 if TYPE_CHECKING:
@@ -140,9 +141,12 @@ def run_attack(
             subset=subset,
             asked=n if ids is None else None,
             seen=None if seen is None else _seen(seen, split, rows),
+            cut=_cut(clf, split, rows),
             precision=precision,
             digest=name,
         )
+        if plan.cut:
+            say(f"attack: {plan.cut} of {len(rows)} texts are longer than the {clf.cut_at} tokens that the victim reads (max_length)")
         foreign = plan.prepared.english and not _english(split, rows)
         if foreign:
             warn(
@@ -182,6 +186,15 @@ def _unsteady(plan: Plan, probes: Sequence[Any], lines: Iterable[bytes]) -> int:
 def _seen(trained: Split, split: Split, rows: np.ndarray) -> dict[str, Any]:
     count = int(np.isin(split.keys[rows], trained.keys).sum())
     return {"split": trained.name, "rows": len(trained), "digest": trained.digest, "count": count}
+
+
+def _cut(clf: Classifier, split: Split, rows: np.ndarray) -> int:
+    """How many of the texts have more tokens than the victim reads; of a callable nobody knows."""
+    found = 0
+    for row in rows if clf.tokenizer is not None else ():
+        with suppress(Exception):  # a text that the tokenizer cannot read is its example's own error
+            found += clf.cuts(split[int(row)].texts)
+    return found
 
 
 def _english(split: Split, rows: np.ndarray) -> bool:

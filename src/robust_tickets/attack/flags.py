@@ -17,9 +17,9 @@ MANY = 0.1  # share of the attacked examples above which a fault of single ones 
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
 HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "errors", "over-confident",
-    "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget", "substitute",
-    "constraint-dropped",
+    "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "cut", "errors",
+    "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget",
+    "substitute", "constraint-dropped",
 )  # fmt: skip
 
 
@@ -50,6 +50,7 @@ def flags_of(
     resources: Mapping[str, Mapping[str, Any]],
     dropped: Sequence[str],
     foreign: bool,
+    cut: tuple[int, int | None],
     query_budget: int | None,
     precision: str | None,
     unconfirmed: int | None,
@@ -57,10 +58,13 @@ def flags_of(
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
 
     ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one; ``unsteady`` counts
-    the texts to which it gave another answer when it was asked again, and those that it was asked about twice.
+    the texts to which it gave another answer when it was asked again, and those that it was asked about twice; ``cut`` those that it does
+    not read to their end, and how many tokens it reads.
     """
     return [
-        *_examples(n, classes, subset, seen, foreign, errors, often),
+        *_examples(n, classes, subset, seen, foreign),
+        *_unread(*cut),
+        *_failed(errors, often),
         *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
@@ -70,9 +74,7 @@ def flags_of(
     ]
 
 
-def _examples(
-    n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool, errors: int, often: str
-) -> Iterator[Flag]:  # fmt: skip
+def _examples(n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool) -> Iterator[Flag]:
     if n < FEW:
         yield Flag("few-examples", f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
     if classes < 2:
@@ -89,6 +91,18 @@ def _examples(
         )
     if foreign:
         yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
+
+
+def _unread(cut: int, tokens: int | None) -> Iterator[Flag]:
+    if cut:
+        yield Flag(
+            "cut",
+            f"cut: {cut} of the attacked texts are longer than the {tokens} tokens that the victim reads; words behind the cut cannot turn "
+            "it, whatever they are changed to",
+        )
+
+
+def _failed(errors: int, often: str) -> Iterator[Flag]:
     if errors:
         yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n{often}")
 

@@ -88,6 +88,7 @@ class Plan:
     subset: str
     asked: int | None  # examples asked for, 0 for all; none where they were named
     seen: Mapping[str, Any] | None  # how many of the texts the victim was trained on, if that is known
+    cut: int  # texts that the victim does not read to their end
     precision: str | None  # of the copy that is attacked; none for the victim itself
     digest: str
 

@@ -246,14 +246,18 @@ class Classifier:
         update_digest(h, self.model)
         return h.hexdigest()
 
-    def encode(self, texts: Sequence[Text]) -> list[Encoded]:
-        """Token ids, token types and size of each text, truncated to ``max_length``."""
+    def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:
+        """Token ids, token types and size of each text, truncated to ``max_length``, by default the classifier's own."""
         rows = rows_of(texts)
         if self.tokenizer is None:
             return [Encoded(columns=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
         if self._splicer is None or self._splicer[0] is not self.tokenizer:
             self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
-        return encoded(self.tokenizer, self._splicer[1], rows, self.max_length, self.token_types)
+        return encoded(self.tokenizer, self._splicer[1], rows, max_length or self.max_length, self.token_types)
+
+    def cuts(self, text: Text) -> bool:
+        """Whether ``text`` has more tokens than are read; never said of a callable's."""
+        return self.tokenizer is not None and self.encode([text], self.max_length + 1)[0].size > self.max_length
 
     def batches(self, sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
         """Positions in batches of like size: of at most ``batch_size`` texts for a callable that names one, else within ``budget``."""
