@@ -10,8 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import _hook
-
-__version__ = "0.1.0"
+from robust_tickets._version import __version__ as __version__
 
 _WHERE = {
     "Classifier": "robust_tickets.classifier",
@@ -51,6 +50,8 @@ _WHERE = {
     "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
     "replay": "robust_tickets.attack.transfer",
+    "export": "robust_tickets.ship.export",
+    "predict": "robust_tickets.ship.predict",
     "RunSet": "robust_tickets.measure.runs",
     "TrainedRun": "robust_tickets.measure.runs",
     "compare_runs": "robust_tickets.measure.verdict",
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
     from robust_tickets.search.prasanna import Prasanna as Prasanna
     from robust_tickets.search.random import RandomTicket as RandomTicket
     from robust_tickets.search.robustt import RobustT as RobustT
+    from robust_tickets.ship.export import export as export
+    from robust_tickets.ship.predict import predict as predict
     from robust_tickets.ticket import Ticket as Ticket
     from robust_tickets.train.finetune import FineTune as FineTune
 

@@ -23,7 +23,7 @@ from robust_tickets.data.rows import open_rows
 from robust_tickets.errors import TicketsError
 from robust_tickets.ship import predict
 from robust_tickets.ship.answers import Answers
-from robust_tickets.ship.predict import predict_file
+from robust_tickets.ship.predict import predict as predict_file
 from tiny import tiny_classifier
 
 Factory = pytest.TempPathFactory

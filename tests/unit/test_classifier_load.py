@@ -164,8 +164,8 @@ def test_damaged_folders(tmp_path: Path) -> None:
 def test_a_folder_with_a_graph_says_who_reads_it(tmp_path: Path) -> None:
     """It was told to convert pickles, of which it has none."""
     folder = save_encoder(tmp_path / "served")
-    (folder / "model.safetensors").rename(folder / "model.onnx")
-    with pytest.raises(rt.TicketsError, match=r"only model\.onnx, a graph.*\n.*tickets attack.*open_onnx") as caught:
+    (folder / "model.safetensors").rename(folder / "mine.onnx")
+    with pytest.raises(rt.TicketsError, match=r"only mine\.onnx, a graph.*\n.*tickets attack.*load_classifier\('.*mine\.onnx'\)") as caught:
         rt.Classifier.from_pretrained(folder)
     assert "pickle" not in str(caught.value)
 

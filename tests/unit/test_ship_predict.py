@@ -16,7 +16,7 @@ import pytest
 
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
-from robust_tickets.ship.predict import predict_file
+from robust_tickets.ship.predict import predict as predict_file
 
 
 def longer(texts: Sequence[str | tuple[str, ...]]) -> np.ndarray:

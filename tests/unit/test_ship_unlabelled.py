@@ -16,7 +16,7 @@ from robust_tickets.cli.main import main
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
 from robust_tickets.ship import unlabelled
-from robust_tickets.ship.predict import predict_file
+from robust_tickets.ship.predict import predict as predict_file
 from robust_tickets.ship.unlabelled import REST, Reasons
 
 Capture = pytest.CaptureFixture[str]

@@ -127,15 +127,19 @@ def read_config(folder: Path) -> Any:
         raise TicketsError(f"{folder / 'config.json'} does not describe a model: {_first_line(problem)}", hint="check the file") from None
 
 
+def has_weights(folder: Path) -> bool:
+    return (folder / "model.safetensors").is_file() or (folder / INDEX).is_file()
+
+
 def check_weights(folder: Path) -> None:
     """Refuse a folder whose weights are not there, not whole or not to be read."""
-    if not (folder / "model.safetensors").is_file() and not (folder / INDEX).is_file():
+    if not has_weights(folder):
         pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
         graph = next(iter(sorted(folder.glob("*.onnx"))), None)
         if graph is not None and not pickled:
             raise TicketsError(
                 f"{folder} has no model.safetensors, only {graph.name}, a graph that answers and cannot be trained or exported",
-                hint="tickets attack, predict and replay take the folder; in Python robust_tickets.classifier.graph.open_onnx(folder)",
+                hint=f"tickets attack, predict and replay take the file {graph}; in Python rt.load_classifier({str(graph)!r})",
             )
         there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
         raise TicketsError(f"{folder} has no model.safetensors{there}", hint=f"only safetensors are read; {CONVERT}")

@@ -117,7 +117,7 @@ class Classifier:
     def from_pretrained(
         cls, name: str | Path, *, max_length: int | None = None, dtype: str = "float32", device: str | None = None
     ) -> Classifier:
-        """A saved classifier of any family that transformers has, head included."""
+        """A saved classifier of any family that transformers has, head included; also ``"RUN:ARM"`` of a run, or an ONNX file or folder."""
         from robust_tickets.classifier.load import load_classifier
 
         return load_classifier(name, max_length=max_length, dtype=dtype, device=device)

@@ -13,6 +13,7 @@ from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import check_head, checked_labels, fitting, labels_of_config, with_labels
 from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
+from robust_tickets.classifier.place import graph_of, model_path
 from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
@@ -29,19 +30,25 @@ def load_classifier(
     dtype: str = "float32",
     device: str | None = None,
 ) -> Classifier:
-    """A classifier from a folder, an embedded name ("minilm") or a Hub id, for the labels of ``task`` (or ``labels``).
+    """A classifier from a folder, an embedded name ("minilm"), a Hub id, a run or one arm of it (``"RUN:ARM"``), for the labels of
+    ``task`` (or ``labels``).
 
     A checkpoint's own head is kept where its label names are the wanted ones, in whatever order; else a new head is drawn from
     ``seed``, which takes a family with a layout. Without wanted labels the checkpoint must bring a head, and may be of any family that
     transformers has. ``max_length`` defaults to what was saved with it; where nothing was, to 128 for a task (all three papers train
-    with it), and else to what the tokenizer says, at most 512.
+    with it), and else to what the tokenizer says, at most 512. An ONNX file, or a folder with one and no other weights, can be asked and
+    attacked, not trained: it takes no task, and ``labels`` are the names of its outputs.
     """
     place = device_of(device)
     if dtype not in ("float32", "bfloat16", "float16", "float64"):
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
     if isinstance(task, str | Path):
         raise TicketsError(f"expected a loaded task, got {str(task)!r}", hint=f"task = rt.load_task({str(task)!r}), then give task")
-    found = checkpoint.find_checkpoint(name)
+    path = model_path(name)
+    graph = graph_of(path)
+    if graph is not None and (path.suffix == ".onnx" or not checkpoint.has_weights(graph.parent)):
+        return _graph(graph, task, labels, max_length, dtype, device)
+    found = checkpoint.find_checkpoint(name if path == Path(name) else path)
     config = checkpoint.read_config(found.folder)
     about = read_about(found.folder)
     wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
@@ -70,6 +77,21 @@ def load_classifier(
     columns = task.columns if task is not None else about.columns
     model.to(place)
     return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)
+
+
+def _graph(
+    path: Path, task: Any, labels: Sequence[str] | None, max_length: int | None, dtype: str, device: str | None
+) -> Classifier:  # fmt: skip
+    from robust_tickets.classifier.graph import open_onnx
+
+    if task is not None:
+        raise TicketsError(
+            f"{path} is a graph that answers and cannot be trained, searched or exported; a task was given to fit it to",
+            hint="leave the task out to ask or attack it; to train, give the folder of weights that it was made from",
+        )
+    if dtype != "float32" or device not in (None, "cpu"):
+        raise TicketsError(f"{path}: an ONNX file runs as it is, on the CPU; got dtype={dtype!r}, device={device!r}", hint="leave them out")
+    return open_onnx(path, labels=labels, max_length=max_length)
 
 
 def _headless(lacks: checkpoint.Lacks, other: str) -> tuple[str, str] | None:

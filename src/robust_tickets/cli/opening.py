@@ -47,6 +47,7 @@ class Opening:
         Numbers are looked at first: ``Calls`` refuses them too, by names that no flag has, after a user's module was imported.
         """
         from robust_tickets.classifier.calling import MOST
+        from robust_tickets.classifier.place import graph_of, model_path
 
         names = (columns,) if isinstance(columns, str) else columns
         at_least("--batch-size", self.batch_size, 1, "leave it out for the default")
@@ -60,7 +61,7 @@ class Opening:
             "a Python function", batch_size=self.batch_size, retries=self.retries or None, rate_limit=self.rate_limit, timeout=self.timeout
         )
         path = model_path(model)
-        if path.suffix == ".onnx" or (path / "model.onnx").is_file():
+        if graph_of(path) is not None:
             return self._graph(path, names)
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
@@ -153,21 +154,6 @@ def imported(name: str) -> Any:
             raise TicketsError(f"{module} has no {path}", hint="package.module:function")
         found = getattr(found, part)
     return found
-
-
-def model_path(model: str) -> Path:
-    """A run folder stands for its model, ``RUN:ARM`` for that of one arm."""
-    from robust_tickets.walk.runner import model_folder
-
-    run, _, arm = model.rpartition(":")
-    if run and not Path(model).exists() and (Path(run) / "arms.json").is_file():
-        return model_folder(Path(run), arm)
-    if run and len(run) > 1 and not Path(model).exists():  # C: is no run; no Hub id has a colon
-        what = "is not finished" if (Path(run) / "config.json").is_file() else "is no run folder"
-        raise TicketsError(
-            f"{model}: {run} {what}", hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it"
-        )
-    return model_folder(Path(model)) if (Path(model) / "arms.json").is_file() else Path(model)
 
 
 def _device(name: str | None) -> str | None:

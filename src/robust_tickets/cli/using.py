@@ -9,7 +9,7 @@ from robust_tickets.attack.limits import check_numbers
 from robust_tickets.cli.answer import Answer, Common, Settings, Strict
 from robust_tickets.cli.early import flag, look_for
 from robust_tickets.cli.making import columns, is_folder
-from robust_tickets.cli.opening import Opening, is_function, mapped, model_path, number_or_word
+from robust_tickets.cli.opening import Opening, is_function, mapped, number_or_word
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
 
@@ -191,13 +191,13 @@ def predict(
         The text column; a pair as premise,hypothesis.
     """
     from robust_tickets.attack.failures import said
-    from robust_tickets.ship.predict import predict_file
+    from robust_tickets.ship.predict import predict as label_file
 
     look_for(data)
     say(f"loading {model}")
     victim = opening.open(model, columns(text))
     try:
-        told = predict_file(victim, data, out, text=columns(text))
+        told = label_file(victim, data, out, text=columns(text))
     except TicketsError:
         raise
     except Exception as problem:  # a function's own; of a few texts it would have cost their rows
@@ -270,6 +270,7 @@ def export(
     """
     say(f"loading {model}")
     from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier.place import model_path
     from robust_tickets.ship.evidence import evidence_of
     from robust_tickets.ship.export import export as write
 

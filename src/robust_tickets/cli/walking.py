@@ -47,11 +47,12 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
     say(f"loading the recipe {name} and torch")
     recipe = read_recipe(name, settings)
     say(recipe.title)
+    from robust_tickets.classifier.place import model_folder
     from robust_tickets.report.read import read_run
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.estimate import tell
-    from robust_tickets.walk.runner import look_for_attacks, model_folder, prepare
+    from robust_tickets.walk.runner import look_for_attacks, prepare
 
     look_for_attacks(recipe)
     walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))

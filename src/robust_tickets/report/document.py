@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from robust_tickets import __version__
+from robust_tickets._version import __version__
 from robust_tickets.report.markup import Html, tag
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from robust_tickets import __version__
+from robust_tickets._version import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.progress import warn

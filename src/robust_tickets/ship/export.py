@@ -35,7 +35,10 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
     if format not in get_args(Format):
         raise TicketsError(f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)))
     if getattr(model, "model", None) is None:
-        raise TicketsError("only a Classifier with a transformers model can be exported", hint="load one with load_classifier")
+        raise TicketsError(
+            "only a Classifier with a transformers model can be exported, not an ONNX graph or a function",
+            hint="load one with load_classifier, from the folder of its weights",
+        )
     if format == "compact" and masks_of(model.model) and not model.model.config.model_type.startswith("ticket-"):
         raise TicketsError(
             "an unstructured ticket masks single weights, so there is no smaller model to export",

@@ -29,8 +29,12 @@ from robust_tickets.ship.written import WRITERS, Named, Row, make_folder, replac
 AT_ONCE = 2048  # rows in memory
 
 
-def predict_file(clf: Any, data: Path, out: Path, *, text: str | Sequence[str] | None = None) -> dict[str, Any]:
-    """Write ``out`` and return counts, also of why rows got no label. The format follows the ending of ``out``."""
+def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence[str] | None = None) -> dict[str, Any]:
+    """Label the texts of the file ``data``: write ``out`` and return counts, also of why rows got no label.
+
+    The format follows the ending of ``out``. ``text`` names the text column, or the two of a pair.
+    """
+    data, out = Path(data), Path(out)
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
     if out.suffix.lower() not in WRITERS:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import TicketsError, in_table, inside
+from robust_tickets.errors import in_table, inside
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
@@ -203,15 +203,6 @@ def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
 def _subnetwork(ticket: Ticket) -> dict[str, Any]:
     about = {"kind": ticket.kind, "digest": ticket.digest, "sparsity": ticket.sparsity, "removed": ticket.removed}
     return {**about, "provenance": dict(ticket.provenance)}
-
-
-def model_folder(run: Path, arm: str = "") -> Path:
-    """Where the model of an arm of a finished run lies; a run of one arm needs no name."""
-    rows = {row["name"]: run / row["train"] / "model" for row in read_json(run / "arms.json")["arms"]}
-    if arm not in rows and (arm or len(rows) > 1):
-        said = f"has no arm {arm!r}" if arm else f"trained {len(rows)} models"
-        raise TicketsError(f"{run} {said}", hint="name one: " + ", ".join(f"{run}:{name}" for name in rows))
-    return rows[arm] if arm else next(iter(rows.values()))
 
 
 def identity(recipe: Recipe) -> Any:

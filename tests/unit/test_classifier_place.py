@@ -1,0 +1,73 @@
+"""Models named in Python as the commands name them: runs and arms, ONNX files and folders; ``rt.predict`` and ``rt.export``."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import robust_tickets as rt
+from tiny import tiny_classifier
+
+TEXTS = ["a good film", "an awful movie", "the plot was fine"]
+
+
+def a_run(folder: Path, *arms: str) -> Path:
+    rows = [{"name": arm, "train": f"train-{arm}"} for arm in arms]
+    for seed, row in enumerate(rows):
+        tiny_classifier(seed=seed).save_pretrained(folder / row["train"] / "model")
+    (folder / "arms.json").write_text(json.dumps({"arms": rows}))
+    return folder
+
+
+@pytest.mark.parametrize("opened", [rt.load_classifier, rt.Classifier.from_pretrained])
+def test_a_run_stands_for_its_model(opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run(tmp_path / "r", "plain", "robust")
+    wanted = [rt.load_classifier(run / f"train-{arm}" / "model").digest for arm in ("plain", "robust")]
+    assert [opened(f"{run}:{arm}").digest for arm in ("plain", "robust")] == wanted
+    assert opened(a_run(tmp_path / "one", "plain")).digest == wanted[0]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert opened("~/r:robust").digest == wanted[1]
+    with pytest.raises(rt.TicketsError, match=rf"trained 2 models\n.*{run}:plain, {run}:robust"):
+        opened(run)
+    with pytest.raises(rt.TicketsError, match=r"has no arm 'other'\n.*:robust"):
+        opened(f"{run}:other")
+    with pytest.raises(rt.TicketsError, match=r"nowhere:arm: .*nowhere is no run folder\n.*tickets ls runs"):
+        opened(f"{tmp_path}/nowhere:arm")
+    monkeypatch.chdir(tmp_path)
+    assert opened("r/train-plain/model").identity == "r/train-plain/model"  # what it is called in results
+
+
+def test_what_is_exported_is_opened_again(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    clf = tiny_classifier(labels=("bad", "good"))
+    served = rt.export(clf, tmp_path / "served", format="onnx")
+    for name in (served, str(served), served / "model.onnx"):
+        graph = rt.load_classifier(name)
+        assert (graph.labels, graph.max_length, graph.graph is not None) == (clf.labels, clf.max_length, True)
+        np.testing.assert_allclose(graph.logits(TEXTS), clf.logits(TEXTS), atol=1e-4)
+    assert rt.Classifier.from_pretrained(served, max_length=8).max_length == 8
+    with pytest.raises(rt.TicketsError, match=r"cannot be trained.*task was given.*\n.*leave the task out"):
+        rt.load_classifier(served, SimpleNamespace(labels=("bad", "good"), columns=("text",)))
+    for options in ({"dtype": "bfloat16"}, {"device": "meta"}):
+        with pytest.raises(rt.TicketsError, match="an ONNX file runs as it is"):
+            rt.load_classifier(served, **options)  # type: ignore[arg-type]
+    with pytest.raises(rt.TicketsError, match="not an ONNX graph"):
+        rt.export(rt.load_classifier(served), tmp_path / "again")
+    clf.save_pretrained(served)  # weights beside the graph: they are the model
+    assert rt.load_classifier(served).model is not None
+    assert rt.load_classifier(served / "model.onnx").graph is not None
+
+
+def test_predict_labels_a_file(tmp_path: Path) -> None:
+    clf = tiny_classifier(labels=("bad", "good"))
+    (tmp_path / "in.csv").write_text("text\n" + "\n".join(TEXTS) + "\n")
+    told = rt.predict(clf, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
+    assert told["rows"] == 3
+    with (tmp_path / "out.csv").open() as file:
+        assert [row["predicted"] for row in csv.DictReader(file)] == clf.predict(TEXTS)[0]
