@@ -107,7 +107,11 @@ def test_a_function(capsys: Capture, module: str, tmp_path: Path) -> None:
     assert (result["clean"], result["errors"], result["model"]["max_length"]) == (100, 0, None)
     assert max(sys.modules["my_judge"].calls) == 5
     assert attack(capsys, "my_judge:model", data, tmp_path / "b", "--labels", "bad,good")["clean"] == 100
-    for name, said in (("my_judge:number", "a callable"), ("my_judge:no", "has no no"), ("no_such:f", "could not be imported")):
+    for name, said in (
+        ("my_judge:number", "my_judge:number is 3 (int), expected a callable"),
+        ("my_judge:no", "has no no"),
+        ("no_such:f", "could not be imported"),
+    ):
         assert said in attack(capsys, name, data, tmp_path / "c", "--labels", "bad,good", code=2)["error"]["message"]
     gone = attack(capsys, "my_judge:gone", data, tmp_path / "c", "--labels", "bad,good", code=3)["error"]
     assert "ConnectionError: no route" in gone["message"]

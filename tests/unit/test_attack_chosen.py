@@ -85,6 +85,20 @@ def test_the_result_the_terminal_and_the_page_say_it(tmp_path: Path) -> None:
     assert PWWS()(CLF, split(7, 3), ids=[1, 8]).task["asked"] is None
 
 
+def test_examples_that_failed_are_among_those_counted_by_class() -> None:
+    """The terminal said 9 examples and then counted 10 of them."""
+    given = split(7, 3)
+    odd = given[0].texts[0]
+
+    def picky(texts: Any) -> Any:
+        if odd in texts:
+            raise ValueError("odd")
+        return [[0.6, 0.4]] * len(texts)
+
+    said = shown(PWWS()(Classifier.wrap(picky, labels=NAMES), given, n=0))
+    assert "10 examples, of which 1 failed and 9 are counted, all 10 rows (Bad 7, Good 3)" in said
+
+
 def test_a_result_that_does_not_count_them_has_its_examples(tmp_path: Path) -> None:
     PWWS()(CLF, split(7, 3), n=8, folder=tmp_path / "a")
     about = read_json(tmp_path / "a/result.json")

@@ -161,6 +161,13 @@ def test_damaged_folders(tmp_path: Path) -> None:
         rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
 
 
+@pytest.mark.parametrize("name", [None, 3, ["a"]])
+def test_what_is_no_name_is_told(name: Any) -> None:
+    """It was looked for on the Hub: `hf download None`."""
+    with pytest.raises(rt.TicketsError, match=r"expected a model's folder or name, got .* \(\w+\)\n.*Hub id"):
+        rt.Classifier.from_pretrained(name)
+
+
 def test_a_folder_with_a_graph_says_who_reads_it(tmp_path: Path) -> None:
     """It was told to convert pickles, of which it has none."""
     folder = save_encoder(tmp_path / "served")

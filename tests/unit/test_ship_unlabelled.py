@@ -91,7 +91,10 @@ def test_the_terminal_says_it(tmp_path: Path, capsys: Capture, monkeypatch: pyte
         assert end.value.code == 2, said.err
         assert "warning: predict: more than half of the rows got no label (9 of 10)" in said.err
         if arguments is call:
-            assert "10 rows: bad 1, good 0; 9 bad rows left without a label:\n  9: broken UTF-8\n  what to do: stars.csv is not" in said.out
+            assert (
+                "10 rows: bad 1, good 0; 9 bad rows left without a label:\n  broken UTF-8 (9 rows)\n  what to do: stars.csv is not"
+                in said.out
+            )
         else:
             assert json.loads(said.out)["reasons"] == [{"problem": "broken UTF-8", "rows": 9}]
     assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 11, "it is written all the same"
@@ -106,7 +109,7 @@ def test_a_reason_of_several_lines_is_printed_on_one(tmp_path: Path, capsys: Cap
     with pytest.raises(SystemExit) as end:
         main(["predict", "lines_judge:judge", "--labels", "bad,good", "--data", "in.csv", "--out", "out.csv"])
     assert end.value.code == 0
-    assert "without a label:\n  1: ValueError: first second\n  what to do" in capsys.readouterr().out
+    assert "; 1 bad row left without a label:\n  ValueError: first second (1 row)\n  what to do" in capsys.readouterr().out
     (tmp_path / "in.csv").write_text("text\nodd\nodd\n")
     with pytest.raises(SystemExit):
         main(["predict", "lines_judge:judge", "--labels", "bad,good", "--data", "in.csv", "--out", "gone.csv"])

@@ -72,6 +72,15 @@ def test_json_problems_name_the_file(tmp_path: Path) -> None:
     assert not (tmp_path / "nan.json").exists()
 
 
+def test_only_near_names_are_suggested(tmp_path: Path) -> None:
+    """The ending alone made long.csv look like missing.csv."""
+    for name in ("long.csv", "reviews.csv", "reviews.jsonl"):
+        (tmp_path / name).touch()
+    for name, said in (("missing.csv", "check the path"), ("review.csv", "reviews.csv?"), ("reviews.json", "reviews.jsonl?")):
+        assert files.look_again(tmp_path / name).endswith(said)
+    assert files.look_again(tmp_path / "reviews.tsv") != "check the path"
+
+
 def test_hash_of_a_file(tmp_path: Path) -> None:
     assert files.sha256_file(files.write_bytes(tmp_path / "a", b"abc")) == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -106,7 +106,8 @@ class Classifier:
         """
         if not callable(function):
             raise TicketsError(
-                f"wrap expects a callable, got {type(function).__name__}", hint="give a function from texts to probabilities"
+                f"wrap expects a callable, got {function!r:.60} ({type(function).__name__})",
+                hint="give a function from texts to probabilities",
             )
         name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)

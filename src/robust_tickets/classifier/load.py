@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ def load_classifier(
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
     if isinstance(task, str | Path):
         raise TicketsError(f"expected a loaded task, got {str(task)!r}", hint=f"task = rt.load_task({str(task)!r}), then give task")
+    if not isinstance(name, str | os.PathLike):
+        raise TicketsError(
+            f"expected a model's folder or name, got {name!r:.60} ({type(name).__name__})",
+            hint='give a folder, a Hub id, "RUN:ARM" or an ONNX file',
+        )
     path = model_path(name)
     graph = graph_of(path)
     if graph is not None and (path.suffix == ".onnx" or not checkpoint.has_weights(graph.parent)):

@@ -87,8 +87,14 @@ class Opening:
         labels = split(self.labels)
         if labels is None:
             raise TicketsError(f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns")
+        found = imported(name)
+        if not callable(found):
+            raise TicketsError(
+                f"{name} is {found!r:.60} ({type(found).__name__}), expected a callable",
+                hint="name a function from a list of texts to their probabilities",
+            )
         calls: dict[str, Any] = {k: getattr(self, k) for k in ("batch_size", "retries", "rate_limit", "timeout")}
-        return Classifier.wrap(imported(name), labels=labels, columns=columns, **calls)
+        return Classifier.wrap(found, labels=labels, columns=columns, **calls)
 
     def _refuse(self, what: str, **given: Any) -> None:
         for flag, value in given.items():

@@ -213,9 +213,9 @@ def predict(
         from robust_tickets.report.markup import clean
 
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
-        print(f"{told['rows']} rows: {counts}" + (f"; {told['bad']} bad rows left without a label:" if told["bad"] else ""))
+        print(f"{told['rows']} rows: {counts}" + (f"; {_rows(told['bad'], 'bad ')} left without a label:" if told["bad"] else ""))
         for reason in told["reasons"][:REASONS]:
-            print(clean(f"  {reason['rows']}: {' '.join(reason['problem'].split())}"))  # an error message may have several lines
+            print(clean(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})"))  # an error message may have several lines
         if len(told["reasons"]) > REASONS:
             print(f"  … and {len(told['reasons']) - REASONS} other reasons")
         if told["hint"]:
@@ -225,6 +225,10 @@ def predict(
     if told["exit_code"]:
         warn(f"predict: more than half of the rows got no label ({told['bad']} of {told['rows']})")
     return Answer(data=told, show=show, exit_code=told["exit_code"])
+
+
+def _rows(count: int, kind: str = "") -> str:
+    return f"{count} {kind}row{'s' * (count != 1)}"
 
 
 def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008

@@ -198,7 +198,9 @@ def _chosen(result: Mapping[str, Any]) -> str:
     task = result["task"]
     said = [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])] if "by_class" in task else []
     short = short_of(task.get("asked"), len(result["ids"]))
-    many = f"{result['n']} example{'s' * (result['n'] != 1)}"
+    failed = int(result.get("errors") or 0)  # chosen with the others, and in no number
+    total = result["n"] + failed
+    many = f"{total} example{'s' * (total != 1)}" + (f", of which {failed} failed and {result['n']} are counted" if failed else "")
     return ", ".join([many, *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
 
 
