@@ -79,7 +79,7 @@ class Stage:
         elif self.mark.is_file():
             told = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
             warn(f"{what}: {harmed} {told} {self.name} is run again")
-            for path in {harmed, self.mark}:
+            for path in dict.fromkeys((harmed, self.mark)):  # the mark last: after a kill in between, a file is still missing
                 set_aside(path, self.folder)
         return harmed is None
 
@@ -91,6 +91,8 @@ class Stage:
                 raise TicketsError(f"{self.folder} holds other work (see its stage.json)", hint="give another --out, or remove the folder")
             files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
         except (DamagedError, KeyError, TypeError, AttributeError):
+            return self.mark
+        if any(".." in path.parts or not path.is_relative_to(self.folder) for path in files):  # what is harmed is moved: none but our own
             return self.mark
         return next((path for path, entry in files.items() if not _whole(path, *entry)), None)
 

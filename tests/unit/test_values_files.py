@@ -173,6 +173,30 @@ def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest
     assert f"{evaluation} is missing: {stage.name} is run again" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["../../own.txt", "{}/own.txt"])
+def test_a_mark_moves_no_file_but_those_of_its_stage(name: str, tmp_path: Path) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("mine")
+    stage = Run(folder=tmp_path).stage("train", KEY)
+    files.write_json(stage.mark, {"schema": 1, "key": KEY, "files": {name.format(tmp_path): {"bytes": 1, "sha256": ""}}})
+    assert not stage.found("train")
+    assert own.read_text() == "mine"
+    assert [path.name for path in (stage.folder / "damaged").iterdir()] == ["stage.json"]
+
+
+def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order a set has them, by a hash that is another in every process."""
+    moved: list[str] = []
+    monkeypatch.setattr("robust_tickets.run.set_aside", lambda path, folder: moved.append(path.name))
+    for seed in range(8):
+        stage = Run(folder=tmp_path).stage("train", {"seed": seed})
+        evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})
+        stage.finish()
+        evaluation.write_bytes(b"")
+        assert not stage.found("train")
+    assert moved == ["evaluation.json", "stage.json"] * 8
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}'])
 def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(folder=tmp_path, processes=2)
