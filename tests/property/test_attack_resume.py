@@ -23,6 +23,7 @@ from robust_tickets.attack.store import PART, OnDisk
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import set_aside
 from tiny import tiny_classifier
 
 TEXTS = ["a good film", "bad bad plot", "the story is fine, really", "dull and slow", "", "happy dog runs", "old house"]
@@ -114,7 +115,6 @@ SCRIPT = """
 import sys, time
 from attacking import toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import AttackResult
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 inner = toy_victim(1).function
@@ -268,6 +268,38 @@ def test_a_damaged_result_is_kept_aside_and_made_again(name: str, tmp_path: Path
     assert (tmp_path / "damaged" / "result.json").read_text() == damaged
     assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == (tmp_path / "examples.jsonl").read_bytes()
     assert AttackResult.load(tmp_path) == again
+
+
+def test_a_damaged_result_is_left_to_who_holds_the_folder(tmp_path: Path) -> None:
+    """A second process read the damaged file, and moved what the first wrote in its place."""
+    clf = toy_victim(1)
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    (tmp_path / "result.json").write_text("")
+    first = OnDisk(tmp_path, len(SPLIT), "another process")
+    with pytest.raises(TicketsError, match="another process is attacking into this folder"):
+        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    assert (tmp_path / "result.json").exists()
+    assert (tmp_path / "examples.jsonl").exists()
+    first.close()
+
+
+def test_a_kill_between_the_two_moves_loses_neither_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = toy_victim(1)
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    examples = (tmp_path / "examples.jsonl").read_bytes()
+    (tmp_path / "result.json").write_text("")
+
+    def killed(path: Path, folder: Path) -> None:
+        set_aside(path, folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("robust_tickets.attack.conclude.set_aside", killed)
+    with pytest.raises(KeyboardInterrupt):
+        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    monkeypatch.undo()
+    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
+    assert (tmp_path / "damaged" / "result.json").read_text() == ""
+    assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == examples
 
 
 def test_a_result_of_another_version_is_not_made_again(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ def about_model(clf: Classifier) -> dict[str, Any]:
     }
 
 
-def finished(folder: Path, digest: str) -> AttackResult | None:
+def finished(folder: Path, digest: str, *, held: bool) -> AttackResult | None:
     """The result an earlier call left, if it is whole; refused if it is of another attack. A damaged one makes room for a new one, and is
-    kept: of which attack it is nobody can tell.
+    kept: of which attack it is nobody can tell. Only who holds the folder makes room; another may be writing a new one by now.
     """
     if not (folder / RESULT).is_file():
         return None
@@ -141,7 +141,8 @@ def finished(folder: Path, digest: str) -> AttackResult | None:
             (folder / PART).unlink(missing_ok=True)
             return result
         why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
-    warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
-    for name in (RESULT, FINAL):
-        set_aside(folder / name, folder)
+    if held:
+        warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
+        for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
+            set_aside(folder / name, folder)
     return None

@@ -116,11 +116,11 @@ def run_attack(
     if code := code_of(recipe):
         key["code"] = code
     name, place = digest(key), None if folder is None else Path(folder)
-    if place is not None and (found := finished(place, name)) is not None:
+    if place is not None and (found := finished(place, name, held=False)) is not None:
         return found
     store = Memory(len(rows)) if place is None else OnDisk(place, len(rows), name)
     try:
-        if place is not None and (found := finished(place, name)) is not None:
+        if place is not None and (found := finished(place, name, held=True)) is not None:
             return found  # by a process that held the folder a moment ago
         heat, calibrated = (float(temperature), None) if held is None else calibrate(clf, held, classes)
         plan = Plan(
