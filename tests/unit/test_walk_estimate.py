@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,25 @@ def test_only_the_examples_that_are_left_are_counted(monkeypatch: pytest.MonkeyP
     assert seconds(*folders) == pytest.approx(4)
     stages[0].finish()
     assert seconds(*folders) == 0
+
+
+def test_of_the_trained_models_one_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    most: list[int] = []
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class Victim:
+        def __init__(self, _: Path) -> None:
+            alive.add(self)
+            most.append(len(alive))
+
+    monkeypatch.setattr(estimate, "_victim", Victim)
+    monkeypatch.setattr(estimate, "_trained", lambda *_: Path("model"))
+    monkeypatch.setattr(estimate, "stages", SimpleNamespace(attacked=lambda _, task: task.test, attack_key=lambda *_: {}))
+    arms, plan = [SimpleNamespace(origin=None)] * 4, AttackPlan(attack=PWWS(), n=6)
+    run = SimpleNamespace(has=lambda *_: True, stage_folder=lambda *_: tmp_path)
+    walk: Any = SimpleNamespace(task=toy_task(8), run=run, recipe=SimpleNamespace(arms=arms, attacks=[plan, plan]))
+    assert estimate.estimate(walk)["attacks"] == 0
+    assert most == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("rows", "share"), [(4, 1), (32, 6 / 8), (400, 0.5)])
