@@ -38,7 +38,7 @@ PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
 BAD_ROWS, BAD_ROWS_KEPT = "bad_rows.csv", 10_000  # rows that a run left out, and how many: who has more has one fault in all of them
 RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
-HASHED = 1 << 22  # bytes of a file that is looked into; of a larger one, which is weights, its size has to do
+HASHED = 1 << 22  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
 COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 
@@ -65,15 +65,15 @@ class Stage:
         return self.folder / "stage.json"
 
     def done(self) -> bool:
-        """Whether an earlier run finished this stage and its files are still what they were."""
-        return self.mark.is_file() and self._harmed() is None
+        """Whether an earlier run finished this stage and its files are, at a glance, still what they were."""
+        return self.mark.is_file() and self._harmed(HASHED) is None
 
     def found(self, what: str) -> bool:
-        """``done``, and said so; else, where it was finished once, which file is the reason that it is run again.
+        """``done``, and said so; else, where it was finished once, which file is the reason that it is run again. Weights are looked into.
 
         That file and the mark are put aside: with them a stage that is half made could be taken for a whole one.
         """
-        harmed = self._harmed() if self.mark.is_file() else self.mark
+        harmed = self._harmed(None) if self.mark.is_file() else self.mark
         if harmed is None:
             say(f"{what}: found done in {self.name}")
         elif self.mark.is_file():
@@ -83,8 +83,11 @@ class Stage:
                 set_aside(path, self.folder)
         return harmed is None
 
-    def _harmed(self) -> Path | None:
-        """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well."""
+    def _harmed(self, most: int | None) -> Path | None:
+        """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well.
+
+        Files of more bytes than ``most`` are not looked into.
+        """
         try:
             about = read_json(self.mark)
             if isinstance(about["key"], dict) and (about["schema"] != SCHEMA or about["key"] != to_plain(self.key)):
@@ -94,7 +97,7 @@ class Stage:
             return self.mark
         if any(".." in path.parts or not path.is_relative_to(self.folder) for path in files):  # what is harmed is moved: none but our own
             return self.mark
-        return next((path for path, entry in files.items() if not _whole(path, *entry)), None)
+        return next((path for path, entry in files.items() if not _whole(path, *entry, most)), None)
 
     def finish(self) -> None:
         """Mark the stage as done."""
@@ -223,8 +226,9 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def _whole(path: Path, size: int, sha256: str) -> bool:
-    return path.is_file() and path.stat().st_size == size and (size > HASHED or sha256_file(path) == sha256)
+def _whole(path: Path, size: int, sha256: str, most: int | None) -> bool:
+    unread = most is not None and size > most
+    return path.is_file() and path.stat().st_size == size and (unread or sha256_file(path) == sha256)
 
 
 def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:

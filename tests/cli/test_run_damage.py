@@ -72,3 +72,35 @@ def test_damaged_records_are_named_and_what_they_told_of_is_made_again(
             assert stable_files(run / "attack" / name)[1] == stable_files(whole / "attack" / name)[1]
         assert all(json.loads(path.read_bytes()) for path in harmed)
         assert "is done already" in call(capsys, *arguments, str(run))
+
+
+@pytest.mark.parametrize("harm", [lambda whole: bytes(len(whole)), lambda whole: whole[:-64] + bytes(64)])
+def test_weights_that_kept_their_size_are_trained_again(
+    capsys: pytest.CaptureFixture[str],
+    three_classes: Path,
+    model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    harm: Callable[[bytes], bytes],
+) -> None:
+    """Of large files only the size was looked at: zeros ended the run, and other weights than the evaluated ones were attacked."""
+    monkeypatch.setattr("robust_tickets.run.HASHED", 100)
+    (tmp_path / "damaged.toml").write_text(RECIPE)
+    settings = (f"task={three_classes}", f"model={model_folder}", "max_rows=24", "max_length=32")
+    arguments = [
+        "run",
+        str(tmp_path / "damaged.toml"),
+        *(word for one in settings for word in ("--set", one)),
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    call(capsys, *arguments)
+    weights = {path: path.read_bytes() for path in (tmp_path / "run" / "train").glob("*/model/model.safetensors")}
+    for path, whole in weights.items():
+        path.write_bytes(harm(whole))
+    (tmp_path / "run" / "manifest.json").unlink()  # so that an estimate is made
+    told = call(capsys, *arguments)
+    assert len(weights) == 2
+    for path, whole in weights.items():
+        assert f"warning: train: {path} is damaged: it is kept in {path.parents[1] / 'damaged'}" in told
+        assert path.read_bytes() == whole

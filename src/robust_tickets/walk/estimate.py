@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest
+from robust_tickets.errors import TicketsError
 from robust_tickets.progress import duration, say
 from robust_tickets.train.finetune import updates_per_epoch
 from robust_tickets.walk import stages
@@ -133,7 +134,10 @@ def _left(walk: Walk, plans: Plans, model: Path) -> list[int]:
     """
     from robust_tickets.attack.store import PART, whole_lines
 
-    victim, found = _victim(model), []
+    try:
+        victim, found = _victim(model), []
+    except TicketsError:  # damaged: the run says so, and trains it again
+        return [examples(plan, split) for plan, split in plans]
     for plan, split in plans:
         key = stages.attack_key(plan, victim, split)
         done = whole_lines(walk.run.stage_folder("attack", key) / PART) - 1  # the first says which attack
