@@ -71,3 +71,12 @@ def test_predict_labels_a_file(tmp_path: Path) -> None:
     assert told["rows"] == 3
     with (tmp_path / "out.csv").open() as file:
         assert [row["predicted"] for row in csv.DictReader(file)] == clf.predict(TEXTS)[0]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"arms": 3}', '{"arms": [3]}', '{"arms": [{"name": "plain"}]}', '{"arms": []}'])
+def test_a_run_whose_arms_are_damaged_says_so(text: str, tmp_path: Path) -> None:
+    """They ended in Python's KeyError, TypeError and StopIteration."""
+    (tmp_path / "arms.json").write_text(text)
+    for name in (str(tmp_path), f"{tmp_path}:plain"):
+        with pytest.raises(rt.TicketsError, match=r"arms\.json names no models\n.*damaged"):
+            rt.load_classifier(name)

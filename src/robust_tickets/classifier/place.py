@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import read_json
 
 
 def model_folder(run: Path, arm: str = "") -> Path:
     """Where the model of an arm of a finished run lies; a run of one arm needs no name."""
-    rows = {row["name"]: run / row["train"] / "model" for row in read_json(run / "arms.json")["arms"]}
+    about = run / "arms.json"
+    try:
+        rows = {row["name"]: run / row["train"] / "model" for row in read_json(about)["arms"]}
+    except (KeyError, TypeError):
+        rows = {}
+    if not rows:
+        raise DamagedError(f"{about} names no models", hint="the file is damaged: the command that made the run writes it again")
     if arm not in rows and (arm or len(rows) > 1):
         said = f"has no arm {arm!r}" if arm else f"trained {len(rows)} models"
         raise TicketsError(f"{run} {said}", hint="name one: " + ", ".join(f"{run}:{name}" for name in rows))
