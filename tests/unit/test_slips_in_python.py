@@ -250,3 +250,13 @@ def test_labels_are_a_list() -> None:
     for labels in ("bad,good", 2):
         with pytest.raises(rt.TicketsError, match=rf"a list of names, got {labels!r}\n"):
             rt.Classifier.wrap(len, labels=labels)  # type: ignore[arg-type]
+
+
+def test_a_file_is_labelled_by_a_classifier_and_written_to_a_file(clf: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\na fine film\n")
+    with pytest.raises(rt.TicketsError, match=r"expected a classifier to ask, got a str\n.*load_classifier"):
+        rt.predict("minilm", tmp_path / "a.csv", tmp_path / "b.csv")
+    with pytest.raises(rt.TicketsError, match=r"expected the path of a file to read, got a list\n.*clf.predict"):
+        rt.predict(clf, ["a fine film"], tmp_path / "b.csv")  # type: ignore[arg-type]
+    with pytest.raises(rt.TicketsError, match=r"expected the path of a file to write, got a NoneType"):
+        rt.predict(clf, tmp_path / "a.csv", None)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
 from robust_tickets.attack.failures import answers, fatal, hopeless
-from robust_tickets.attack.given import a_classifier, a_split
+from robust_tickets.attack.given import a_split
 from robust_tickets.attack.limits import check_numbers
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
@@ -29,6 +29,7 @@ from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.given import a_classifier
 from robust_tickets.classifier.kernels import ORDER
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
@@ -76,7 +77,7 @@ def run_attack(
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     """
-    a_classifier(clf)
+    a_classifier(clf, "to attack")
     a_split(split, "what is attacked")
     for name, other in (("seen", seen), ("calibration", calibration)):
         if other is not None:

@@ -19,13 +19,13 @@ from robust_tickets.attack.conclude import about_model
 from robust_tickets.attack.earlier import REPLAY, ROWS, SCHEMA, Earlier
 from robust_tickets.attack.failures import fatal, hopeless, said
 from robust_tickets.attack.game import IN_FLIGHT, Game
-from robust_tickets.attack.given import a_classifier
 from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.scheduler import Failed, drive
 from robust_tickets.attack.sets import Pair, TextSet, open_set
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.given import a_classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
@@ -99,7 +99,7 @@ def replay(
 
     def lines() -> Iterator[bytes]:
         for number, clf in enumerate(models if isinstance(models, Iterable) and not isinstance(models, str) else [models]):
-            a_classifier(clf)
+            a_classifier(clf, "to attack")
             told.append(about_model(clf))
             earlier.check(told)
             if each and number >= len(maps):

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
 from robust_tickets.classifier.core import TOKEN_BUDGET
+from robust_tickets.classifier.given import a_classifier
 from robust_tickets.data.rows import Rows
 from robust_tickets.data.unlabelled import Unlabelled, open_texts, read_texts
 from robust_tickets.errors import TicketsError
@@ -34,6 +36,11 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
 
     The format follows the ending of ``out``. ``text`` names the text column, or the two of a pair.
     """
+    a_classifier(clf, "to ask")
+    for what, path in (("to read", data), ("to write", out)):
+        if not isinstance(path, str | PathLike):
+            hint = "texts in memory are asked about by clf.predict(texts), which returns labels and probabilities"
+            raise TicketsError(f"expected the path of a file {what}, got a {type(path).__name__}", hint=hint)
     data, out = Path(data), Path(out)
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
