@@ -47,12 +47,17 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return told
 
 
+def command(folder: Path, task: Path, model: Path) -> list[str]:
+    """It lacks the run's folder."""
+    (folder / "damaged.toml").write_text(RECIPE)
+    settings = (f"task={task}", f"model={model}", "max_rows=24", "max_length=32")
+    return ["run", str(folder / "damaged.toml"), *(word for one in settings for word in ("--set", one)), "--out"]
+
+
 def test_damaged_records_are_named_and_what_they_told_of_is_made_again(
     capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "damaged.toml").write_text(RECIPE)
-    settings = (f"task={three_classes}", f"model={model_folder}", "max_rows=24", "max_length=32")
-    arguments = ["run", str(tmp_path / "damaged.toml"), *(word for one in settings for word in ("--set", one)), "--out"]
+    arguments = command(tmp_path, three_classes, model_folder)
     whole = tmp_path / "whole"
     call(capsys, *arguments, str(whole))
     attacks = sorted(path.name for path in (whole / "attack").iterdir())
@@ -74,33 +79,28 @@ def test_damaged_records_are_named_and_what_they_told_of_is_made_again(
         assert "is done already" in call(capsys, *arguments, str(run))
 
 
-@pytest.mark.parametrize("harm", [lambda whole: bytes(len(whole)), lambda whole: whole[:-64] + bytes(64)])
-def test_weights_that_kept_their_size_are_trained_again(
+@pytest.mark.parametrize("harm", [lambda whole: bytes(len(whole)), lambda whole: whole[:-8] + bytes(8)])
+@pytest.mark.parametrize("large", ["train/*/model/model.safetensors", "*/*/ticket.safetensors"])
+def test_large_files_that_kept_their_size_are_made_again(
     capsys: pytest.CaptureFixture[str],
     three_classes: Path,
     model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    large: str,
     harm: Callable[[bytes], bytes],
 ) -> None:
-    """Of large files only the size was looked at: zeros ended the run, and other weights than the evaluated ones were attacked."""
+    """Only their size was looked at: zeros ended the run, and other weights than the evaluated ones were attacked."""
     monkeypatch.setattr("robust_tickets.run.HASHED", 100)
-    (tmp_path / "damaged.toml").write_text(RECIPE)
-    settings = (f"task={three_classes}", f"model={model_folder}", "max_rows=24", "max_length=32")
-    arguments = [
-        "run",
-        str(tmp_path / "damaged.toml"),
-        *(word for one in settings for word in ("--set", one)),
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    run = tmp_path / "run"
+    arguments = [*command(tmp_path, three_classes, model_folder), str(run)]
     call(capsys, *arguments)
-    weights = {path: path.read_bytes() for path in (tmp_path / "run" / "train").glob("*/model/model.safetensors")}
-    for path, whole in weights.items():
+    harmed = {path: path.read_bytes() for path in run.glob(large)}
+    assert len(harmed) == 2
+    for path, whole in harmed.items():
         path.write_bytes(harm(whole))
-    (tmp_path / "run" / "manifest.json").unlink()  # so that an estimate is made
+    (run / "manifest.json").unlink()  # so that an estimate is made
     told = call(capsys, *arguments)
-    assert len(weights) == 2
-    for path, whole in weights.items():
-        assert f"warning: train: {path} is damaged: it is kept in {path.parents[1] / 'damaged'}" in told
+    for path, whole in harmed.items():
+        assert f"{path} is damaged: it is kept in {run.joinpath(*path.relative_to(run).parts[:2])}/damaged" in told
         assert path.read_bytes() == whole

@@ -45,8 +45,6 @@ def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
 
 def known(walk: Walk, origin: Origin) -> Ticket | None:
     """The ticket, where every stage that it takes is done."""
-    from robust_tickets.ticket import Ticket
-
     if origin.search is None:
         source = fingerprint(origin.folder)
     else:
@@ -54,10 +52,18 @@ def known(walk: Walk, origin: Origin) -> Ticket | None:
         if key is None or not walk.run.has("search", key):
             return None
         if origin.draw is None:
-            return Ticket.load(walk.run.stage_folder("search", key))
+            return _read(walk, "search", key)
         source = digest(key)
-    drawn = stages.draw_key(source, origin.draw)
-    return Ticket.load(walk.run.stage_folder("ticket", drawn)) if walk.run.has("ticket", drawn) else None
+    return _read(walk, "ticket", stages.draw_key(source, origin.draw))
+
+
+def _read(walk: Walk, house: str, key: Mapping[str, Any]) -> Ticket | None:
+    from robust_tickets.ticket import Ticket
+
+    try:
+        return Ticket.load(walk.run.stage_folder(house, key)) if walk.run.has(house, key) else None
+    except TicketsError:  # damaged: the run says so, and makes it again
+        return None
 
 
 def known_key(walk: Walk, origin: Origin) -> Mapping[str, Any] | None:
