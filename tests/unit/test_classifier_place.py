@@ -39,6 +39,8 @@ def test_a_run_stands_for_its_model(opened: Any, tmp_path: Path, monkeypatch: py
         opened(f"{run}:other")
     with pytest.raises(rt.TicketsError, match=r"nowhere:arm: .*nowhere is no run folder\n.*tickets ls runs"):
         opened(f"{tmp_path}/nowhere:arm")
+    with pytest.raises(rt.TicketsError, match=r"is an address, expected .*\n.*OWNER/NAME"):
+        opened("https://example.org/owner/model")
     monkeypatch.chdir(tmp_path)
     assert opened("r/train-plain/model").identity == "r/train-plain/model"  # what it is called in results
 

@@ -25,6 +25,9 @@ def model_folder(run: Path, arm: str = "") -> Path:
 
 def model_path(model: str | Path) -> Path:
     """A run folder stands for its model, ``RUN:ARM`` for that of one arm; any other name for itself."""
+    if "://" in str(model):
+        hint = "a model of the Hub is named OWNER/NAME; one from elsewhere is downloaded first: give its folder"
+        raise TicketsError(f"{model} is an address, expected a folder, a Hub id or RUN:ARM", hint=hint)
     run, _, arm = str(model).rpartition(":")
     there, begun = Path(model).expanduser(), Path(run).expanduser()
     if run and not there.exists() and (begun / "arms.json").is_file():

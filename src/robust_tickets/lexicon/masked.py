@@ -21,7 +21,6 @@ from robust_tickets.lexicon.words import is_one_word
 
 CONTINUES = "##"
 LONGEST = 512  # tokens, as TextAttack has it
-masked_files = model_files  # a config, weights and a tokenizer; whether it has the head is seen when it is read
 
 
 class MaskedModel:
