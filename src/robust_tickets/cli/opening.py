@@ -61,8 +61,8 @@ class Opening:
             "a Python function", batch_size=self.batch_size, retries=self.retries or None, rate_limit=self.rate_limit, timeout=self.timeout
         )
         path = model_path(model)
-        if graph_of(path) is not None:
-            return self._graph(path, names)
+        if (graph := graph_of(path)) is not None:
+            return self._graph(graph, names)
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
 

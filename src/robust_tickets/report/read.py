@@ -35,8 +35,9 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
     task = mapping(about.get("task"))
     recipe = mapping(config.get("recipe")) or config
-    entries = [entry for entry in listed(about.get("arms")) if isinstance(entry, Mapping)]
-    if len(entries) < len(listed(about.get("arms"))):
+    named = listed(about.get("arms"))
+    entries = [entry for entry in named if isinstance(entry, Mapping)]
+    if len(entries) < len(named):
         notes.append("arms.json names arms that are no JSON objects: left out")
     arms, titles = keyed([_arm(folder, entry, notes) for entry in entries])
     return Run(
