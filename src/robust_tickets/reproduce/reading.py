@@ -198,17 +198,18 @@ def _reading(wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why:
     return Reading(
         runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
         units=tuple(run.source for _, run in runs if run.repeat == 0),
-        notes=(*mixed, *_each(note for o, _ in runs for note in (*o.notes, *_corpora(o))), *flags),
+        notes=(*mixed, *_each(note for o, _ in runs for note in notes_of(o)), *flags),
         **told,
     )
 
 
-def _corpora(outcome: Outcome) -> list[str]:
-    """What a search without labels read in place of the paper's text: no attack is to be told it by."""
+def notes_of(outcome: Outcome) -> tuple[str, ...]:
+    """What a run says of itself, and what a search without labels read in place of the paper's text."""
     recipe = outcome.config.get("recipe")
     origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
     read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
-    return [f"searched on the texts of {name}, which stand in for {CORPUS}" for name in read if name not in ("", "task", CORPUS)]
+    others = [f"searched on the texts of {name}, which stand in for {CORPUS}" for name in read if name not in ("", "task", CORPUS)]
+    return (*outcome.notes, *others)
 
 
 def _none(wanted: Wanted, why: str) -> Reading:

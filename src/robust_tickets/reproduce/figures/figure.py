@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.figures.agreement import agreement
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel
 from robust_tickets.reproduce.figures.gates import gates
 from robust_tickets.reproduce.figures.layers import survivors_by_layer
 from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
+from robust_tickets.reproduce.figures.traces import Survivors, survivors
 from robust_tickets.reproduce.names import backbone_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.reading import notes_of
 from robust_tickets.reproduce.rows import Row
 from robust_tickets.reproduce.rows import rows as rows_of
 from robust_tickets.reproduce.unit import Flavour
@@ -120,7 +123,19 @@ def _words(id: str, own: Sequence[Outcome]) -> str:
         return f"{WORDS['maps']} {where_stopped(own)}"
     if id in GATES:
         return WORDS["gates"]
-    return f"{WORDS['layers']} {WORDS['heads']}" if any("heads" in (one.ticket or {}) for one in own) else WORDS["layers"]
+    if not any("heads" in (one.ticket or {}) for one in own):
+        return WORDS["layers"]
+    return " ".join([WORDS["layers"], WORDS["heads"], *_agreements(id, own)])
+
+
+def _agreements(id: str, own: Sequence[Outcome]) -> list[str]:
+    """How far the searches of each panel agree; which panel is said where there are several."""
+    groups: dict[tuple[str, str], list[Survivors]] = {}
+    for one in own:
+        if one.unit.repeat == 0 and (told := survivors(one)) is not None:
+            groups.setdefault((one.unit.backbone, one.unit.task), []).append(told)
+    named = {key: f"{backbone_title(key[0]) if id in TASKLESS else place(*key)}: " if len(groups) > 1 else "" for key in groups}
+    return [f"{named[key]}{said}" for key, shapes in groups.items() if (said := agreement(shapes))]
 
 
 def _axis(id: str, row: Row) -> Axis:
@@ -128,6 +143,6 @@ def _axis(id: str, row: Row) -> Axis:
 
 
 def _notes(outcomes: Sequence[Outcome]) -> list[str]:
-    """What the runs say against themselves: a shortened search, a part of the training rows."""
-    said = dict.fromkeys(note for one in outcomes for note in one.notes)
+    """What the runs say against themselves: a shortened search, a part of the training rows, a stand-in for the paper's texts."""
+    said = dict.fromkeys(note.removesuffix(".") for one in outcomes for note in notes_of(one))
     return [f"Of these runs: {'; '.join(said)}."] if said else []

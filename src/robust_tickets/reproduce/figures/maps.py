@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from robust_tickets.report.figures.heat import maps, stopped
 from robust_tickets.report.model import Distances
+from robust_tickets.reproduce.figures.agreement import by_chance
 from robust_tickets.reproduce.figures.drawn import Panel, Table
-from robust_tickets.reproduce.figures.traces import distances
+from robust_tickets.reproduce.figures.traces import distances, survivors
 from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.wording import listed
 
 
 def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
@@ -39,7 +42,26 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
             spread = f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}" if ends[0] < ends[-1] else f"at epoch {ends[0]:.2f} each time"
             what = f"Of {len(found)} seeds the rule would have stopped {len(ends)}," if on else f"Over {len(ends)} seeds it was drawn"
             said.append(f"{what} {spread}.")
+        said += _afterwards([one for one in outcomes if one.unit.task == task and one.unit.repeat == 0])
     return " ".join(said)
+
+
+def _afterwards(outcomes: Sequence[Outcome]) -> list[str]:
+    """How far the masks moved after the rule's point: what the rule is trusted not to miss."""
+    found = [(one, trace) for one in outcomes if (trace := distances(one)) is not None and trace.settled_at is not None]
+    parts = []
+    for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
+        moved = [rest for _, trace in found if (rest := _to_the_end(trace, group)) is not None]
+        span = f"{100 * min(moved):.1f}" + (f" to {100 * max(moved):.1f}" if len(moved) > 1 else "")
+        kept = [fmean(shape.parts[group]) for one, _ in found if (shape := survivors(one)) and group in shape.parts]
+        lot = f" (two random tickets of that size: {100 * fmean(by_chance(share, share) for share in kept):.1f} %)" if kept else ""
+        parts.append(f"{span} % of the {group}{lot}")
+    return [f"From there to the end of the search the ticket changes by {listed(parts)}."] if parts else []
+
+
+def _to_the_end(trace: Distances, group: str) -> float | None:
+    """From where the rule would have stopped a search that went on to its last point."""
+    return None if trace.settled_at is None or group not in trace.groups else trace.groups[group][trace.settled_at][-1]
 
 
 def _marked(trace: Distances) -> int | None:
@@ -49,12 +71,14 @@ def _marked(trace: Distances) -> int | None:
 
 def _table(found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
     """Neighbours' distances: what the rule that stops a search looks at."""
-    rows = []
+    rows, on = [], any(trace.rule == "fixed" for _, trace in found)
     for one, trace in found:
         steps = trace.groups[group]
         marked = _marked(trace)
         drawn = f"{trace.points[marked]:.2f}" if marked is not None else "–"
         near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
-        rows.append((f"seed {one.unit.seed}", drawn, f"{100 * max(map(max, steps)):.1f}", near))
-    place = "Rule stops at epoch" if any(trace.rule == "fixed" for _, trace in found) else "Drawn at epoch"
-    return Table(head=("Search", place, "Largest distance, %", "From each point to the next, %"), rows=tuple(rows))
+        rest = _to_the_end(trace, group)
+        after = [f"{100 * rest:.1f}" if rest is not None else "–"] if on else []
+        rows.append((f"seed {one.unit.seed}", drawn, *after, f"{100 * max(map(max, steps)):.1f}", near))
+    place = ("Rule stops at epoch", "From there to the end, %") if on else ("Drawn at epoch",)
+    return Table(head=("Search", *place, "Largest distance, %", "From each point to the next, %"), rows=tuple(rows))

@@ -13,7 +13,8 @@ from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Against, Standing, exact, where
-from robust_tickets.reproduce.reading import number, seconds
+from robust_tickets.reproduce.reading import notes_of, number, seconds
+from robust_tickets.reproduce.wording import count, listed
 
 HASH = 12  # characters of a hash that are shown; the files hold all
 
@@ -30,8 +31,11 @@ def file_of(outcome: Outcome) -> str:
 
 def _arm(one: Standing) -> Html:
     name = tag("span", one.title, class_=f"arm {colour(one.place)}")
-    said = f" · {where(one.key)} · {len(one.outcomes)} run{'s' if len(one.outcomes) != 1 else ''}"
-    notes = tuple(dict.fromkeys(note for outcome in one.outcomes for note in outcome.notes))
+    runs = one.units + one.repeated
+    alone = len(one.outcomes) - runs  # searched for a figure, not trained
+    made = [count(runs, "run")] * bool(runs) + [f"{alone} search{'es' * (alone != 1)} alone"] * bool(alone)
+    said = f" · {where(one.key)} · {listed(made)}"
+    notes = tuple(dict.fromkeys(note for outcome in one.outcomes for note in notes_of(outcome)))
     told = tag("ul", *[tag("li", note) for note in notes], class_="said quiet") if notes else None
     substituted = tuple(dict.fromkeys(words for o in one.outcomes for attack in o.attacks for words in attack.substitutes))
     swapped = tag("p", "Substituted: ", "; ".join(substituted), ".", class_="quiet") if substituted else None

@@ -102,7 +102,7 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
 def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
     reached, printed = (sum(one.counts()[kind] for one in filled.values()) for kind in ("filled", "numbers"))
     examples = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
-    made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found}), len(attacks_of(found))
+    made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found if one.units}), len(attacks_of(found))
     told = [
         (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
         (ways, f"way{'s' * (ways != 1)} to train", "and how they fare" if ways != 1 else "and how it fares"),

@@ -1,0 +1,112 @@
+"""How far searches agree: against masks that are counted by hand, and against lots that are drawn."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outcomes as made_up
+from robust_tickets.reproduce.arms import arm
+from robust_tickets.reproduce.figures.agreement import agreement, by_chance
+from robust_tickets.reproduce.figures.drawn import Drawn
+from robust_tickets.reproduce.figures.figure import figure
+from robust_tickets.reproduce.figures.traces import Survivors
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.page.origin import origins
+from robust_tickets.reproduce.page.standing import standings
+from robust_tickets.reproduce.page.whole import make
+from sweeping import run
+
+CORPUS = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": "@data/wiki_en"}}}]}}
+
+
+def shape(heads: list[list[int]], neurons: tuple[float, ...] | None = None) -> Survivors:
+    kept = tuple(sum(row) / len(row) for row in heads)
+    return Survivors(parts={"heads": kept, "neurons": neurons or (1.0,) * len(heads)}, heads=tuple(map(tuple, heads)))
+
+
+def searched(found: Outcome) -> Outcome:
+    """Of which nothing was trained."""
+    return replace(found, clean={}, attacks=(), cost={"search_seconds": 3.0})
+
+
+def whole(seed: int = 0, far: float = 0.4, **changed: object) -> Outcome:
+    """A search that goes on where its rule would stop it, at the fifth of ten points: only the last point lies further off."""
+    away = np.zeros((10, 10))
+    away[0, 1:] = away[1:, 0] = far
+    away[-1, :-1] = away[:-1, -1] = 0.03 * (seed + 1)
+    rows = away.tolist()
+    told = {"points": [i / 10 for i in range(1, 11)], "heads": rows, "neurons": rows, "gamma": 0.1, "window": 4, "rule": "fixed"}
+    traces = {"distances": {**told, "stopped_at": 9, "drawn_at": 9, "converged": True}}
+    return searched(run("earlyrobust_whole", seed=seed, traces=traces, **changed))
+
+
+def test_what_searches_share_is_counted() -> None:
+    first, second = [[0, 0], [1, 1], [1, 1]], [[0, 0], [1, 0], [1, 1]]
+    said = agreement([shape(first, (1.0, 0.5, 0.0)), shape(second, (1.0, 0.5, 0.0))])
+    assert "Of 6 heads 3 survive in every search and 2 in none; two searches differ on 16.7 % of them (16.7 to 16.7)" in said
+    lot = 100 * (4 / 6 * 3 / 6 + 3 / 6 * 2 / 6)
+    assert f"two random tickets of their size on {lot:.1f} %" in said
+    assert "Of the heads that are removed 80, 20 and 0 % lie in the lower, middle and upper third of the layers" in said
+    assert said.endswith("of the neurons that are removed 0, 33 and 67 %.")
+
+
+def test_one_search_agrees_with_nobody() -> None:
+    assert "survive in every" not in agreement([shape([[0, 1], [1, 1], [1, 1]])])
+    assert agreement([]) == ""
+    assert agreement([Survivors(parts={"weights": (0.5, 0.5)})]) == ""
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 2**32 - 1))
+def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    masks = [draw.permuted(np.tile(np.arange(20) < kept, (4000, 1)), axis=1) for kept in (first, second)]
+    assert (masks[0] != masks[1]).mean() == pytest.approx(by_chance(first / 20, second / 20), abs=0.01)
+
+
+def test_how_far_masks_move_after_the_rule_is_told() -> None:
+    drawn = figure("ER-F2", [whole(seed) for seed in range(3)])
+    assert "From there to the end of the search the ticket changes by 3.0 to 9.0 % of the heads (two random tickets" in drawn.caption
+    head, *rows = _table(drawn)
+    place = head.index("From there to the end, %")
+    assert [row[place] for row in rows] == ["3.0", "6.0", "9.0"]
+    restless = figure("ER-F2", [replace(whole(), traces=_never(whole()))])
+    assert "From there to the end of the search" not in restless.caption
+    assert _table(restless)[1][place] == "–"
+
+
+def _table(drawn: Drawn) -> list[tuple[str, ...]]:
+    table = next(panel.table for panel in drawn.panels if panel.table is not None)
+    return [table.head, *table.rows]
+
+
+def _never(found: Outcome) -> dict[str, object]:
+    return {"distances": {**found.traces["distances"], "gamma": -1.0}}
+
+
+def test_a_figure_names_the_texts_that_stand_in() -> None:
+    found = [searched(run("orticket", seed=seed, config=CORPUS, notes=("A note.",))) for seed in range(2)]
+    drawn = figure("OR-F1", found)
+    assert "searched on the texts of wiki_en, which stand in for wikitext-2-raw-v1" in drawn.caption
+    assert "A note;" in drawn.caption
+    assert "stand in for" in origins(standings(found))
+
+
+def test_searches_alone_are_no_ways_to_train(tmp_path: Path) -> None:
+    found = [run("earlyrobust"), searched(run("earlyrobust", seed=1)), *(whole(seed) for seed in range(2))]
+    said = re.sub("<[^>]+>", "", origins(standings(found)))
+    assert "1 run and 1 search alone" in said
+    assert "2 searches alone" in said
+    page = make(made_up.outcomes(tmp_path, seeds=1, repeats=1), found)
+    assert re.search(r"<b>1</b><span>way to train</span>", page)
+
+
+def test_shares_are_told_in_percent() -> None:
+    assert arm("earlyrobust_heads_1_12").title == "EarlyRobust, 8.33 % of the heads removed"
+    assert arm("robustt_sparsity_30").title == "RobustT, 30 % of the weights removed"
