@@ -37,7 +37,7 @@ def searched(found: Outcome) -> Outcome:
 
 
 def whole(seed: int = 0, far: float = 0.4, **changed: object) -> Outcome:
-    """A search that goes on where its rule would stop it, at the fifth of ten points: only the last point lies further off."""
+    """A search that goes on where its rule would stop it, at the sixth of ten points: only the last point lies further off."""
     away = np.zeros((10, 10))
     away[0, 1:] = away[1:, 0] = far
     away[-1, :-1] = away[:-1, -1] = 0.03 * (seed + 1)
@@ -63,6 +63,15 @@ def test_one_search_agrees_with_nobody() -> None:
     assert agreement([Survivors(parts={"weights": (0.5, 0.5)})]) == ""
 
 
+@pytest.mark.parametrize(("depth", "told"), [(1, False), (2, False), (3, True), (4, False), (6, True), (8, False)])
+def test_thirds_are_told_where_layers_have_three_equal_parts(depth: int, told: bool) -> None:
+    """Else evenly removed heads of four layers would lie at 25, 50 and 25 %, and the only layer would be a middle one."""
+    said = agreement([shape([[0, 1]] * depth), shape([[1, 0]] * depth)])
+    assert "two searches differ on 100.0 %" in said
+    assert ("33, 33 and 33 % lie in the lower, middle and upper third" in said) is told
+    assert ("third" in said) is told
+
+
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 2**32 - 1))
 def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -79,6 +88,38 @@ def test_how_far_masks_move_after_the_rule_is_told() -> None:
     restless = figure("ER-F2", [replace(whole(), traces=_never(whole()))])
     assert "From there to the end of the search" not in restless.caption
     assert _table(restless)[1][place] == "–"
+
+
+def test_a_rule_that_stops_at_the_last_point_leaves_no_afterwards() -> None:
+    late, told = whole(), whole().traces["distances"]
+    rows = [row[:6] for row in told["heads"][:6]]
+    cut = {**told, "points": told["points"][:6], "heads": rows, "neurons": rows, "stopped_at": 5, "drawn_at": 5}
+    drawn = figure("ER-F2", [replace(late, traces={"distances": cut})])
+    head, row = _table(drawn)
+    assert row[head.index("Rule stops at epoch")] == "0.60"
+    assert row[head.index("From there to the end, %")] == "–"
+    assert "From there to the end of the search" not in drawn.caption
+
+
+def test_a_search_without_a_part_stands_in_the_table_of_the_other_part() -> None:
+    without = whole(1)
+    kept = {name: value for name, value in without.traces["distances"].items() if name != "heads"}
+    drawn = figure("ER-F2", [whole(), replace(without, traces={"distances": kept})])
+    rows = {panel.title.rpartition(": ")[2]: [row[0] for row in panel.table.rows] for panel in drawn.panels if panel.table is not None}
+    assert rows == {"heads": ["seed 0"], "neurons": ["seed 0", "seed 1"]}
+
+
+def test_a_caption_speaks_of_what_is_drawn_alone() -> None:
+    """ORTicket's searches for other tasks are not in its figure; nor are tasks that are not asked for."""
+    alike = [searched(run("orticket", seed=seed)) for seed in range(2)]
+    elsewhere = [searched(run("orticket", task="qnli", seed=seed, notes=("Of another task.",))) for seed in range(2)]
+    assert figure("OR-F1", [*alike, *elsewhere]).caption == figure("OR-F1", alike).caption
+    own, others = ([searched(run("earlyrobust", task=task, seed=seed)) for seed in range(2)] for task in ("sst2", "imdb"))
+    assert "IMDB: Of" in figure("ER-F5", [*own, *others]).caption
+    asked = figure("ER-F5", [*own, *others], places={("bert-base-uncased", "sst2")})
+    assert asked.caption == figure("ER-F5", own).caption
+    maps = figure("ER-F2", [whole(), replace(whole(), unit=replace(whole().unit, task="imdb"))], places={("bert-base-uncased", "sst2")})
+    assert maps.caption == figure("ER-F2", [whole()]).caption
 
 
 def _table(drawn: Drawn) -> list[tuple[str, ...]]:

@@ -134,7 +134,7 @@ def _points(table: Mapping[str, Any]) -> list[tuple[float, str]]:
 
 
 def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
-    """A sweep's table with ``value`` in place of every {}."""
+    """A sweep's table with ``value`` in place of every {}; in its title {%} is the value in percent."""
     said = {"title": table["title"].replace("{}", f"{value:.4g}").replace("{%}", f"{100 * value:.3g} %")}
     for key in ("settings", "own"):
         said[key] = [one.replace("{}", repr(value)) for one in table.get(key, ())]

@@ -40,9 +40,11 @@ def _heads(masks: Sequence[Sequence[int]]) -> str:
 
 
 def _thirds(shapes: Sequence[Survivors]) -> str:
-    """Where what is removed lies; every layer has as many units of a part as the others."""
+    """Where what is removed lies; every layer has as many units of a part as the others. Empty where layers have no three equal parts."""
     depth = shapes[0].depth
-    ends = [round(depth * part / len(THIRDS)) for part in range(len(THIRDS) + 1)]
+    if depth % len(THIRDS):
+        return ""
+    ends = [depth * part // len(THIRDS) for part in range(len(THIRDS) + 1)]
     said: list[str] = []
     for name in shapes[0].parts:
         gone = [fsum(1 - shape.parts[name][layer] for shape in shapes) for layer in range(depth)]

@@ -65,8 +65,10 @@ def figure(
 def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected") -> Drawn:
     """The same from given rows."""
     made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
-    mine = [one for one in outcomes if one.unit.arm in arms and one.unit.flavour == flavour]
-    short = _stopped(arms, mine, outcomes, flavour) if id in MAPS else []
+    drawn = _places(made)  # a caption speaks of what is drawn: an arm may have runs on other tasks
+    there = [one for one in outcomes if one.unit.flavour == flavour and (one.unit.backbone, one.unit.task) in drawn]
+    mine = [one for one in there if one.unit.arm in arms]
+    short = _stopped(arms, mine, there) if id in MAPS else []
     mine += short
     own = sorted(mine, key=lambda one: one.unit)  # the same bytes in any order
 
@@ -77,9 +79,7 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
         return f"`tickets reproduce {id} --only {only}` runs {what}" + (f", and needs {lacking}" if lacking else "")
 
     if id in MAPS + LAYERS + GATES:
-        panels = [
-            panel for backbone, task in _places(made) for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))
-        ]
+        panels = [panel for backbone, task in drawn for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))]
         words = _words(id, own) + (f" {WORDS['short']}" if short else "")
     else:
         panels = sweep(made, own, folder, lambda row: _axis(id, row), how)
@@ -88,10 +88,10 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
     return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))
 
 
-def _stopped(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome], flavour: Flavour) -> list[Outcome]:
+def _stopped(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Where no search went on to the end, those that their rule stopped: they show as far as they went."""
     there, instead = {(one.unit.backbone, one.unit.task) for one in mine}, {STOPPED.get(arm) for arm in arms} - set(arms)
-    return [o for o in outcomes if o.unit.arm in instead and o.unit.flavour == flavour and (o.unit.backbone, o.unit.task) not in there]
+    return [o for o in outcomes if o.unit.arm in instead and (o.unit.backbone, o.unit.task) not in there]
 
 
 def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -23,8 +23,9 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
     first, trace = found[0]
     title = f"{task_title(task)}, seed {first.unit.seed}"
     return [
-        Panel(title=f"{title}: {group}", svg=drawing, table=_table(found, group), sources=tuple(one.unit.id for one, _ in found))
+        Panel(title=f"{title}: {group}", svg=drawing, table=_table(own, group), sources=tuple(one.unit.id for one, _ in own))
         for group, drawing in maps(trace, title, heading=title).items()
+        if (own := [(one, other) for one, other in found if group in other.groups])  # never empty: the first has it
     ]
 
 
@@ -48,7 +49,7 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
 
 def _afterwards(outcomes: Sequence[Outcome]) -> list[str]:
     """How far the masks moved after the rule's point: what the rule is trusted not to miss."""
-    found = [(one, trace) for one in outcomes if (trace := distances(one)) is not None and trace.settled_at is not None]
+    found = [(one, trace) for one in outcomes if (trace := distances(one)) is not None and _went_on(trace)]
     parts = []
     for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
         moved = [rest for _, trace in found if (rest := _to_the_end(trace, group)) is not None]
@@ -61,7 +62,13 @@ def _afterwards(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _to_the_end(trace: Distances, group: str) -> float | None:
     """From where the rule would have stopped a search that went on to its last point."""
-    return None if trace.settled_at is None or group not in trace.groups else trace.groups[group][trace.settled_at][-1]
+    rows, settled = trace.groups.get(group), trace.settled_at
+    return None if rows is None or settled is None or not _went_on(trace) else rows[settled][-1]
+
+
+def _went_on(trace: Distances) -> bool:
+    """Past the point where the rule would have stopped it: at its last point there is no afterwards."""
+    return trace.settled_at is not None and trace.settled_at < len(trace.points) - 1
 
 
 def _marked(trace: Distances) -> int | None:
