@@ -268,8 +268,17 @@ def test_claims_about_words_that_were_trained_on_stand_beside_other_words() -> N
 
 
 def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
-    kinds = [f"{REAL}-encoder{share}" for share in (50, 75, 90)]
-    runs = [run for name in ("finetune", "earlyrobust", "random") for run in arm(name, dict.fromkeys((REAL, *kinds), BASE))]
-    told = "passes 50, 75 and 90 % of the candidates, not claimed: 0.0, 0.0 and 0.0 against Fine-tuning; 0.0, 0.0 and 0.0 against Random"
-    assert told in findings(runs)
-    assert "substitute sentence encoder" not in findings([o for o in runs if o.unit.arm != "random"])
+    """Under each set of candidates, which is named: on the one a ticket may be ahead, on the other behind."""
+    lists = [(name, [f"{name}-encoder{share}" for share in (50, 75, 90)]) for name in (REAL, SUBSTITUTE)]
+
+    def runs(*some: tuple[str, list[str]]) -> list[Outcome]:
+        kinds = dict.fromkeys((name for own, more in some for name in (own, *more)), BASE)
+        return [run for name in ("finetune", "earlyrobust", "random") for run in arm(name, kinds)]
+
+    apart = "0.0, 0.0 and 0.0 against Fine-tuning; 0.0, 0.0 and 0.0 against Random ticket."
+    real = f"passes 50, 75 and 90 % of the candidates, not claimed, under TextFooler (real lists): {apart}"
+    assert f"{real} Likewise under TextFooler (substitute lists): {apart}" in findings(runs(*lists))
+    assert real in findings(runs(lists[0]))
+    assert "Likewise" not in findings(runs(lists[0]))
+    assert real.replace("real", "substitute") in findings(runs(lists[1]))
+    assert "substitute sentence encoder" not in findings([o for o in runs(*lists) if o.unit.arm != "random"])

@@ -56,7 +56,7 @@ def robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]
         *_paragraph(
             [
                 *_others(outcomes, folder),
-                *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks[0], split),
+                *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks, split),
                 *_repeats(arms, outcomes, task, attacks, split),
             ]
         ),
@@ -94,19 +94,25 @@ def _small(words: str) -> str:
     return words[:1].lower() + words[1:] if words.startswith(("All ", "It ")) else words
 
 
-def _encoders(own: str, arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack: str, split: str | None) -> list[str]:
-    """The same attack with a sentence encoder at each of its thresholds, of which nothing is claimed: differences, the page has more."""
-    kinds = [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
-    found = {arm: [summary(arm, "aua", kind, task, split, outcomes) for kind in kinds] for arm in arms}
-    if not kinds or not all(map(all, found.values())):
-        return []
-    apart = [
-        f"{listed([points(a.mean - b.mean) for a, b in zip(found[own], some, strict=True) if a and b])} against {arm_title(arm)}"
-        for arm, some in found.items()
-        if arm != own
-    ]
-    passed = listed([kind.rpartition("encoder")[2] for kind in kinds])
-    return [f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed: {'; '.join(apart)}."]
+def _encoders(
+    own: str, arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None
+) -> list[str]:
+    """The same attacks with a sentence encoder at each of its thresholds, of which nothing is claimed: differences, the page has more."""
+    said: list[str] = []
+    for attack in attacks:
+        kinds = [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
+        found = {arm: [summary(arm, "aua", kind, task, split, outcomes) for kind in kinds] for arm in arms}
+        if not kinds or not all(map(all, found.values())):
+            continue
+        apart = [
+            f"{listed([points(a.mean - b.mean) for a, b in zip(found[own], some, strict=True) if a and b])} against {arm_title(arm)}"
+            for arm, some in found.items()
+            if arm != own
+        ]
+        passed = listed([kind.rpartition("encoder")[2] for kind in kinds])
+        how = "Likewise" if said else f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed,"
+        said.append(f"{how} under {attack_phrase(attack)}: {'; '.join(apart)}.")
+    return said
 
 
 def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
