@@ -81,7 +81,10 @@ def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) ->
 
 def test_how_far_masks_move_after_the_rule_is_told() -> None:
     drawn = figure("ER-F2", [whole(seed) for seed in range(3)])
-    assert "From there to the end of the search the ticket changes by 3.0 to 9.0 % of the heads (two random tickets" in drawn.caption
+    assert (
+        "From there to the end of the search the ticket changes by 3.0 to 9.0 % of the heads and 3.0 to 9.0 % of the neu" in drawn.caption
+    )
+    assert "neurons; two random tickets of that size differ on 27.8 and 4" in drawn.caption
     head, *rows = _table(drawn)
     place = head.index("From there to the end, %")
     assert [row[place] for row in rows] == ["3.0", "6.0", "9.0"]

@@ -282,3 +282,13 @@ def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
     assert "Likewise" not in findings(runs(lists[0]))
     assert real.replace("real", "substitute") in findings(runs(lists[1]))
     assert "substitute sentence encoder" not in findings([o for o in runs(*lists) if o.unit.arm != "random"])
+
+
+def test_other_ways_to_train_are_told_where_they_claim() -> None:
+    base = [*arm("finetune", {REAL: BASE, SUBSTITUTE: BASE}), *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE})]
+    freelb, few = arm("freelb3", {REAL: FAR, SUBSTITUTE: BASE}), arm("earlybert", {REAL: FAR, SUBSTITUTE: FAR})[:3]
+    assert "FreeLB" not in findings(base).partition("## B")[0]
+    text = findings([*base, *freelb, *few]).partition("## B")[0]
+    assert "FreeLB-3 sturdier than Fine-tuning: under 1 attack of 2" in text
+    assert "+15.0 (real lists) and 0.0 (substitute lists)." in text
+    assert "EarlyBERT" not in text  # three runs are shown on the page and claim nothing

@@ -58,6 +58,7 @@ def robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]
                 *_others(outcomes, folder),
                 *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks, split),
                 *_repeats(arms, outcomes, task, attacks, split),
+                *_methods(outcomes, folder),
             ]
         ),
     ]
@@ -72,12 +73,25 @@ def _short(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
     lines = []
     for name in dict.fromkeys(one.claim.other for one in judged):
         own = [one for one in judged if one.claim.other == name]
-        ran = [(one.claim.attack, one.comparison) for one in own if one.comparison]
-        found = [f"{points(found.difference)} ({variant(attack)})" for attack, found in ran]
-        paper = printed(own[0].claim, outcomes)
-        told = f"; {listed(found)}" + (f", the paper {points(paper.difference)}" if paper else "") if found else ""
+        found, paper = _differences(own), printed(own[0].claim, outcomes)
+        told = f"; {found}" + (f", the paper {points(paper.difference)}" if paper else "") if found else ""
         lines.append(f"- sturdier than {arm_title(name)}: **{verdicts(own)}**{told}")
     return "\n".join(lines)
+
+
+def _differences(judged: Sequence[Judged]) -> str:
+    """Each with its attack's candidates; empty where nothing was compared."""
+    return listed([f"{points(one.comparison.difference)} ({variant(one.claim.attack)})" for one in judged if one.comparison])
+
+
+def _methods(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """Other ways to train that have runs enough for a claim of their family."""
+    judged = [one for one in judge("C-methods", outcomes, folder) if one.comparison and one.verdict != "too few runs"]
+    said = []
+    for pair in dict.fromkeys((one.claim.arm, one.claim.other) for one in judged):
+        own = [one for one in judged if (one.claim.arm, one.claim.other) == pair]
+        said.append(f"{arm_title(pair[0])} sturdier than {arm_title(pair[1])}: {verdicts(own)}; {_differences(own)}.")
+    return said
 
 
 def _others(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:

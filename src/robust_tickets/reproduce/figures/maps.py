@@ -50,14 +50,15 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
 def _afterwards(outcomes: Sequence[Outcome]) -> list[str]:
     """How far the masks moved after the rule's point: what the rule is trusted not to miss."""
     found = [(one, trace) for one in outcomes if (trace := distances(one)) is not None and _went_on(trace)]
-    parts = []
+    parts, lots = [], []
     for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
         moved = [rest for _, trace in found if (rest := _to_the_end(trace, group)) is not None]
         span = f"{100 * min(moved):.1f}" + (f" to {100 * max(moved):.1f}" if len(moved) > 1 else "")
         kept = [fmean(shape.parts[group]) for one, _ in found if (shape := survivors(one)) and group in shape.parts]
-        lot = f" (two random tickets of that size: {100 * fmean(by_chance(share, share) for share in kept):.1f} %)" if kept else ""
-        parts.append(f"{span} % of the {group}{lot}")
-    return [f"From there to the end of the search the ticket changes by {listed(parts)}."] if parts else []
+        parts.append(f"{span} % of the {group}")
+        lots += [f"{100 * fmean(by_chance(share, share) for share in kept):.1f}"] if kept else []
+    random = f"; two random tickets of that size differ on {listed(lots)} %" if len(lots) == len(parts) else ""
+    return [f"From there to the end of the search the ticket changes by {listed(parts)}{random}."] if parts else []
 
 
 def _to_the_end(trace: Distances, group: str) -> float | None:
