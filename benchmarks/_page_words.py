@@ -57,7 +57,8 @@ recordings), and pools are sorted by tokens, so that texts of like length come t
 knows no lengths and takes fixed widths. On a CPU a batch is as wide as its longest text.
 
 **Tokenised once.** A run that reads at least {100 * ENOUGH:.0f} % of an epoch tokenises its split once and keeps the ids in the
-cache, memory-mapped and checked by hash; the next run opens them (`tickets doctor` says where the cache lies and how large it is).
+cache, memory-mapped and checked by hash; the next run opens them (`tickets doctor` says where the cache lies, how large it is and
+whether it can be written; where it cannot, a temporary folder keeps them until the command ends).
 For a GPU a thread makes up to {COUNTS[DEPTH]} batches ahead in pinned memory.
 
 **Checkpoints beside training.** On a GPU a checkpoint is a copy into pinned memory, which a thread writes while the next updates

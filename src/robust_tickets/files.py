@@ -1,4 +1,4 @@
-"""Files: atomic writes, hashes, JSON, and the one cache folder. A reader never sees half a file."""
+"""Files: atomic writes, hashes, JSON. A reader never sees half a file."""
 
 from __future__ import annotations
 
@@ -129,21 +129,3 @@ def set_aside(path: Path, folder: Path) -> None:
 def sha256_file(path: Path) -> str:
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def cache_place(*parts: str) -> Path:
-    """Where a folder of the user's cache is or would be: ``ROBUST_TICKETS_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
-    root = os.environ.get("ROBUST_TICKETS_CACHE")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robust-tickets"
-    return base.joinpath(*parts)
-
-
-def cache_folder(*parts: str) -> Path:
-    """A folder of the user's cache (see ``cache_place``), made if missing."""
-    folder = cache_place(*parts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        hint = "set ROBUST_TICKETS_CACHE to a folder that can be written"
-        raise TicketsError(f"could not make the cache folder {folder}: {problem.strerror}", hint=hint, exit_code=FAILED) from None
-    return folder

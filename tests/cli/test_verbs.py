@@ -111,6 +111,10 @@ def test_doctor_tells_the_size_of_the_cache(capsys: pytest.CaptureFixture[str], 
         (tmp_path / "cache" / name / "deep" / "file").write_bytes(b"0" * size)
     assert ": tokens 1.5 MB, resources 3 kB, data 10 B\n    any of these may be removed but resources: " in said()
     assert tickets(capsys, "doctor")["cache"]["parts"] == {"tokens": 1_500_000, "resources": 3000, "data": 10}
+    assert "cannot be written" not in said()
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache" / "data" / "deep" / "file" / "cache"))
+    assert "file/cache: empty\n    cannot be written: " in said()
+    assert tickets(capsys, "doctor")["cache"]["writable"] is False
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]])

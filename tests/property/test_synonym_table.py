@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.adversary._words import Words
+from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_place
 from robust_tickets.lexicon.synonyms import _stored, synonym_table
 from tiny import WORDS, tiny_config, tiny_tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -163,8 +164,21 @@ def test_one_without_room_leaves_the_table_that_another_process_made(
 def test_a_cache_that_cannot_be_made_stops_nothing(
     tmp_path: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def full(**_: str) -> str:
+        raise OSError(30, "Read-only file system")
+
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file" / "first"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    table = token_table(split, tokenizer, 32)
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "_make", lambda *_: pytest.fail("made again"))
+        again = token_table(split, tokenizer, 32)
+    assert table is not None
+    assert again is not None
+    assert table.ids.tolist() == again.ids.tolist()
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file" / "second"))
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
     assert token_table(split, tokenizer, 32) is None
     assert "tokenised again in every epoch" in capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder
 from robust_tickets.lexicon import resolve as module
 from robust_tickets.lexicon.kinds import Place
 from robust_tickets.lexicon.resolve import resolve, resolve_all, status

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder
 from robust_tickets.lexicon import vector_files
 from robust_tickets.lexicon import vectors as module
 from robust_tickets.lexicon.vectors import Vectors

@@ -87,15 +87,6 @@ def test_hash_of_a_file(tmp_path: Path) -> None:
     )
 
 
-def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "own"))
-    assert files.cache_folder("a", "b") == tmp_path / "own" / "a" / "b"
-    monkeypatch.delenv("ROBUST_TICKETS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert files.cache_folder() == tmp_path / "xdg" / "robust-tickets"
-    assert files.cache_folder().is_dir()
-
-
 def test_a_stage_is_done_when_finished_and_whole(tmp_path: Path) -> None:
     run = Run(folder=tmp_path)
     stage = run.stage("search", KEY)

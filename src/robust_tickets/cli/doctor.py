@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from robust_tickets import names
+from robust_tickets.cache import cache_place, cache_writable
 from robust_tickets.cli.answer import Answer, Common
-from robust_tickets.files import cache_place
 from robust_tickets.run import versions
 
 KEPT = "resources"  # what the user put into the cache; all else there is made from other files
@@ -49,6 +50,8 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         print("\ncache")
         parts = ", ".join(f"{name} {_size(size)}" for name, size in cache["parts"].items())
         print(f"  {cache['where']}: {parts or 'empty'}")
+        if not cache["writable"]:
+            print("    cannot be written: every command makes again what it needs of it; ROBUST_TICKETS_CACHE names another folder")
         if cache["parts"].keys() - {KEPT}:
             print(f"    any of these may be removed{f' but {KEPT}' * (KEPT in cache['parts'])}: what is needed again is made again")
         print("\nattacks")
@@ -61,10 +64,12 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
 
 
 def _cache() -> dict[str, Any]:
-    """Where the cache is, and the bytes of each of its folders, largest first."""
+    """Where the cache is, the bytes of each of its folders, largest first, and whether more can be put there."""
     place = cache_place()
-    sizes = {entry.name: _bytes(entry) for entry in place.iterdir() if entry.is_dir()} if place.is_dir() else {}
-    return {"where": str(place), "parts": dict(sorted(sizes.items(), key=lambda item: -item[1]))}
+    sizes = {}
+    with suppress(OSError):  # not there, or not for us to read
+        sizes = {entry.name: _bytes(entry) for entry in place.iterdir() if os.path.isdir(entry)}
+    return {"where": str(place), "parts": dict(sorted(sizes.items(), key=lambda item: -item[1])), "writable": cache_writable()}
 
 
 def _bytes(folder: Path) -> int:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.cache import cache_folder
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.corpus import Corpus
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder, read_json, write_chunks, write_json
+from robust_tickets.files import read_json, write_chunks, write_json
 from robust_tickets.progress import track, warn
 from robust_tickets.seeds import numpy_generator
 
@@ -101,8 +102,8 @@ def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
     kind = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4")  # ids may have gaps: their number says nothing
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
-    path = cache_folder("corpus") / f"{key}.ids"
-    told = path.with_suffix(".json")
+    told = cache_folder("corpus", holding=f"{key}.json") / f"{key}.json"  # written last
+    path = told.with_suffix(".ids")
     if not (told.exists() and path.exists() and read_json(told)["bytes"] == path.stat().st_size):
         report: dict[str, Any] = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))

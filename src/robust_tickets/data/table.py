@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.cache import cache_folder
 from robust_tickets.classifier.texts import clean
 from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
 from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import cache_folder, read_json, write_json
+from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import track
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ def open_table(files: Sequence[Converted], width: int) -> Table:
 
 def convert(rows: Rows, reading: Reading) -> Converted:
     """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
-    folder = cache_folder("data")
     name = digest({"format": FORMAT, "content": rows.key(), "kind": type(rows).__name__, "reading": reading})[:40]
+    folder = cache_folder("data", holding=f"{name}.json")  # written last
     path, report_path = folder / f"{name}.arrow", folder / f"{name}.json"
     if report_path.exists() and path.exists():
         report = read_json(report_path)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.cache import cache_folder, cache_place
 from robust_tickets.classifier.tokens import BYTES, digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder, cache_place, read_json, sha256_file, write_chunks, write_json
+from robust_tickets.files import read_json, sha256_file, write_chunks, write_json
 from robust_tickets.progress import say, track
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class TokenTable:
 def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool = False, *, make: bool = True) -> TokenTable | None:
     """The tokens of ``split``, each row as ``Batches`` reads it: from the cache, or made now.
 
-    None where there is none and ``make`` is False, where the cache cannot be written, and where the tokenizer cannot pad.
+    None where there is none and ``make`` is False, where they cannot be kept, and where the tokenizer cannot pad.
     """
     if getattr(tokenizer, "pad_token_id", None) is None:
         return None
@@ -90,25 +91,27 @@ def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool
         "columns": len(split.columns),
         "token_types": token_types,
     }
-    base = cache_place("tokens") / digest(told)[:40]
+    name = digest(told)[:40]
+    base = cache_place("tokens", name)
     found = _found(base)
     if found is None and make:
         try:
-            cache_folder("tokens")
-            _make(base, split, tokenizer, max_length, token_types)
-            found = _found(base)
+            base = cache_folder("tokens") / name
+            if (found := _found(base)) is None:  # a temporary folder may have it, where the cache cannot be written
+                _make(base, split, tokenizer, max_length, token_types)
+                found = _found(base)
         except (TicketsError, OSError) as problem:  # of the disk: training can do without
             found = _found(base)  # another process may have made it meanwhile
-            for name in KINDS if found is None else ():
+            for kind in KINDS if found is None else ():
                 with suppress(OSError):
-                    _path(base, name).unlink(missing_ok=True)
+                    _path(base, kind).unlink(missing_ok=True)
             if found is None:
                 why = getattr(problem, "message", problem)
                 say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
     if found is None:
         return None
-    kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-    return TokenTable(**found, pad=tokenizer.pad_token_id, pad_type=kind, left=tokenizer.padding_side == "left")
+    padding = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
+    return TokenTable(**found, pad=tokenizer.pad_token_id, pad_type=padding, left=tokenizer.padding_side == "left")
 
 
 def _path(base: Path, name: str) -> Path:

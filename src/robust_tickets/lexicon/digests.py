@@ -14,8 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_place, sha256_file, write_text
+from robust_tickets.files import sha256_file, write_text
 
 BIG = 1 << 20  # bytes; below that reading is as fast as looking it up
 

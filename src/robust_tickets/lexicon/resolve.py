@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import cache_place, read_json
+from robust_tickets.files import read_json
 from robust_tickets.lexicon import encoder
 from robust_tickets.lexicon.digests import digest_of
 from robust_tickets.lexicon.kinds import KINDS, NOTE, Kind, Place
@@ -139,14 +140,14 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
     except OSError:  # not there, or not for us to read
         inside = []
-    here = [folder for folder in inside if kind.files(folder)]
+    here = [folder for folder in inside if _files(kind, folder)]
     if here:
         best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder))))  # the published one first
         return Found(path=best, origin="cache", name=best.name)
     looked.append(f"the cache ({cache})" + "".join(_because(kind, folder) for folder in inside))
     folders = kind.folders()
     for place in folders:
-        if kind.files(place.path) and not _absent(kind, place.path)[0]:
+        if _files(kind, place.path) and not _absent(kind, place.path)[0]:
             return _placed(place)
     if folders:
         looked.append(f"{kind.owner} (" + ", ".join(f"{place.path}{_because(kind, place.path)}" for place in folders) + ")")
@@ -156,7 +157,7 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
     if kind.hub:
         return _hub(kind, kind.hub, looked, network=network)
     # one more place: there, but for a package
-    return next((_placed(place) for place in folders if kind.files(place.path)), None)
+    return next((_placed(place) for place in folders if _files(kind, place.path)), None)
 
 
 def _placed(place: Place) -> Found:
@@ -235,8 +236,19 @@ def _unusable(found: Found, package: str) -> str:
     return f"the package {package} is not installed, which {found.path} needs"
 
 
+def _files(kind: Kind, path: Path) -> list[Path] | None:
+    """``kind.files``; none where somebody else's home may not be looked into, as in a container that runs under another user."""
+    try:
+        return kind.files(path)
+    except PermissionError:
+        return None
+
+
 def _because(kind: Kind, path: Path) -> str:
-    why = kind.lacks(path)
+    try:
+        why = kind.lacks(path)
+    except PermissionError as problem:
+        why = problem.strerror or "may not be read"
     return f": {why}" if why else ""
 
 

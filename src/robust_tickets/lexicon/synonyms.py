@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_tickets.files import cache_folder, write_bytes
+from robust_tickets.cache import cache_folder
+from robust_tickets.files import write_bytes
 from robust_tickets.lexicon.resolve import Resource
 from robust_tickets.lexicon.sources import look_up_in, source_of, stop_words
 from robust_tickets.lexicon.words import words
@@ -88,7 +89,8 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
     cased = not _lowers(tokenizer)
     stop = stop_words(found)
     key = json.dumps([MADE, tokens, cased, rows, candidates, found.kind, found.digest, sorted(stop)])
-    place = cache_folder("synonyms") / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
+    name = f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
+    place = cache_folder("synonyms", holding=name) / name
     arrays = _stored(place, rows)
     if arrays is None:
         index = {(token.spaced, token.word): token.number for token in tokens if token.word}

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder, read_json, write_bytes, write_chunks
+from robust_tickets.files import read_json, write_bytes, write_chunks
 from robust_tickets.lexicon.digests import file_digest
 
 TEXTATTACK, PICKLE, NEAREST = "paragram.npy", "wordlist.pickle", "nn.npy"
@@ -104,7 +105,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 def convert(text: Path) -> list[Path]:
     """A text file as words.txt and vectors.npy in the cache; read twice, so that the numbers are never held together."""
-    folder = cache_folder("vectors", file_digest(text)[:32])
+    folder = cache_folder("vectors", file_digest(text)[:32], holding="words.json")
     words_file, matrix_file = folder / "words.json", folder / "vectors.npy"
     if not words_file.is_file():  # written last
         with _readable(text):

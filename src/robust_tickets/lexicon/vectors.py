@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.cache import cache_folder, cache_place
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import cache_folder
 from robust_tickets.lexicon.neighbour_table import Table
 from robust_tickets.lexicon.vector_files import read_vectors, vector_files
 from robust_tickets.progress import track
@@ -120,10 +120,10 @@ class Vectors:
         length = min(n, len(self.index) - 1)
         table = self._tables.get(n) or Table.empty(length)
         if len(table.without(rows)):
-            key = hashlib.sha256(f"{self.digest} {n}".encode()).hexdigest()
-            place = cache_folder("neighbours") / f"{key[:32]}.npz"
-            table = table.joined(Table.read(place, len(self), length))
+            name = f"{hashlib.sha256(f'{self.digest} {n}'.encode()).hexdigest()[:32]}.npz"
+            table = table.joined(Table.read(cache_place("neighbours", name), len(self), length))
             if len(new := table.without(rows)):
+                place = cache_folder("neighbours") / name
                 table = table.joined(self._build(new, length))
                 table.joined(Table.read(place, len(self), length)).write(place)  # another process may have added its own meanwhile
         self._tables[n] = table

@@ -1,0 +1,69 @@
+"""The cache folder: what is made of other files, and kept so that it is made once. Work never stops because it cannot be written."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.progress import warn
+
+_stand_ins: dict[Path, Path] = {}  # temporary folders of this process, and of those that it forks, by the cache they stand for
+
+
+def cache_place(*parts: str) -> Path:
+    """Where a folder of the user's cache is or would be: ``ROBUST_TICKETS_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    root = os.environ.get("ROBUST_TICKETS_CACHE")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robust-tickets"
+    return base.joinpath(*parts)
+
+
+def cache_writable() -> bool:
+    """Whether the cache can be written, or made; only looks."""
+    place = cache_place().absolute()
+    there = next(folder for folder in (place, *place.parents) if os.path.exists(folder))
+    return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+
+
+def cache_folder(*parts: str, holding: str = "") -> Path:
+    """A folder of the user's cache (see ``cache_place``), made if missing, to be read and written.
+
+    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, which is said once; unless the
+    file ``holding`` lies there, which is all that is asked of it.
+    """
+    folder = cache_place(*parts)
+    if holding and os.path.isfile(folder / holding):
+        return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "no right to write"
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+    if not why:
+        return folder
+    root = cache_place()
+    if root not in _stand_ins:
+        _stand_ins[root] = _stand_in(root, why)
+    other = _stand_ins[root].joinpath(*parts)
+    other.mkdir(parents=True, exist_ok=True)
+    return other
+
+
+def _stand_in(root: Path, why: str) -> Path:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="robust-tickets-"))
+    except OSError as problem:
+        raise TicketsError(
+            f"the cache folder {root} cannot be written ({why}), nor can a temporary one be made ({problem.strerror})",
+            hint="set ROBUST_TICKETS_CACHE to a folder that can be written",
+            exit_code=FAILED,
+        ) from None
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    warn(
+        f"the cache folder {root} cannot be written ({why}): {folder} stands for it and is removed at the end, so that texts are read and "
+        "tokenised, and tables of words made, every time anew; ROBUST_TICKETS_CACHE names another folder"
+    )
+    return folder

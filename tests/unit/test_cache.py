@@ -1,0 +1,118 @@
+"""The cache folder: where it lies, and work in homes and containers where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import robust_tickets as rt
+from robust_tickets import cache
+from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon import resolve, vector_files
+from robust_tickets.lexicon.neighbour_table import Table
+from robust_tickets.lexicon.vectors import Vectors
+
+ROWS = "text,label\n" + "".join(f"a truly wonderful film number {i},good\na dull and awful film number {i},bad\n" for i in range(9))
+
+
+@pytest.fixture
+def shut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that cannot be made: its parent is a file. Root may write wherever there is a folder."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / "file" / "cache"
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What lies in ``folder`` can be read; it looks like a folder on a read-only disk."""
+    writable = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: writable(path, mode) and not (mode & os.W_OK and folder in Path(path).parents))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
+
+
+def test_it_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "own"))
+    assert cache.cache_writable()
+    assert not (tmp_path / "own").exists()
+    assert cache.cache_folder("a", "b") == tmp_path / "own" / "a" / "b"
+    monkeypatch.delenv("ROBUST_TICKETS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_folder() == tmp_path / "xdg" / "robust-tickets"
+    assert cache.cache_folder().is_dir()
+
+
+def test_one_that_cannot_be_written_stops_no_attack(shut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One warning, however many tables are made."""
+
+    def asked(texts: list[str]) -> np.ndarray:
+        return np.array([[0.9, 0.1] if "awful" in text else [0.2, 0.8] for text in texts])
+
+    assert not cache.cache_writable()
+    data = tmp_path / "reviews.csv"
+    data.write_text(ROWS)
+    victim = rt.Classifier.wrap(asked, labels=["bad", "good"])
+    results = [rt.PWWS()(victim, rt.load_task(data, splits=splits).test, n=4) for splits in (None, {"test": "all"})]
+    assert [result.clean for result in results] == [100.0, 100.0]
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "cache" in line]
+    assert told.startswith(f"warning: the cache folder {shut} cannot be written (Not a directory): {tmp_path}/robust-tickets-")
+    assert "every time anew; ROBUST_TICKETS_CACHE names another folder" in told
+
+
+def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> None:
+    code = "from robust_tickets.cache import cache_folder\n(cache_folder('a') / 'b').write_text('c')\nprint(cache_folder('a'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.stdout.startswith(f"{tmp_path}/robust-tickets-")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_a_place_for_temporary_files_it_is_said_what_to_set(shut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: str) -> str:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(TicketsError, match=r"nor can a temporary one be made \(Read-only file system\)") as caught:
+        cache.cache_folder("data")
+    assert "set ROBUST_TICKETS_CACHE" in caught.value.hint
+
+
+def test_what_lies_in_one_that_can_only_be_read_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, data, words = tmp_path / "cache", tmp_path / "reviews.csv", tmp_path / "words.vec"
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
+    data.write_text(ROWS)
+    words.write_text("good 1 0\nfine 0.9 0.1\nbad -1 0\npoor -0.9 0.1\n")
+    rows = [example.texts for example in rt.load_task(data).train]
+    vectors = Vectors(*vector_files.read_vectors([words])[:2])
+    near = dict(vectors.table(["good"], 2))
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    read_only(monkeypatch, kept)
+    assert [example.texts for example in rt.load_task(data).train] == rows
+    again = Vectors(*vector_files.read_vectors([words])[:2])
+    assert dict(again.table(["good"], 2)) == near
+    assert capsys.readouterr().err.count("warning") == 0  # all of it was there
+    assert list(again.table(["good", "bad"], 2)) == ["bad", "good"]
+    assert capsys.readouterr().err.count("no right to write") == 1
+    assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
+    (grown,) = cache.cache_folder("neighbours").iterdir()
+    assert len(Table.read(grown, 4, 2).rows) == 2
+
+
+def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    kind = resolve.KINDS["vectors"]
+    monkeypatch.setitem(resolve.KINDS, "vectors", type(kind)(**{**vars(kind), "files": forbidden, "lacks": forbidden}))
+    assert [line.found for line in resolve.status() if line.kind == "vectors"] == [False]
+    with pytest.raises(TicketsError, match=r"paragramcf: Permission denied"):
+        resolve.resolve("vectors")
