@@ -105,3 +105,67 @@ def test_what_cannot_be_used_is_said_with_what_to_do(answer: Any, labels: Any, s
 def test_an_answer_of_two_kinds_is_refused() -> None:
     with pytest.raises(TicketsError, match=r"answered text 1 with \[0.5, 0.5\], others with labels"):
         Classifier.wrap(lambda texts: [named(a=0.5, b=0.5), [0.5, 0.5]], labels=["a", "b"]).predict(["x", "y"])
+
+
+@pytest.mark.parametrize(
+    ("extra", "options", "said", "hint"),
+    [
+        ({}, {"function_to_apply": "sigmoid"}, "scores each of its 2 classes by itself (sigmoid)", 'function_to_apply="softmax"'),
+        ({}, {"function_to_apply": "sigmoid", "top_k": None}, "scores each of its 2 classes by itself", 'function_to_apply="softmax"'),
+        ({}, {"function_to_apply": "none"}, "tells the top class alone, by its logit", 'function_to_apply="softmax"'),
+        ({"problem_type": "regression"}, {"top_k": 1}, "has a regression head (2 output(s))", "into probabilities of classes"),
+        (
+            {"problem_type": "multi_label_classification"},
+            {},
+            "any number of its 2 labels may hold at once",
+            "and its complement",
+        ),
+        (
+            {"problem_type": "multi_label_classification"},
+            {"top_k": None},
+            "is a multi-label classifier",
+            "and its complement",
+        ),
+        ({"labels": ("bad", "good", "flat")}, {}, "has 3 classes (bad, good, flat), got 2 labels", "name them all"),
+        ({"labels": ("LABEL_0",)}, {}, "has one output (LABEL_0, scored by sigmoid), got the labels bad, good", 'id2label = {0: "good"}'),
+        ({"labels": ("fine",)}, {"top_k": None}, "has one output (fine, scored by sigmoid)", "a probability of every label"),
+        ({"labels": ("good",)}, {"function_to_apply": "softmax"}, "has one output (good, scored by softmax)", "named after"),
+        ({"labels": ("good",), "problem_type": "regression"}, {}, "has one output (good, scored by none)", "named after"),
+    ],
+)
+def test_a_pipeline_that_gives_no_probability_of_one_class_is_refused(
+    tmp_path: Path, extra: dict[str, Any], options: dict[str, Any], said: str, hint: str
+) -> None:
+    """The top one of two sigmoids leaves nothing for the other: 0.9 of one does not make 0.1 of it."""
+    judge = pipe(foreign_folder(tmp_path, **extra), **options)
+    with pytest.raises(TicketsError) as caught:
+        Classifier.wrap(judge, labels=["bad", "good"])
+    assert said in caught.value.message
+    assert "callable:transformers." in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])
+@pytest.mark.parametrize("calls", [{}, {"batch_size": 2}])
+@pytest.mark.parametrize("kind", [{}, {"problem_type": "multi_label_classification"}])
+def test_a_model_of_one_named_sigmoid_has_two_classes(
+    tmp_path: Path, options: dict[str, Any], calls: dict[str, Any], kind: dict[str, Any]
+) -> None:
+    judge = pipe(foreign_folder(tmp_path, labels=("Good",), **kind), **options)
+    scores = np.array([(told[0] if isinstance(told, list) else told)["score"] for told in judge(TEXTS)])
+    assert scores.min() < 0.5 < scores.max()  # below a half it is the other class that is on top
+    for labels in (["bad", "good"], ["good", "bad"]):
+        found = Classifier.wrap(judge, labels=labels, **calls).predict(TEXTS)[1]
+        np.testing.assert_allclose(found[:, labels.index("good")], scores, atol=1e-6)
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+
+
+def test_a_pipeline_with_scores_of_its_own_is_judged_by_its_answers(folder: Path) -> None:
+    from transformers import TextClassificationPipeline
+
+    class Sure(TextClassificationPipeline):
+        def postprocess(self, *_: Any, **__: Any) -> Any:
+            return named(bad=0.75, good=0.25)
+
+    judge = pipe(folder, pipeline_class=Sure, function_to_apply="sigmoid")
+    np.testing.assert_allclose(Classifier.wrap(judge, labels=["bad", "good"]).predict(["x"])[1], [[0.75, 0.25]], atol=1e-6)

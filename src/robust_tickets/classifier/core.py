@@ -111,7 +111,8 @@ class Classifier:
             )
         name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
-        asked = Caller(fed(function), name, calls) if calls != Calls() else fed(function)
+        asked = fed(function, checked_labels(labels), name)
+        asked = Caller(asked, name, calls) if calls != Calls() else asked
         return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)
 
     @classmethod
