@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import robust_tickets as rt
+from robust_tickets.cli.opening import Opening
 from tiny import tiny_classifier
 
 TEXTS = ["a good film", "an awful movie", "the plot was fine"]
@@ -61,9 +62,6 @@ def test_what_is_exported_is_opened_again(tmp_path: Path) -> None:
             rt.load_classifier(served, **options)  # type: ignore[arg-type]
     with pytest.raises(rt.TicketsError, match="not an ONNX graph"):
         rt.export(rt.load_classifier(served), tmp_path / "again")
-    clf.save_pretrained(served)  # weights beside the graph: they are the model
-    assert rt.load_classifier(served).model is not None
-    assert rt.load_classifier(served / "model.onnx").graph is not None
 
 
 def test_predict_labels_a_file(tmp_path: Path) -> None:
@@ -82,3 +80,24 @@ def test_a_run_whose_arms_are_damaged_says_so(text: str, tmp_path: Path) -> None
     for name in (str(tmp_path), f"{tmp_path}:plain"):
         with pytest.raises(rt.TicketsError, match=r"arms\.json names no models\n.*damaged"):
             rt.load_classifier(name)
+
+
+def test_weights_beside_a_graph_are_the_model_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands opened the graph, Python the weights: one name, two victims."""
+    pytest.importorskip("onnxruntime")
+    other = tiny_classifier(seed=1, labels=("bad", "good"))
+    folder = rt.export(tiny_classifier(labels=("bad", "good")), tmp_path / "both", format="onnx")
+    other.save_pretrained(folder)
+    capsys.readouterr()
+    for opened in (rt.load_classifier, rt.Classifier.from_pretrained, Opening().open):
+        clf = opened(str(folder))
+        assert (clf.graph, clf.digest) == (None, other.digest)
+        said = f"{folder} holds weights and a graph: the weights are opened; for the graph, give {folder / 'model.onnx'}\n"
+        assert capsys.readouterr().err == said
+        assert opened(str(folder / "model.onnx")).graph is not None
+        assert "the weights are opened" not in capsys.readouterr().err
+    with pytest.raises(rt.TicketsError, match=rf"--tokenizer is for an ONNX file, and .*\n.*give {folder / 'model.onnx'}"):
+        Opening(tokenizer=str(folder)).open(str(folder))
+    (folder / "model.safetensors").unlink()
+    for opened in (rt.load_classifier, Opening().open):
+        assert opened(str(folder)).graph is not None

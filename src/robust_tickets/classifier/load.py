@@ -14,7 +14,7 @@ from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import check_head, checked_labels, fitting, labels_of_config, with_labels
 from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
-from robust_tickets.classifier.place import graph_of, model_path
+from robust_tickets.classifier.place import graph_beside, graph_of, model_path
 from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
@@ -51,9 +51,10 @@ def load_classifier(
             hint='give a folder, a Hub id, "RUN:ARM" or an ONNX file',
         )
     path = model_path(name)
-    graph = graph_of(path)
-    if graph is not None and (path.suffix == ".onnx" or not checkpoint.has_weights(graph.parent)):
+    if (graph := graph_of(path)) is not None:
         return _graph(graph, task, labels, max_length, dtype, device)
+    if (beside := graph_beside(path)) is not None:
+        say(f"{path} holds weights and a graph: the weights are opened; for the graph, give {beside}")
     found = checkpoint.find_checkpoint(name if path == Path(name) else path)
     config = checkpoint.read_config(found.folder)
     about = read_about(found.folder)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from robust_tickets.classifier.checkpoint import has_weights
 from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import read_json
+
+GRAPH = "model.onnx"
 
 
 def model_folder(run: Path, arm: str = "") -> Path:
@@ -41,8 +44,14 @@ def model_path(model: str | Path) -> Path:
 
 
 def graph_of(path: Path) -> Path | None:
-    """The ONNX file that ``path`` is, or that lies in it."""
+    """The ONNX file that ``path`` is, or that lies in it without weights: these can be trained, pruned and run on a GPU, and come first."""
     there = path.expanduser()
     if there.suffix == ".onnx":
         return there
-    return there / "model.onnx" if (there / "model.onnx").is_file() else None
+    return there / GRAPH if (there / GRAPH).is_file() and not has_weights(there) else None
+
+
+def graph_beside(path: Path) -> Path | None:
+    """The ONNX file that lies in the folder ``path`` beside weights, and is not the one that opens."""
+    graph = path.expanduser() / GRAPH
+    return graph if graph.is_file() and has_weights(graph.parent) else None

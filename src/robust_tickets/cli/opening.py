@@ -47,7 +47,7 @@ class Opening:
         Numbers are looked at first: ``Calls`` refuses them too, by names that no flag has, after a user's module was imported.
         """
         from robust_tickets.classifier.calling import MOST
-        from robust_tickets.classifier.place import graph_of, model_path
+        from robust_tickets.classifier.place import graph_beside, graph_of, model_path
 
         names = (columns,) if isinstance(columns, str) else columns
         at_least("--batch-size", self.batch_size, 1, "leave it out for the default")
@@ -63,6 +63,8 @@ class Opening:
         path = model_path(model)
         if (graph := graph_of(path)) is not None:
             return self._graph(graph, names)
+        if self.tokenizer is not None and (beside := graph_beside(path)) is not None:
+            raise TicketsError(f"--tokenizer is for an ONNX file, and {path} opens as weights", hint=f"leave it out, or give {beside}")
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
 
