@@ -1,8 +1,9 @@
-"""What a finished search leaves in a run folder, and that it can be run again over what is left."""
+"""What finished stages leave in a run folder, and what is made again where a part of it is lost."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk.recipe import AttackPlan, read_recipe
-from robust_tickets.walk.stages import attack, attack_key, search
+from robust_tickets.walk.stages import attack, attack_key, search, train
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -80,3 +81,68 @@ def test_a_plan_of_an_attack_is_checked_when_it_is_read() -> None:
     for wrong in ("attack.temperature=0", "attack.temperature=warm", "attack.subset=last"):
         with pytest.raises(TicketsError):
             read_recipe("earlyrobust", [wrong])
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Training in ``tmp_path``, of a ticket; calling it is the same command again, and gives the number of trainings so far."""
+    clf, task = tiny_classifier(), toy_task(24)
+    ticket = search(Stage(folder=tmp_path / "search", key={"stage": "search"}), METHODS["prasanna"], clf.copy, task)
+    calls, tune = [], FineTune.__call__
+    monkeypatch.setattr(FineTune, "__call__", lambda *args, **kwargs: (calls.append(1), tune(*args, **kwargs))[1])
+
+    def go() -> int:
+        train(Stage(folder=tmp_path / "train", key={"stage": "train"}), TUNE, clf, task, ticket)
+        return len(calls)
+
+    assert go() == 1
+    return go
+
+
+@pytest.mark.parametrize("harm", [lambda whole: whole[: len(whole) // 2], lambda whole: bytes(len(whole)), lambda whole: b"[]", None])
+def test_a_damaged_evaluation_is_made_again_and_nothing_is_trained(
+    trained: Callable[[], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[bytes], bytes] | None
+) -> None:
+    folder = tmp_path / "train"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    path = folder / "evaluation.json"
+    if harm is None:
+        path.unlink()
+    else:
+        path.write_bytes(harm(before[path]))
+    capsys.readouterr()
+    assert trained() == 1
+    told = "is missing:" if harm is None else f"is damaged: it is kept in {folder / 'damaged'}, and"
+    assert f"warning: train: {path} {told} made again from the rest of " in capsys.readouterr().err
+    assert [kept.name for kept in folder.glob("damaged/*")] == ["evaluation.json"] * (harm is not None)
+    assert {path: path.read_bytes() for path in before} == before, "the mark too"
+    assert trained() == 1
+    assert "found done" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", ["model/model.safetensors", "metrics.jsonl", "stage.json"])
+def test_an_evaluation_of_weights_that_may_be_others_is_not_made(trained: Callable[[], int], tmp_path: Path, other: str) -> None:
+    folder = tmp_path / "train"
+    whole = (folder / "model" / "model.safetensors").read_bytes()
+    for name in ("evaluation.json", other):
+        (folder / name).write_bytes(bytes((folder / name).stat().st_size))
+    assert trained() == 2
+    assert (folder / "model" / "model.safetensors").read_bytes() == whole
+    assert trained() == 2
+
+
+def test_a_kill_while_an_evaluation_is_made_again_costs_no_training(
+    trained: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train" / "evaluation.json").write_text("")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("robust_tickets.train.evaluate.evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained()
+    assert not (tmp_path / "train" / "evaluation.json").exists()
+    assert trained() == 1
+    assert json.loads((tmp_path / "train" / "evaluation.json").read_text())["n"] == 12

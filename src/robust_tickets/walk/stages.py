@@ -118,23 +118,34 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
 def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None) -> None:
     """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
     from robust_tickets.measure.cost import peak_memory, reset_peak_memory
-    from robust_tickets.train.evaluate import evaluate
 
-    if stage.found("train"):
+    def again() -> None:
+        from robust_tickets.classifier import Classifier
+
+        _evaluated(stage, Classifier.from_pretrained(stage.folder / "model", device=str(start.device)), task)
+
+    if stage.found("train", {"evaluation.json": again}):
         _drop_checkpoint(stage)
         return
     reset_peak_memory()
     model = fitted(start, ticket, without, trainer.seed)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(stage.folder / "model")
-    evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
-    write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
+    _evaluated(stage, model, task)
     if hasattr(trainer.adversary, "resources"):
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
     seconds = _seconds(stage.folder / "metrics.jsonl")
     write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
     stage.finish()
     _drop_checkpoint(stage)
+
+
+def _evaluated(stage: Stage, model: Classifier, task: Task) -> None:
+    """Write evaluation.json, which trained weights and the task determine."""
+    from robust_tickets.train.evaluate import evaluate
+
+    evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
+    write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
     say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
     if evaluation.only is not None:
         warn(
