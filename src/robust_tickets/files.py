@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
@@ -45,6 +46,17 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
         part.unlink(missing_ok=True)
         raise
     return path
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that nothing can be written to, there already or to be made: told before the work of hours, not after it."""
+    above = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as problem:
+        why = problem.strerror if above.is_dir() else f"{above} is a file"
+        raise TicketsError(f"nothing can be written to {folder}: {why}", hint="check its rights, or give another folder") from None
 
 
 def look_again(path: Path) -> str:

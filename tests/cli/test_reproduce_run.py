@@ -102,6 +102,15 @@ def test_what_is_asked_wrongly_says_what_is_right(
         assert told["message"].startswith("--budget is a time")
 
 
+@pytest.mark.parametrize("flag", ["--page", "--answers"])
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flag: str
+) -> None:
+    place = str(Path(__file__) / "below" / "index.html")
+    told = tickets(capsys, "reproduce", "ER-T1", "--only", "task=sst2", flag, place, *kept(tmp_path), code=2)["error"]
+    assert told["message"].startswith("nothing can be written to")
+
+
 @pytest.mark.parametrize("name", ["A", "b", "C", "D", "E"])
 def test_campaigns_are_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     told = dry(capsys, tmp_path, "--campaign", name)

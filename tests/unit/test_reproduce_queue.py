@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import work as house
 from robust_tickets.reproduce.one import InputError
 from robust_tickets.reproduce.outcome import Outcome
@@ -44,6 +45,26 @@ def test_a_task_is_tried_by_two_arms(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert set(summary.failed) == {unit for unit in UNITS if unit.task == "imdb"}
     assert [unit.arm for unit in tried if unit.task == "imdb"] == ["finetune", "earlyrobust"]
     assert all(NO_ROWS in message for message in summary.why.values())
+
+
+@pytest.mark.parametrize("which", ["store", "results"])
+def test_folders_that_cannot_be_written_are_told_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, which: str
+) -> None:
+    """An outcome is written after the training: hours would be spent on runs that all fail."""
+    monkeypatch.setattr(house, "one", lambda *_, **__: pytest.fail("a unit was begun"))
+    (tmp_path / "file").touch()
+    folders = {"store": tmp_path / "store", "results": tmp_path / "results", which: tmp_path / "file" / "below"}
+    with pytest.raises(TicketsError, match=r"nothing can be written to .*below: .*file is a file"):
+        work(UNITS, [], Places(), folders["store"], folders["results"])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "the trial leaves nothing"
+
+
+def test_what_is_done_needs_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(house, "found", lambda unit, _: Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={}))
+    monkeypatch.setattr(house, "check_same", lambda *_: None)
+    (tmp_path / "file").touch()
+    assert set(work(UNITS, [], Places(), tmp_path / "file" / "below", tmp_path / "results").found) == set(UNITS)
 
 
 def test_an_arm_s_own_files_are_its_own() -> None:

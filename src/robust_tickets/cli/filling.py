@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.cli.answer import Answer
 from robust_tickets.cli.planned import Ask, Planned, as_data, counted, in_lines, make, reasons, show_plan
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Files:
         for name, path in self.asked.items():
             if path.is_dir():
                 raise TicketsError(f"--{name} {path} is a folder", hint="give a file in it")
+            check_writable(path.parent)
 
     def write(self, results: Path) -> list[Path]:
         from robust_tickets.files import write_text

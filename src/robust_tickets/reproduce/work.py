@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import write_json
+from robust_tickets.files import check_writable, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.places import Places
@@ -104,6 +104,8 @@ def work(
     queue = Queue(budget=budget, expected=expected or {}, total=len(orders))
     for order in orders.values():
         _sort(order, job, queue)
+    for folder in (store, results) if queue.waiting else ():
+        check_writable(folder)
     repeats = [unit for unit in queue.waiting if unit.repeat]
     queue.waiting = [unit for unit in queue.waiting if not unit.repeat]
     side_by_side = max(1, min(processes, len(queue.waiting)))
