@@ -22,7 +22,13 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
             raise TicketsError(f"--only {one}: expected KEY=VALUE", hint=f"for example --only task=sst2; keys: {', '.join(KEYS)}")
         if key not in KEYS:
             raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
-        pairs += [(key, value.strip()) for value in values.split(",") if value.strip()]
+        parts = [value.strip() for value in values.split(",") if value.strip()]
+        for other in parts:
+            if "=" in other and other.partition("=")[0].strip() in KEYS:
+                rest = ",".join(part for part in parts if part != other)
+                hint = f"two keys are two flags: --only {key}={rest or 'VALUE'} --only {other}"
+                raise TicketsError(f"--only {one}: a second key behind a comma, which parts the values of one", hint=hint)
+        pairs += [(key, value) for value in parts]
     return tuple(pairs)
 
 
