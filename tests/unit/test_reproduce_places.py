@@ -108,6 +108,18 @@ def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
     assert "--data" in told
 
 
+def test_the_folder_of_one_task_or_model_is_known_for_what_it_is(home: Path) -> None:
+    places = replace(found(home), subset=True)
+    assert places.data is not None
+    assert places.models is not None
+    inside = replace(places, data=places.data / "sst2", models=places.models / "bert-base-uncased")
+    data, models = missing(inside, UNIT)
+    assert data == f"--data {inside.data} is the folder of sst2 itself: give the one that holds it, {places.data}"
+    assert models == f"--models {inside.models} is the folder of bert-base-uncased itself: give the one that holds it, {places.models}"
+    (told,) = missing(replace(places, data=places.data / "sst2"), Unit(task="imdb", arm="finetune"))
+    assert told.startswith("no folder imdb in")
+
+
 def test_every_role_has_a_name_and_a_way_to_supply_it() -> None:
     assert set(CALLED) == set(ROLES) == set(HOW) | set(ELSEWHERE)
 

@@ -143,6 +143,8 @@ def _no_data(places: Places, task: str, needs: Sequence[str] = ()) -> list[str]:
         return []
     folder = places.data / task
     if not folder.is_dir():
+        if places.data.name == task and _splits(places.data):
+            return [f"--data {places.data} is the folder of {task} itself: give the one that holds it, {places.data.parent}"]
         files = " and ".join(needs or rules(task).needs)
         return [f"no folder {task} in {places.data}: put {task}'s {files} files there, or leave --data out for the Hub's"]
     lacking = [split for split in needs or rules(task).needs if split not in _splits(folder)]
@@ -182,6 +184,8 @@ def _splits(folder: Path) -> tuple[str, ...]:
 def _no_model(places: Places, backbone: str) -> list[str]:
     if places.models is None or (places.models / backbone / "config.json").is_file():
         return []
+    if places.models.name == backbone and (places.models / "config.json").is_file():
+        return [f"--models {places.models} is the folder of {backbone} itself: give the one that holds it, {places.models.parent}"]
     return [f"no weights of {backbone} in {places.models}: put its folder there, or leave --models out for the Hub's"]
 
 
