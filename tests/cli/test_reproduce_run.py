@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from calling import tickets
+from robust_tickets.cli.filling import _failed
 from robust_tickets.cli.main import main
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.published import cells
+from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.work import Summary
 from small_world import World, small_world
 
 
@@ -239,6 +242,16 @@ def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str]
         what, _, to_do = message.partition("\n  hint: ")
         assert to_do
         assert line.endswith(f"{what}; {to_do}")
+
+
+def test_many_runs_that_failed_for_one_reason_are_one_line() -> None:
+    units = [Unit(task="sst2", arm="finetune", seed=seed) for seed in range(5)]
+    why = {unit.id: "no rows\n  hint: give --data" for unit in units[:3]} | {unit.id: "no memory" for unit in units[3:]}
+    assert _failed(Summary(failed=tuple(units), why=why)) == [
+        f"failed: {units[0].id} and 2 others: no rows; give --data",
+        f"failed: {units[3].id}: no memory",
+        f"failed: {units[4].id}: no memory",
+    ]
 
 
 def test_a_result_of_another_model_is_not_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path) -> None:

@@ -15,6 +15,8 @@ from robust_tickets.progress import duration, say
 if TYPE_CHECKING:
     from robust_tickets.reproduce.work import Summary
 
+MANY = 3  # runs that failed for one reason are told in one line
+
 
 def dry_run(ask: Ask, budget: float | None) -> Answer:
     """The cost, what is done, what is missing; nothing is run."""
@@ -66,7 +68,6 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
     from robust_tickets.reproduce.fill import fill_all
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.published import tables
-    from robust_tickets.reproduce.queue import told_of
     from robust_tickets.reproduce.work import work
 
     plan = planned.plan
@@ -96,14 +97,27 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
         for figure in figures:
             if figure.why:
                 print(f"{figure.id}, not drawn: {figure.why}")
-        for id, message in summary.why.items():
-            print(f"failed: {id}: {told_of(message)}")
+        for line in _failed(summary):
+            print(line)
         if summary.left:
             print(f"left by the budget: {counted(len(summary.left), 'training run')}; {_next(planned, summary, budget)}")
         for path in written:
             print(f"written: {path}")
 
     return Answer(data=told, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def _failed(summary: Summary) -> list[str]:
+    """Why runs failed; many that failed for one reason, as without data, are one line. All ids stand in the JSON."""
+    from robust_tickets.reproduce.queue import told_of
+
+    reasons: dict[str, list[str]] = {}
+    for id, message in summary.why.items():
+        reasons.setdefault(told_of(message), []).append(id)
+    lines = []
+    for why, ids in reasons.items():
+        lines += [f"failed: {id}: {why}" for id in ids] if len(ids) < MANY else [f"failed: {ids[0]} and {len(ids) - 1} others: {why}"]
+    return lines
 
 
 def _next(planned: Planned, summary: Summary, budget: float | None) -> str:
