@@ -62,6 +62,16 @@ def test_findings_answer_with_intervals(tmp_path: Path) -> None:
     assert findings(read_all(tmp_path), tmp_path) == text
 
 
+def test_findings_name_the_folder_that_they_are_of(tmp_path: Path) -> None:
+    """By its name alone: those of a rehearsal beside the repository's results are not called `results`."""
+    runs = arm("random", {REAL: BASE})
+    for name in ("results", "rehearsal"):
+        text = findings(runs, keep(tmp_path / name, runs))
+        assert f"files in `{name}/`; the page is `{name}/index.html`." in text
+        assert str(tmp_path) not in text
+    assert "files in `results/`" in findings(runs)
+
+
 def test_a_verdict_that_other_texts_may_change_says_so() -> None:
     judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0].comparison
     assert judged is not None

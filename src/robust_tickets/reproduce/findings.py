@@ -28,11 +28,11 @@ WAITS = "waits for A and B"
 def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
     """The document. ``folder`` is where the outcomes lie."""
     read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
-    return "\n\n".join(["# Findings", *_ran(outcomes), *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
+    return "\n\n".join(["# Findings", *_ran(outcomes, folder), *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
 
 
-def _ran(outcomes: Sequence[Outcome]) -> list[str]:
-    """What these numbers are of."""
+def _ran(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """What these numbers are of, and the folder by its name: no path of a machine, and a rehearsal's is not called `results`."""
     trained = [one for one in outcomes if one.clean]
     if not trained:
         return ["Nothing is run yet."]
@@ -44,8 +44,9 @@ def _ran(outcomes: Sequence[Outcome]) -> list[str]:
             [str(one.env.get("device", "an unknown device")) for one in trained],
         )
     )
-    said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}), files in `results/`; the page is "
-    said += "`results/index.html`."
+    name = folder.absolute().name if folder is not None else "results"
+    said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}), files in `{name}/`; the page is "
+    said += f"`{name}/index.html`."
     warned = rehearsed(trained)
     return [said, *([f"**{warned}**"] if warned else [])]
 
