@@ -268,7 +268,7 @@ def test_claims_about_words_that_were_trained_on_stand_beside_other_words() -> N
         kinds = dict.fromkeys((SUBSTITUTE, "bertattack", "deepwordbug"), LESS) | {"pwws": BASE}
         more = {name: arm(name, kinds, first=20, config={"adversary": {"source": table}}) for name in names}
         text = findings([*screening(table=table), *(run for some in more.values() for run in some)])
-        return [line for line in text.splitlines() if "All this is under words that were trained on. " in line]
+        return [line for line in text.splitlines() if "All this is under words trained on. " in line]
 
     both = ("sturdy_c_ticket", "sturdy_c_full")
     (line,) = told("@real", *both)
@@ -285,12 +285,13 @@ def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
         kinds = dict.fromkeys((name for own, more in some for name in (own, *more)), BASE)
         return [run for name in ("finetune", "earlyrobust", "random") for run in arm(name, kinds)]
 
-    apart = "0.0, 0.0 and 0.0 against Fine-tuning; 0.0, 0.0 and 0.0 against Random ticket."
-    real = f"passes 50, 75 and 90 % of the candidates, not claimed, under TextFooler (real lists): {apart}"
-    assert f"{real} Likewise under TextFooler (substitute lists): {apart}" in findings(runs(*lists))
-    assert real in findings(runs(lists[0]))
-    assert "Likewise" not in findings(runs(lists[0]))
-    assert real.replace("real", "substitute") in findings(runs(lists[1]))
+    def said(*names: str) -> str:
+        gaps = " and ".join(f"0.0, 0.0, 0.0 ({name} lists)" for name in names)
+        return f"passes 50, 75 and 90 % of the candidates, not claimed: {gaps} against Fine-tuning; {gaps} against Random ticket."
+
+    assert said("real", "substitute") in findings(runs(*lists))
+    assert said("real") in findings(runs(lists[0]))
+    assert said("substitute") in findings(runs(lists[1]))
     assert "substitute sentence encoder" not in findings([o for o in runs(*lists) if o.unit.arm != "random"])
 
 
@@ -302,3 +303,16 @@ def test_other_ways_to_train_are_told_where_they_claim() -> None:
     assert "FreeLB-3 sturdier than Fine-tuning: under 1 attack of 2" in text
     assert "+15.0 (real lists) and 0.0 (substitute lists)." in text
     assert "EarlyBERT" not in text  # three runs are shown on the page and claim nothing
+
+
+def test_what_to_do_is_said_first_and_only_where_claims_bear_it_out() -> None:
+    def told_of(real: tuple[float, ...], substitute: tuple[float, ...], n: int = 5) -> str:
+        names = {"finetune": (BASE, BASE), "random": (BASE, BASE), "earlyrobust": (real, substitute)}
+        runs = [run for name, (one, other) in names.items() for run in arm(name, {REAL: one, SUBSTITUTE: other})[:n]]
+        return findings(runs).partition("## A")[0]
+
+    assert "**In short.** Take a searched ticket for its size: that it is sturdier at equal length is not shown." in told_of(BASE, BASE)
+    assert "**In short.** A searched ticket is smaller, and sturdier at equal length." in told_of(FAR, FAR)
+    assert "In short" not in told_of(FAR, BASE)  # the answer tells which
+    assert "In short" not in told_of(BASE, BASE, n=4)
+    assert "In short" not in findings([])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.reproduce.answers import answers
+from robust_tickets.reproduce.answers.advice import advice
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.fill import beside
 from robust_tickets.reproduce.left import left
@@ -28,7 +29,8 @@ WAITS = "waits for A and B"
 def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
     """The document. ``folder`` is where the outcomes lie."""
     read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
-    return "\n\n".join(["# Findings", *_ran(outcomes, folder), *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
+    first = "\n".join([*_ran(outcomes, folder), *advice(outcomes, folder)])
+    return "\n\n".join(["# Findings", first, *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
 
 
 def _ran(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:

@@ -47,25 +47,20 @@ def robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]
     attacks = list(dict.fromkeys(claim.attack for claim in asked.claims))
     task, split = asked.claims[0].task, asked.claims[0].split
     where = (asked.title, examples(outcomes, task, attacks[0], split), versions(judged, outcomes))
+    further = [
+        *_others(outcomes, folder),
+        *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks, split),
+        *_repeats(arms, outcomes, task, attacks, split),
+        *_methods(outcomes, folder),
+    ]
     return [
         heads,
         _short(judged, outcomes),
         _table(arms, attacks, task, split, outcomes),
         claims_table(judged, printed_columns(judged, outcomes)),
-        *_paragraph([f"{'; '.join(filter(None, where))}.", *printed_note(judged, outcomes), *_substituted(judged)]),
-        *_paragraph(
-            [
-                *_others(outcomes, folder),
-                *_encoders(asked.claims[0].arm, arms, outcomes, task, attacks, split),
-                *_repeats(arms, outcomes, task, attacks, split),
-                *_methods(outcomes, folder),
-            ]
-        ),
+        " ".join([f"{'; '.join(filter(None, where))}.", *printed_note(judged, outcomes), *_substituted(judged)]),
+        *([" ".join(further)] if further else []),
     ]
-
-
-def _paragraph(sentences: Sequence[str]) -> list[str]:
-    return [" ".join(sentences)] if sentences else []
 
 
 def _short(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
@@ -112,21 +107,17 @@ def _encoders(
     own: str, arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None
 ) -> list[str]:
     """The same attacks with a sentence encoder at each of its thresholds, of which nothing is claimed: differences, the page has more."""
-    said: list[str] = []
-    for attack in attacks:
-        kinds = [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
-        found = {arm: [summary(arm, "aua", kind, task, split, outcomes) for kind in kinds] for arm in arms}
-        if not kinds or not all(map(all, found.values())):
-            continue
-        apart = [
-            f"{listed([points(a.mean - b.mean) for a, b in zip(found[own], some, strict=True) if a and b])} against {arm_title(arm)}"
-            for arm, some in found.items()
-            if arm != own
-        ]
-        passed = listed([kind.rpartition("encoder")[2] for kind in kinds])
-        how = "Likewise" if said else f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed,"
-        said.append(f"{how} under {attack_phrase(attack)}: {'; '.join(apart)}.")
-    return said
+    kinds = {attack: [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")] for attack in attacks}
+    apart: dict[str, list[str]] = {}
+    for attack, names in kinds.items():
+        found = {arm: [summary(arm, "aua", name, task, split, outcomes) for name in names] for arm in arms}
+        if names and all(map(all, found.values())):
+            for arm in (one for one in arms if one != own):
+                gaps = [points(a.mean - b.mean) for a, b in zip(found[own], found[arm], strict=True) if a and b]
+                apart.setdefault(arm, []).append(f"{', '.join(gaps)} ({variant(attack)})")
+    passed = listed([name.rpartition("encoder")[2] for name in next(iter(kinds.values()), [])])
+    said = "; ".join(f"{listed(gaps)} against {arm_title(arm)}" for arm, gaps in apart.items())
+    return [f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed: {said}."] if said else []
 
 
 def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
@@ -152,5 +143,9 @@ def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attack
 
 
 def _substituted(judged: Sequence[Judged]) -> list[str]:
-    found = dict.fromkeys(f"{attack_title(one.claim.attack)}: {words}" for one in judged for words in one.substituted)
-    return [f"Substituted under {'; under '.join(found)}."] if found else []
+    found: dict[str, list[str]] = {}
+    for one in judged:
+        for words in one.substituted:
+            found.setdefault(words, []).append(attack_title(one.claim.attack))
+    said = [f"{words} ({listed(list(dict.fromkeys(attacks)))})" for words, attacks in found.items()]
+    return [f"Substituted: {'; '.join(said)}."] if said else []

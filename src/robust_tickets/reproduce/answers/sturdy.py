@@ -43,33 +43,23 @@ def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     aims, forms = goals(outcomes, folder, judged), judge("B-forms", outcomes, folder)
     return [
         HEADS,
-        f"{_short(arm, judged, aims, outcomes)} {_who(arm, plain, judged, forms, outcomes)}",
+        f"{_short(judged, aims)} {_who(arm, plain, judged, forms, outcomes)}",
         _goals(aims, arm_title(plain)),
         *_beside(arm, plain, judged, outcomes),
-        *_unclaimed(arm, plain, outcomes),
-        *_forms(forms, outcomes),
+        *_forms(forms, outcomes, _unclaimed(arm, plain, outcomes)),
         *_screening(outcomes, folder),
     ]
 
 
-def _short(arm: str, judged: Sequence[Judged], aims: Sequence[Goal], outcomes: Sequence[Outcome]) -> str:
-    """Yes or no by the goals, the claims in words, and what they come to for somebody who would use it."""
+def _short(judged: Sequence[Judged], aims: Sequence[Goal]) -> str:
+    """Yes or no by the goals, and the claims in words."""
     made = [one for one in judged if one.comparison]
     if not made:
         return not_run(judged)
     reached = {goal.reached for goal in aims}
     word = "No" if False in reached else "Not to be told yet" if None in reached else "Yes"
     left = f" {len(judged) - len(made)} of {len(judged)} claims are not run." if len(made) < len(judged) else ""
-    better, worse = (
-        [one.claim.attack for one in made if one.comparison and one.comparison.different and up == (one.comparison.difference > 0)]
-        for up in (True, False)
-    )
-    seen = told()["goals"]["seen"]
-    own = f"@{attack_of(judged[0].claim.task, seen).candidates}"  # the words of that attack
-    advice = ""
-    if worse and better == [seen] and trained_on(arm, own, outcomes):
-        advice = " So it guards against words it was trained on and leaves a model more open to some others: no protection in general."
-    return f"**{word}: {reached_of(aims)}. {_bare(answered(made))}{left}**{advice}"
+    return f"**{word}: {reached_of(aims)}. {_bare(answered(made))}{left}**"
 
 
 def _bare(words: str) -> str:
@@ -145,14 +135,19 @@ def _goals(found: Sequence[Goal], plain: str) -> str:
     return "\n".join(lines)
 
 
-def _forms(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
-    """What it owes to its ticket, its length and its adversary; claims without runs in one line."""
+def _forms(judged: Sequence[Judged], outcomes: Sequence[Outcome], before: Sequence[str] = ()) -> list[str]:
+    """What it owes to its ticket, its length and its adversary, after what is said ``before``; claims without runs in one line."""
     asked = family("B-forms")
     made, rest = ([one for one in judged if bool(one.comparison) == ran] for ran in (True, False))
     if not made:
-        return [f"{asked.question} {not_run(judged)}"]
+        return [" ".join([*before, asked.question, not_run(judged)])]
     after = [*_rivals(made), *_elsewhere(made, outcomes)]
-    return [asked.question, claims_table(made), *([not_run(rest)] if rest else []), *([" ".join(after)] if after else [])]
+    return [
+        " ".join([*before, asked.question]),
+        claims_table(made),
+        *([not_run(rest)] if rest else []),
+        *([" ".join(after)] if after else []),
+    ]
 
 
 def _rivals(made: Sequence[Judged]) -> list[str]:
@@ -183,7 +178,7 @@ def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]
     parts = [f"under {number} of {len(kinds)} lower than {listed(found)}" for number, found in sorted(below.items(), reverse=True)]
     under = f"Under {listed([attack_phrase(kind) for kind in kinds])}, on {asked['split']}, not claimed, the {_last(first.arm)} has "
     under += f"{', '.join(f'{one.mean:.1f}' for one in own_means)}, {', '.join(parts)}"
-    return [f"All this is under words that were trained on. {under}."]
+    return [f"All this is under words trained on. {under}."]
 
 
 def _last(arm: str) -> str:
