@@ -356,14 +356,23 @@ def test_pairs_are_read_as_written(pairs: list[tuple[str, str]]) -> None:
 
 @given(st.sets(names, max_size=4), st.sets(names, min_size=1, max_size=4))
 def test_only_takes_what_is_named_and_refuses_what_nothing_has(asked: set[str], there: set[str]) -> None:
-    only = Only([("task", name) for name in sorted(asked)])
+    only = Only([("method", name) for name in sorted(asked)])
     lower = {name.lower() for name in asked}
-    assert {name for name in there if only.takes("task", name)} == {name for name in there if not asked or name.lower() in lower}
+    assert {name for name in there if only.takes("method", name)} == {name for name in there if not asked or name.lower() in lower}
     if lower <= {name.lower() for name in there}:
         only.check()
     else:
-        with pytest.raises(TicketsError, match="nothing here has this task"):
+        with pytest.raises(TicketsError, match="nothing here has this method"):
             only.check()
+
+
+@pytest.mark.parametrize(("asked", "name"), [("SST-2", "sst2"), ("AG News", "ag_news"), ("sst_2", "sst2"), ("imdb", "imdb")])
+def test_a_task_may_be_asked_for_as_the_papers_write_it(asked: str, name: str) -> None:
+    only = Only([("task", asked)])
+    assert only.takes("task", name)
+    assert not only.takes("task", "mrpc")
+    only.check()
+    assert not Only([("method", "fine-tune")]).takes("method", "finetune")  # rows differ by less than that
 
 
 def test_what_is_offered_instead_can_be_asked_for() -> None:

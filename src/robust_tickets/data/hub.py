@@ -35,7 +35,8 @@ class HubRows(Rows):
 def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Source:
     """Every split of a Hub dataset; ``use`` is what to write for a folder with its files, where that is no task."""
     shown = f"{hub_id} ({config})" if config else hub_id
-    local = use or (f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")') + " (--set data=FOLDER)"
+    call = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
+    local = use or f"{call} (--set data=FOLDER; tickets reproduce: --data with a folder a task)"
     try:
         import datasets
     except ImportError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,11 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _plain(key: str, name: str) -> str:
+    """As it is compared: tasks are written in many ways, SST-2 and AG News for sst2 and ag_news."""
+    return re.sub(r"[-_ ]", "", name.lower()) if key == "task" else name.lower()
+
+
 class Only:
     """Asked while a plan is made; ``check`` afterwards refuses a value that nothing had."""
 
@@ -47,10 +53,10 @@ class Only:
         return " ".join(f"--only {key}={value}" for key, value in self.pairs)
 
     def takes(self, key: str, *names: str) -> bool:
-        """Whether something that has these names is wanted. Case does not matter: a row may be called RobustT 30 %."""
+        """Whether something that has these names is wanted. Case does not matter: a row may be called RobustT 30 %, a task SST-2."""
         self._met.setdefault(key, {}).update(dict.fromkeys(names))
         values = [value for known, value in self.pairs if known == key]
-        hit = [value for value in values if value.lower() in [name.lower() for name in names]]
+        hit = [value for value in values if _plain(key, value) in [_plain(key, name) for name in names]]
         self._hit.update((key, value) for value in hit)
         return not values or bool(hit)
 
