@@ -61,9 +61,15 @@ def _stand_in(root: Path, why: str) -> Path:
             hint="set ROBUST_TICKETS_CACHE to a folder that can be written",
             exit_code=FAILED,
         ) from None
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     warn(
         f"the cache folder {root} cannot be written ({why}): {folder} stands for it and is removed at the end, so that texts are read and "
         "tokenised, and tables of words made, every time anew; ROBUST_TICKETS_CACHE names another folder"
     )
     return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """By the process that made it alone: one forked from it that ends first would take the files of all others."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

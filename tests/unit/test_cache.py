@@ -74,6 +74,19 @@ def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_that_ends_first_leaves_it(shut: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom robust_tickets.cache import cache_folder\nkept = cache_folder('a') / 'b'\nkept.write_text('c')\n"
+        "child = os.fork()\nif not child:\n    sys.exit()\nos.waitpid(child, 0)\nprint(kept.read_text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.stdout == "c\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_without_a_place_for_temporary_files_it_is_said_what_to_set(shut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: str) -> str:
         raise OSError(30, "Read-only file system")
