@@ -50,12 +50,12 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
 
 def check_writable(folder: Path) -> None:
     """Refuse a folder that nothing can be written to, there already or to be made: told before the work of hours, not after it."""
-    above = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    above = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
     try:
         with tempfile.TemporaryFile(dir=above):
             pass
     except OSError as problem:
-        why = problem.strerror if above.is_dir() else f"{above} is a file"
+        why = f"{above} is a file" if os.path.isfile(above) else problem.strerror
         raise TicketsError(f"nothing can be written to {folder}: {why}", hint="check its rights, or give another folder") from None
 
 

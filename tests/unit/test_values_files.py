@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from robust_tickets import files, seeds
+from robust_tickets.cli.filling import Files
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.run import STAGE_FILES, Run, Stage, command_of, listing, locked, versions
 
@@ -85,6 +87,34 @@ def test_hash_of_a_file(tmp_path: Path) -> None:
     assert files.sha256_file(files.write_bytes(tmp_path / "a", b"abc")) == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder inside one that may not be looked into; root is somebody else meanwhile."""
+    (tmp_path / "closed" / "inside").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0)
+    if was_root := hasattr(os, "geteuid") and os.geteuid() == 0:
+        os.seteuid(65534)
+    yield tmp_path / "closed" / "inside"
+    if was_root:
+        os.seteuid(0)
+    (tmp_path / "closed").chmod(0o700)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_in_words(closed: Path) -> None:
+    """Before Python 3.14 ``Path.exists`` raises there."""
+    for check in (files.check_writable, lambda folder: Files(page=folder / "index.html").check()):
+        with pytest.raises(TicketsError, match=r"nothing can be written to .*: Permission denied"):
+            check(closed / "new")
+
+
+def test_a_link_to_a_folder_that_is_gone_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(TicketsError, match=r"nothing can be written to .*link/results: No such file or directory"):
+        files.check_writable(tmp_path / "link" / "results")
+    (tmp_path / "gone").mkdir()
+    files.check_writable(tmp_path / "link" / "results")
 
 
 def test_a_stage_is_done_when_finished_and_whole(tmp_path: Path) -> None:

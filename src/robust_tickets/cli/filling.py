@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class Files:
     def check(self) -> None:
         """Before anything is run: they are written last."""
         for name, path in self.asked.items():
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise TicketsError(f"--{name} {path} is a folder", hint="give a file in it")
             check_writable(path.parent)
 
@@ -130,7 +131,7 @@ def _next(planned: Planned, summary: Summary, budget: float | None) -> str:
 
 def _check_folders(ask: Ask) -> None:
     for name, folder in (("results", ask.results), ("out", ask.out)):
-        if folder.exists() and not folder.is_dir():
+        if os.path.exists(folder) and not os.path.isdir(folder):
             raise TicketsError(f"--{name} {folder} is a file", hint="give a folder")
 
 
