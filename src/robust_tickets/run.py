@@ -87,6 +87,8 @@ class Stage:
             warn(f"{what}: {harmed} {told} made again from the rest of {self.name}")
             set_aside(harmed, self.folder)  # the mark stays: after a kill it says again that the rest is whole
             again()
+            if self._harmed(HASHED) is not None:
+                warn(f"{what}: {harmed} is not to the byte what it was: another device or other versions may have made the first")
             self.finish()
             return True
         warn(f"{what}: {harmed} {told} {self.name} is run again")

@@ -20,6 +20,7 @@ from robust_tickets.run import Stage
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
+from robust_tickets.train import evaluate
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk.recipe import AttackPlan, read_recipe
 from robust_tickets.walk.stages import attack, attack_key, search, train
@@ -113,7 +114,9 @@ def test_a_damaged_evaluation_is_made_again_and_nothing_is_trained(
     capsys.readouterr()
     assert trained() == 1
     told = "is missing:" if harm is None else f"is damaged: it is kept in {folder / 'damaged'}, and"
-    assert f"warning: train: {path} {told} made again from the rest of " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"warning: train: {path} {told} made again from the rest of " in said
+    assert "not to the byte" not in said
     assert [kept.name for kept in folder.glob("damaged/*")] == ["evaluation.json"] * (harm is not None)
     assert {path: path.read_bytes() for path in before} == before, "the mark too"
     assert trained() == 1
@@ -146,3 +149,16 @@ def test_a_kill_while_an_evaluation_is_made_again_costs_no_training(
     assert not (tmp_path / "train" / "evaluation.json").exists()
     assert trained() == 1
     assert json.loads((tmp_path / "train" / "evaluation.json").read_text())["n"] == 12
+
+
+def test_an_evaluation_with_other_numbers_than_the_first_is_told(
+    trained: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hash of the first stands in the mark; what was made of it (attacks, tables) has its numbers."""
+    first = evaluate.evaluate
+    monkeypatch.setattr(evaluate, "evaluate", lambda *args, **kwargs: replace(first(*args, **kwargs), loss=0.5))
+    (tmp_path / "train" / "evaluation.json").unlink()
+    assert trained() == 1
+    assert "evaluation.json is not to the byte what it was: another device or other versions" in capsys.readouterr().err
+    assert trained() == 1
+    assert "found done" in capsys.readouterr().err
