@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from robust_tickets.lexicon.sources import PUBLISHED
+from robust_tickets.reproduce.answers.advice import SHIPPED
 from robust_tickets.reproduce.campaign import chosen
 from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
@@ -56,6 +57,7 @@ def test_the_recipe_that_ships_is_the_one_that_the_results_choose(kept: tuple[Ou
     if not roles:
         pytest.skip("the screening has not chosen yet")
     shipped = tomllib.loads((files("robust_tickets.recipe") / "sturdy.toml").read_text("utf-8"))
+    assert roles["winner"] == SHIPPED
     unit = Unit(task="sst2", arm=roles["own"], seed=0)
     run: dict[str, Any] = tree(unit, settings(unit, cuda=True), ())
     ((_, arm),) = run["arms"].items()

@@ -196,14 +196,16 @@ def test_the_screening_shows_another_attack_which_chooses_nothing() -> None:
 
 
 LESS = (50, 54, 58, 60, 68)
+RIGHT = 184  # examples of 200 that a model has right before an attack, if nothing else is said
 
 
-def told_of(source: str = "@real", **held: tuple[int, ...]) -> str:
+def told_of(source: str = "@real", best: str = "c", right: int = RIGHT, **held: tuple[int, ...]) -> str:
     """Findings where the chosen ticket has these under attacks by their names, and as much as its rival under the others."""
     values = {name: held.get(name.partition("-")[0] + name.partition("-")[2].partition("confirm")[0].rstrip("-"), BASE) for name in CONFIRM}
-    others = [one for one in screening() if one.unit.arm != "sturdy_c_ticket"]
-    config = {"adversary": {"source": source}}
-    return findings([*others, *arm("sturdy_c_ticket", {**values, "textbugger-real": LESS}, first=2, config=config), *plain_bugged()])
+    ticket, config = f"sturdy_{best}_ticket", {"adversary": {"source": source}}
+    others = [one for one in screening(best) if one.unit.arm != ticket]
+    runs = arm(ticket, {**values, "textbugger-real": LESS}, first=2, right=right, config=config)
+    return findings([*others, *runs, *plain_bugged()])
 
 
 def plain_bugged() -> list[Outcome]:
@@ -244,6 +246,15 @@ def test_a_headline_counts_the_claims_that_are_not_run() -> None:
 def test_advice_is_given_of_the_words_that_were_trained_on() -> None:
     assert "no protection in general" in told_of(textfoolerreal=FAR, bertattack=LESS)
     assert "no protection in general" not in told_of("wordnet", textfoolerreal=FAR, bertattack=LESS)
+
+
+def test_advice_names_the_recipe_that_ships_and_a_clean_loss_only_where_these_are_what_was_measured() -> None:
+    words = {"textfoolerreal": FAR, "bertattack": LESS}
+    assert "train on them (`tickets run sturdy`): " in told_of(best="a", **words)
+    assert "train on them: " in told_of(best="c", **words)  # another adversary than the recipe's
+    assert " under BERT-Attack and −2.0 clean: no protection" in told_of(right=RIGHT - 4, **words)
+    for right in (RIGHT, RIGHT + 4):
+        assert " under BERT-Attack: no protection" in told_of(right=right, **words)
 
 
 def test_what_has_runs_is_not_called_not_run() -> None:

@@ -15,6 +15,8 @@ from robust_tickets.reproduce.names import attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.wording import listed
 
+SHIPPED = "sturdy_a"  # the configuration that `tickets run sturdy` trains
+
 
 def advice(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     """One paragraph, or none."""
@@ -47,9 +49,11 @@ def _recipe(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
         return []
     lost = [f"{points(found.difference)} under {attack_phrase(other.attack.removesuffix(f'-{CONFIRM}'))}" for other, found in worse]
     clean = [summary(name, "clean", seen, claim.task, claim.split, outcomes) for name in (arm, plain)]
-    lost += [f"{points(clean[0].mean - clean[1].mean)} clean"] if clean[0] and clean[1] else []
+    if clean[0] and clean[1] and round(below := clean[0].mean - clean[1].mean, 1) < 0:
+        lost.append(f"{points(below)} clean")
+    how = " (`tickets run sturdy`)" if chosen == SHIPPED else ""  # another's numbers are not that recipe's
     return [
-        f"If you know which words will be swapped, train on them (`tickets run sturdy`): {points(gain.difference)} points under "
-        f"these, but {listed(lost)}: no protection in general.",
+        f"If you know which words will be swapped, train on them{how}: {points(gain.difference)} points under these, but "
+        f"{listed(lost)}: no protection in general.",
         "Judge a model by attacks whose words it has not met.",
     ]
