@@ -24,13 +24,26 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if key not in KEYS:
             raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
         parts = [value.strip() for value in values.split(",") if value.strip()]
-        for other in parts:
-            if "=" in other and other.partition("=")[0].strip() in KEYS:
-                rest = ",".join(part for part in parts if part != other)
-                hint = f"two keys are two flags: --only {key}={rest or 'VALUE'} --only {other}"
-                raise TicketsError(f"--only {one}: a second key behind a comma, which parts the values of one", hint=hint)
+        if any(_has_key(part) for part in parts):
+            hint = f"two keys are two flags: {_flags(key, parts)}"
+            raise TicketsError(f"--only {one}: a second key behind a comma, which parts the values of one", hint=hint)
         pairs += [(key, value) for value in parts]
     return tuple(pairs)
+
+
+def _has_key(part: str) -> bool:
+    return "=" in part and part.partition("=")[0].strip() in KEYS
+
+
+def _flags(key: str, parts: Sequence[str]) -> str:
+    """What was meant by ``parts`` of one flag: a value belongs to the key before it."""
+    flags = [f"{key}="]
+    for part in parts:
+        if _has_key(part):
+            flags.append(part)
+        else:
+            flags[-1] += part if flags[-1].endswith("=") else f",{part}"
+    return " ".join(f"--only {flag}" for flag in flags if not flag.endswith("="))
 
 
 def _plain(key: str, name: str) -> str:
