@@ -13,10 +13,14 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets import cache
+from robust_tickets.data.blocks import blocks_of
+from robust_tickets.data.corpus import find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import resolve, vector_files
 from robust_tickets.lexicon.neighbour_table import Table
+from robust_tickets.lexicon.synonyms import synonym_table
 from robust_tickets.lexicon.vectors import Vectors
+from tiny import tiny_config, tiny_tokenizer
 
 ROWS = "text,label\n" + "".join(f"a truly wonderful film number {i},good\na dull and awful film number {i},bad\n" for i in range(9))
 
@@ -118,6 +122,27 @@ def test_what_lies_in_one_that_can_only_be_read_is_used(
     assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
     (grown,) = cache.cache_folder("neighbours").iterdir()
     assert len(Table.read(grown, 4, 2).rows) == 2
+
+
+def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
+    data.write_text(ROWS)
+    (tmp_path / "corpus.txt").write_text("a truly wonderful film\n\n" * 40)
+
+    def made() -> list[list[object]]:
+        rows = [example.texts for example in rt.load_task(data).train]
+        blocks = blocks_of(find_corpus(str(tmp_path / "corpus.txt")), tokenizer, 8)
+        return [rows, blocks.tolist(), synonym_table(tokenizer).candidates.tolist()]
+
+    first = made()
+    for kind in ("data/*.arrow", "corpus/*.ids", "synonyms/*.npz"):
+        (path,) = kept.glob(kind)
+        path.write_bytes(b"")
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    read_only(monkeypatch, kept)
+    assert made() == first
+    assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
 
 
 def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,7 @@ def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     told = cache_folder("corpus", holding=f"{key}.json") / f"{key}.json"  # written last
     path = told.with_suffix(".ids")
     if not (told.exists() and path.exists() and read_json(told)["bytes"] == path.stat().st_size):
+        path, told = (cache_folder("corpus") / place.name for place in (path, told))  # what is damaged may lie where none can write
         report: dict[str, Any] = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
         write_json(told, {**report, "bytes": path.stat().st_size})

@@ -189,6 +189,7 @@ def convert(rows: Rows, reading: Reading) -> Converted:
         report = read_json(report_path)
         if report["bytes"] == path.stat().st_size:
             return _converted(path, report)
+    path, report_path = (cache_folder("data") / place.name for place in (path, report_path))  # what is damaged may lie where none can write
     part = path.with_name(f".{name}.{os.getpid()}.part")
     try:
         report = _write(part, rows, reading)

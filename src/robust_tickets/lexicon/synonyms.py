@@ -90,8 +90,7 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
     stop = stop_words(found)
     key = json.dumps([MADE, tokens, cased, rows, candidates, found.kind, found.digest, sorted(stop)])
     name = f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
-    place = cache_folder("synonyms", holding=name) / name
-    arrays = _stored(place, rows)
+    arrays = _stored(cache_folder("synonyms", holding=name) / name, rows)
     if arrays is None:
         index = {(token.spaced, token.word): token.number for token in tokens if token.word}
         asked = [key for key in index if key[1].lower() not in stop]
@@ -105,7 +104,7 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
         arrays = _arrays(tokens, lists, rows)
         stream = io.BytesIO()
         np.savez_compressed(stream, **arrays)
-        write_bytes(place, stream.getvalue())
+        write_bytes(cache_folder("synonyms") / name, stream.getvalue())  # what is damaged may lie where none can write
     return SynonymTable(source=found, **arrays)
 
 
