@@ -298,7 +298,8 @@ def test_the_attack_with_a_sentence_encoder_is_told_under_a() -> None:
 
     def said(*names: str) -> str:
         gaps = " and ".join(f"0.0, 0.0, 0.0 ({name} lists)" for name in names)
-        return f"passes 50, 75 and 90 % of the candidates, not claimed: {gaps} against Fine-tuning; {gaps} against Random ticket."
+        told = f"{gaps} against Fine-tuning; {gaps} against Random ticket."
+        return f"passes 50, 75 and 90 % of the candidates of TextFooler, not claimed: {told}"
 
     assert said("real", "substitute") in findings(runs(*lists))
     assert said("real") in findings(runs(lists[0]))

@@ -117,7 +117,9 @@ def _encoders(
                 apart.setdefault(arm, []).append(f"{', '.join(gaps)} ({variant(attack)})")
     passed = listed([name.rpartition("encoder")[2] for name in next(iter(kinds.values()), [])])
     said = "; ".join(f"{listed(gaps)} against {arm_title(arm)}" for arm, gaps in apart.items())
-    return [f"With a substitute sentence encoder that passes {passed} % of the candidates, not claimed: {said}."] if said else []
+    under = listed(list(dict.fromkeys(attack_title(attack).partition(", ")[0] for attack in attacks)))
+    how = f"With a substitute sentence encoder that passes {passed} % of the candidates of {under}, not claimed"
+    return [f"{how}: {said}."] if said else []
 
 
 def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
