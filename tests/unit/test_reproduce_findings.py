@@ -69,6 +69,7 @@ def test_findings_name_the_folder_that_they_are_of(tmp_path: Path) -> None:
         text = findings(runs, keep(tmp_path / name, runs))
         assert f"files in `{name}/`; the page is `{name}/index.html`." in text
         assert str(tmp_path) not in text
+        assert findings(runs, tmp_path / name / "units" / "..") == text
     assert "files in `results/`" in findings(runs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def _ran(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
             [str(one.env.get("device", "an unknown device")) for one in trained],
         )
     )
-    name = folder.absolute().name if folder is not None else "results"
+    name = os.path.basename(os.path.abspath(folder)) if folder is not None else "results"
     said = f"From {count(len(trained), 'training run')} of {backbones} on {tasks} ({devices}), files in `{name}/`; the page is "
     said += f"`{name}/index.html`."
     warned = rehearsed(trained)
