@@ -124,6 +124,15 @@ def test_what_lies_in_one_that_can_only_be_read_is_used(
     assert len(Table.read(grown, 4, 2).rows) == 2
 
 
+def test_neighbours_are_looked_up_once_where_it_cannot_be_written(shut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every attack of a command opens its word vectors anew."""
+    (tmp_path / "words.vec").write_text("good 1 0\nfine 0.9 0.1\nbad -1 0\npoor -0.9 0.1\n")
+    near = [dict(Vectors(*vector_files.read_vectors([tmp_path / "words.vec"])[:2]).table(["good"], 2))]
+    monkeypatch.setattr(Vectors, "_build", lambda *_: pytest.fail("looked up again"))
+    near.append(dict(Vectors(*vector_files.read_vectors([tmp_path / "words.vec"])[:2]).table(["good"], 2)))
+    assert near[0] == near[1]
+
+
 def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))

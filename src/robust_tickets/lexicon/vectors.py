@@ -122,10 +122,12 @@ class Vectors:
         if len(table.without(rows)):
             name = f"{hashlib.sha256(f'{self.digest} {n}'.encode()).hexdigest()[:32]}.npz"
             table = table.joined(Table.read(cache_place("neighbours", name), len(self), length))
-            if len(new := table.without(rows)):
+            if len(table.without(rows)):
                 place = cache_folder("neighbours") / name
-                table = table.joined(self._build(new, length))
-                table.joined(Table.read(place, len(self), length)).write(place)  # another process may have added its own meanwhile
+                table = table.joined(Table.read(place, len(self), length))  # a temporary folder may have it
+                if len(new := table.without(rows)):
+                    table = table.joined(self._build(new, length))
+                    table.joined(Table.read(place, len(self), length)).write(place)  # another process may have added its own meanwhile
         self._tables[n] = table
 
     def _build(self, rows: np.ndarray, length: int) -> Table:
