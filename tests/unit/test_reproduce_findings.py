@@ -329,3 +329,7 @@ def test_what_to_do_is_said_first_and_only_where_claims_bear_it_out() -> None:
     assert "In short" not in told_of(FAR, BASE)  # the answer tells which
     assert "In short" not in told_of(BASE, BASE, n=4)
     assert "In short" not in findings([])
+    runs = [run for name in ("finetune", "random", "earlyrobust") for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE})]
+    small = findings([replace(runs[0], notes=("sst2: 48 of the 67,349 rows of train",)), *runs[1:]])
+    assert "1 of 15 results is of a part of the data, a rehearsal" in small
+    assert "In short" not in small

@@ -13,13 +13,15 @@ from robust_tickets.reproduce.claims import Judged, form_of, judge, told, winner
 from robust_tickets.reproduce.goals import trained_on
 from robust_tickets.reproduce.names import attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.wording import listed
+from robust_tickets.reproduce.wording import listed, rehearsed
 
 SHIPPED = "sturdy_a"  # the configuration that `tickets run sturdy` trains
 
 
 def advice(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """One paragraph, or none."""
+    """One paragraph, or none; a rehearsal on a part of the data advises nobody."""
+    if rehearsed([one for one in outcomes if one.clean]):
+        return []
     said = [*_ticket(judge("A", outcomes, folder)), *_recipe(outcomes, folder)]
     return [f"**In short.** {' '.join(said)}"] if said else []
 
