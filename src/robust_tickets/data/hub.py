@@ -36,7 +36,7 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> So
     """Every split of a Hub dataset; ``use`` is what to write for a folder with its files, where that is no task."""
     shown = f"{hub_id} ({config})" if config else hub_id
     call = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
-    local = use or f"{call} (--set data=FOLDER; tickets reproduce: --data with a folder a task)"
+    local = use or f"{call} (--set data=FOLDER; tickets reproduce takes --data, the folder that holds it)"
     try:
         import datasets
     except ImportError:
