@@ -6,11 +6,15 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import read_json
 from robust_tickets.progress import warn
 
+Found = TypeVar("Found")
 _stand_ins: dict[Path, Path] = {}  # temporary folders of this process, and of those that it forks, by the cache they stand for
 
 
@@ -28,15 +32,34 @@ def cache_writable() -> bool:
     return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 
-def cache_folder(*parts: str, holding: str = "") -> Path:
+def cached(read: Callable[[Path], Found | None], *parts: str) -> tuple[Found | None, Path]:
+    """What ``read`` finds at a place of the cache, and that place; where it finds nothing, or nothing whole, one that can be written.
+
+    So a cache that can only be read is read, and nothing is made or said where it has what is asked for.
+    """
+    place = cache_place(*parts)
+    found = read(place)
+    if found is not None:
+        return found, place
+    other = cache_folder(*parts[:-1]) / parts[-1]
+    return (read(other) if other != place else None), other
+
+
+def read_report(path: Path) -> dict[str, Any] | None:
+    """The report that lies beside a cached file and is written after it, where the file has as many bytes as that says."""
+    told = path.with_suffix(".json")
+    if not (os.path.isfile(told) and os.path.isfile(path)):
+        return None
+    report: dict[str, Any] = read_json(told)
+    return report if report["bytes"] == path.stat().st_size else None
+
+
+def cache_folder(*parts: str) -> Path:
     """A folder of the user's cache (see ``cache_place``), made if missing, to be read and written.
 
-    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, which is said once; unless the
-    file ``holding`` lies there, which is all that is asked of it.
+    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, which is said once.
     """
     folder = cache_place(*parts)
-    if holding and os.path.isfile(folder / holding):
-        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         why = "" if os.access(folder, os.W_OK | os.X_OK) else "no right to write"

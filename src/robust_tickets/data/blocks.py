@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder
+from robust_tickets.cache import cached, read_report
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.corpus import Corpus
@@ -102,14 +102,12 @@ def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
     kind = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4")  # ids may have gaps: their number says nothing
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
-    told = cache_folder("corpus", holding=f"{key}.json") / f"{key}.json"  # written last
-    path = told.with_suffix(".ids")
-    if not (told.exists() and path.exists() and read_json(told)["bytes"] == path.stat().st_size):
-        path, told = (cache_folder("corpus") / place.name for place in (path, told))  # what is damaged may lie where none can write
-        report: dict[str, Any] = {"bad": {}, "unknown": 0}
+    report, path = cached(read_report, "corpus", f"{key}.ids")
+    if report is None:
+        report = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
-        write_json(told, {**report, "bytes": path.stat().st_size})
-    report = read_json(told)
+        told = write_json(path.with_suffix(".json"), {**report, "bytes": path.stat().st_size})
+        report = read_json(told)  # in the order that it is told in later
     bad = _said(report["bad"])
     if bad:
         warn(f"{corpus.name}: {bad}")

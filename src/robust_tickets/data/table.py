@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder
+from robust_tickets.cache import cached, read_report
 from robust_tickets.classifier.texts import clean
 from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
 from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import write_json
 from robust_tickets.progress import track
 
 if TYPE_CHECKING:
@@ -183,19 +183,15 @@ def open_table(files: Sequence[Converted], width: int) -> Table:
 def convert(rows: Rows, reading: Reading) -> Converted:
     """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
     name = digest({"format": FORMAT, "content": rows.key(), "kind": type(rows).__name__, "reading": reading})[:40]
-    folder = cache_folder("data", holding=f"{name}.json")  # written last
-    path, report_path = folder / f"{name}.arrow", folder / f"{name}.json"
-    if report_path.exists() and path.exists():
-        report = read_json(report_path)
-        if report["bytes"] == path.stat().st_size:
-            return _converted(path, report)
-    path, report_path = (cache_folder("data") / place.name for place in (path, report_path))  # what is damaged may lie where none can write
+    report, path = cached(read_report, "data", f"{name}.arrow")
+    if report is not None:
+        return _converted(path, report)
     part = path.with_name(f".{name}.{os.getpid()}.part")
     try:
         report = _write(part, rows, reading)
         report["bytes"] = part.stat().st_size
         os.replace(part, path)
-        write_json(report_path, report)
+        write_json(path.with_suffix(".json"), report)
     except OSError as problem:
         raise TicketsError(
             f"could not write {path}: {problem}", hint="free some disk space, or set ROBUST_TICKETS_CACHE", exit_code=FAILED

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder
+from robust_tickets.cache import cached
 from robust_tickets.files import write_bytes
 from robust_tickets.lexicon.resolve import Resource
 from robust_tickets.lexicon.sources import look_up_in, source_of, stop_words
@@ -90,7 +90,7 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
     stop = stop_words(found)
     key = json.dumps([MADE, tokens, cased, rows, candidates, found.kind, found.digest, sorted(stop)])
     name = f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
-    arrays = _stored(cache_folder("synonyms", holding=name) / name, rows)
+    arrays, place = cached(lambda there: _stored(there, rows), "synonyms", name)
     if arrays is None:
         index = {(token.spaced, token.word): token.number for token in tokens if token.word}
         asked = [key for key in index if key[1].lower() not in stop]
@@ -104,7 +104,7 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
         arrays = _arrays(tokens, lists, rows)
         stream = io.BytesIO()
         np.savez_compressed(stream, **arrays)
-        write_bytes(cache_folder("synonyms") / name, stream.getvalue())  # what is damaged may lie where none can write
+        write_bytes(place, stream.getvalue())
     return SynonymTable(source=found, **arrays)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder
+from robust_tickets.cache import cached
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_bytes, write_chunks
 from robust_tickets.lexicon.digests import file_digest
@@ -105,9 +106,9 @@ def _readable(path: Path) -> Iterator[None]:
 
 def convert(text: Path) -> list[Path]:
     """A text file as words.txt and vectors.npy in the cache; read twice, so that the numbers are never held together."""
-    folder = cache_folder("vectors", file_digest(text)[:32], holding="words.json")
-    words_file, matrix_file = folder / "words.json", folder / "vectors.npy"
-    if not words_file.is_file():  # written last
+    made, words_file = cached(lambda there: os.path.isfile(there) or None, "vectors", file_digest(text)[:32], "words.json")  # written last
+    matrix_file = words_file.with_name("vectors.npy")
+    if not made:
         with _readable(text):
             words, width = [], 0
             for number, word, values in _lines(text):
