@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
-from robust_tickets.reproduce.answers import answers
 from robust_tickets.reproduce.answers.advice import advice
-from robust_tickets.reproduce.claims import told
+from robust_tickets.reproduce.answers.robust import robust_ticket
+from robust_tickets.reproduce.answers.sturdy import sturdy
+from robust_tickets.reproduce.claims import judge, told
 from robust_tickets.reproduce.fill import beside
 from robust_tickets.reproduce.left import left
 from robust_tickets.reproduce.legend import of_them_scattered
@@ -30,8 +31,10 @@ WAITS = "waits for A and B"
 def findings(outcomes: Sequence[Outcome], folder: Path | None = None) -> str:
     """The document. ``folder`` is where the outcomes lie."""
     read = "## How to read this\n\n" + READ.format(margin=told()["margin"], fewest=FEWEST_RUNS)
-    first = "\n".join([*_ran(outcomes, folder), *advice(outcomes, folder)])
-    return "\n\n".join(["# Findings", first, *answers(outcomes, folder), *_left(outcomes), read]) + "\n"
+    ticket, recipe = (judge(name, outcomes, folder) for name in ("A", told()["goals"]["family"]))
+    first = "\n".join([*_ran(outcomes, folder), *advice(ticket, recipe, outcomes, folder)])
+    said = [*robust_ticket(ticket, outcomes, folder), *sturdy(recipe, outcomes, folder)]
+    return "\n\n".join(["# Findings", first, *said, *_left(outcomes), read]) + "\n"
 
 
 def _ran(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:

@@ -9,7 +9,7 @@ from robust_tickets.report.numbers import points
 from robust_tickets.reproduce.answers.parts import summary
 from robust_tickets.reproduce.attacks import CONFIRM
 from robust_tickets.reproduce.attacks import attack as attack_of
-from robust_tickets.reproduce.claims import Judged, form_of, judge, told, winner
+from robust_tickets.reproduce.claims import Judged, form_of, told, winner
 from robust_tickets.reproduce.goals import trained_on
 from robust_tickets.reproduce.names import attack_phrase
 from robust_tickets.reproduce.outcome import Outcome
@@ -18,11 +18,11 @@ from robust_tickets.reproduce.wording import listed, rehearsed
 SHIPPED = "sturdy_a"  # the configuration that `tickets run sturdy` trains
 
 
-def advice(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """One paragraph, or none; a rehearsal on a part of the data advises nobody."""
+def advice(ticket: Sequence[Judged], recipe: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """One paragraph, or none, from the claims of A and of the recipe; a rehearsal on a part of the data advises nobody."""
     if rehearsed([one for one in outcomes if one.clean]):
         return []
-    said = [*_ticket(judge("A", outcomes, folder)), *_recipe(outcomes, folder)]
+    said = [*_ticket(ticket), *_recipe(recipe, outcomes, folder)]
     return [f"**In short.** {' '.join(said)}"] if said else []
 
 
@@ -36,13 +36,13 @@ def _ticket(judged: Sequence[Judged]) -> list[str]:
     return ["Take a searched ticket for its size: that it is sturdier at equal length is not shown."] if gains == {None} else []
 
 
-def _recipe(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+def _recipe(judged: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     """What training on words is good for, where it helps under these and harms under others."""
     chosen, plain = winner(outcomes, folder), winner(outcomes, folder, "plain")
     if chosen is None or plain is None:
         return []
     arm, seen = form_of(told()["goals"]["arm"], chosen), told()["goals"]["seen"]
-    made = [(one.claim, one.comparison) for one in judge(told()["goals"]["family"], outcomes, folder) if one.comparison]
+    made = [(one.claim, one.comparison) for one in judged if one.comparison]
     better, worse = ([(claim, found) for claim, found in made if found.different and up == (found.difference > 0)] for up in (True, False))
     if not worse or [claim.attack for claim, _ in better] != [seen]:
         return []

@@ -37,9 +37,9 @@ def verdicts(judged: Sequence[Judged]) -> str:
     return "not shown: undecided" + (" in part" if "equivalent" in found else "")
 
 
-def robust_ticket(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """The answer to A, with what other attacks and runs of one seed say to it."""
-    asked, judged = family("A"), judge("A", outcomes, folder)
+def robust_ticket(judged: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """The answer to A from its claims, with what other attacks and runs of one seed say to it."""
+    asked = family("A")
     heads = f"## A. {asked.question}"
     if all(one.comparison is None for one in judged):
         return [heads, not_run(judged)]

@@ -29,8 +29,8 @@ HELD_OUT = f"-{CONFIRM}"
 HELD = names.VARIANTS[CONFIRM]
 
 
-def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
-    """The answer to B: first the recipe where it was not chosen, then what it owes to what, then how it was chosen."""
+def sturdy(judged: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+    """The answer to B from the recipe's claims: the recipe where it was not chosen, then what it owes to what, then how it was chosen."""
     asked, chosen, plain = told()["screen"], winner(outcomes, folder), winner(outcomes, folder, "plain")
     if not screened(outcomes, folder):
         some = any(one.unit.arm in asked["arms"] for one in outcomes)
@@ -39,7 +39,6 @@ def sturdy(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     if chosen is None or plain is None:
         return [HEADS, *_screening(outcomes, folder), _until(outcomes, folder)]
     arm = form_of(told()["goals"]["arm"], chosen)
-    judged = judge(told()["goals"]["family"], outcomes, folder)
     aims, forms = goals(outcomes, folder, judged), judge("B-forms", outcomes, folder)
     return [
         HEADS,

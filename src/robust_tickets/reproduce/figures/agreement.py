@@ -35,7 +35,8 @@ def _heads(masks: Sequence[Sequence[int]]) -> str:
     lot = [by_chance(sum(one) / len(votes), sum(other) / len(votes)) for one, other in pairs]
     return (
         f"Of {len(votes)} heads {votes.count(searches)} survive in every search and {votes.count(0)} in none; two searches differ on "
-        f"{_mean(apart)} % of them ({100 * min(apart):.1f} to {100 * max(apart):.1f}), two random tickets of their size on {_mean(lot)} %."
+        f"{mean_percent(apart)} % of them ({100 * min(apart):.1f} to {100 * max(apart):.1f}), two random tickets of their size on "
+        f"{mean_percent(lot)} %."
     )
 
 
@@ -55,5 +56,6 @@ def _thirds(shapes: Sequence[Survivors]) -> str:
     return f"{'; '.join(said).capitalize()}." if said else ""
 
 
-def _mean(shares: Sequence[float]) -> str:
-    return f"{100 * fsum(shares) / len(shares):.1f}"
+def mean_percent(shares: Sequence[float], digits: int = 1) -> str:
+    """The mean of shares. fsum: the same bits in every Python, where sum() is another one since 3.12; halves are common here."""
+    return f"{100 * fsum(shares) / len(shares):.{digits}f}"

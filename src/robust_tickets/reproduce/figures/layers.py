@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures.axes import Scale, colour, group, label, svg
 from robust_tickets.report.markup import Html, tag
+from robust_tickets.reproduce.figures.agreement import mean_percent
 from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table
 from robust_tickets.reproduce.figures.traces import Survivors, survivors
 from robust_tickets.reproduce.outcome import Outcome
@@ -73,7 +73,7 @@ def _bar(shapes: Sequence[Survivors], name: str, layer: int, y: float, scale: Sc
     parts = [
         tag("rect", x=scale(0), width=scale(1) - scale(0), **whole, class_="gone"),
         tag("rect", x=scale(0), width=max(1.0, scale(mean) - scale(0)), **whole, class_=f"{kind} solid"),
-        label(scale(1) + 6, y + 10, _percent(shares, 0) + " %", kind="tick"),
+        label(scale(1) + 6, y + 10, mean_percent(shares, 0) + " %", kind="tick"),
     ]
     if high > low:
         parts.append(tag("rect", x=scale(low), y=y + CELL / 2 - 1, width=scale(high) - scale(low), height=2, class_="reach"))
@@ -85,7 +85,7 @@ def _said(shapes: Sequence[Survivors], layer: int) -> str:
     for name in shapes[0].parts:
         shares = [shape.parts[name][layer] for shape in shapes]
         spread = f" ({100 * min(shares):.0f} to {100 * max(shares):.0f})" if len(shares) > 1 else ""
-        told.append(f"{_percent(shares, 0)} % of {name}{spread}")
+        told.append(f"{mean_percent(shares, 0)} % of {name}{spread}")
     return f"layer {layer + 1}: " + ", ".join(told)
 
 
@@ -96,12 +96,7 @@ def _table(shapes: Sequence[Survivors]) -> Table:
         cells = []
         for name in parts:
             shares = [shape.parts[name][layer] for shape in shapes]
-            cells += [_percent(shares, 1), f"{100 * min(shares):.1f} to {100 * max(shares):.1f}"]
+            cells += [mean_percent(shares), f"{100 * min(shares):.1f} to {100 * max(shares):.1f}"]
         rows.append((str(layer + 1), *cells))
     head = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
     return Table(head=("Layer", *head), rows=tuple(rows))
-
-
-def _percent(shares: Sequence[float], digits: int) -> str:
-    """The mean of shares. fsum: the same bits in every Python, where sum() is another one since 3.12; halves are common here."""
-    return f"{100 * math.fsum(shares) / len(shares):.{digits}f}"

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from robust_tickets.report.figures.heat import maps, stopped
 from robust_tickets.report.model import Distances
-from robust_tickets.reproduce.figures.agreement import by_chance
+from robust_tickets.reproduce.figures.agreement import by_chance, mean_percent
 from robust_tickets.reproduce.figures.drawn import Panel, Table
 from robust_tickets.reproduce.figures.traces import distances, survivors
 from robust_tickets.reproduce.names import task_title
@@ -22,18 +22,21 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
         return [Panel(title=task_title(task), why=f"{task_title(task)}: the runs there are kept no mask distances.")]
     first, trace = found[0]
     title = f"{task_title(task)}, seed {first.unit.seed}"
-    return [
-        Panel(title=f"{title}: {group}", svg=drawing, table=_table(own, group), sources=tuple(one.unit.id for one, _ in own))
-        for group, drawing in maps(trace, title, heading=title).items()
-        if (own := [(one, other) for one, other in found if group in other.groups])  # never empty: the first has it
-    ]
+    panels = []
+    for group, drawing in maps(trace, title, heading=title).items():
+        own = [(one, other) for one, other in found if group in other.groups]
+        sources = tuple(one.unit.id for one, _ in own)
+        panels.append(Panel(title=f"{title}: {group}", svg=drawing, table=_table(own, group), sources=sources))
+    return panels
 
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
     """For every task, where the search that is shown stopped, or its rule would have; and at which epochs the other seeds' did."""
     said = []
     for task in dict.fromkeys(one.unit.task for one in outcomes):
-        found = [trace for one in outcomes if one.unit.task == task and one.unit.repeat == 0 and (trace := distances(one)) is not None]
+        own = [one for one in outcomes if one.unit.task == task and one.unit.repeat == 0]
+        traced = [(one, trace) for one in own if (trace := distances(one)) is not None]
+        found = [trace for _, trace in traced]
         on = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
         ends = sorted(trace.points[place] for trace in found if (place := _marked(trace)) is not None)
         if found:
@@ -43,20 +46,19 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
             spread = f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}" if ends[0] < ends[-1] else f"at epoch {ends[0]:.2f} each time"
             what = f"Of {len(found)} seeds the rule would have stopped {len(ends)}," if on else f"Over {len(ends)} seeds it was drawn"
             said.append(f"{what} {spread}.")
-        said += _afterwards([one for one in outcomes if one.unit.task == task and one.unit.repeat == 0])
+        said += _afterwards([(one, trace) for one, trace in traced if _went_on(trace)])
     return " ".join(said)
 
 
-def _afterwards(outcomes: Sequence[Outcome]) -> list[str]:
-    """How far the masks moved after the rule's point: what the rule is trusted not to miss."""
-    found = [(one, trace) for one in outcomes if (trace := distances(one)) is not None and _went_on(trace)]
+def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
+    """How far the masks of searches that went on moved after the rule's point: what the rule is trusted not to miss."""
     parts, lots = [], []
     for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
         moved = [rest for _, trace in found if (rest := _to_the_end(trace, group)) is not None]
         span = f"{100 * min(moved):.1f}" + (f" to {100 * max(moved):.1f}" if len(moved) > 1 else "")
         kept = [fmean(shape.parts[group]) for one, _ in found if (shape := survivors(one)) and group in shape.parts]
         parts.append(f"{span} % of the {group}")
-        lots += [f"{100 * fmean(by_chance(share, share) for share in kept):.1f}"] if kept else []
+        lots += [mean_percent([by_chance(share, share) for share in kept])] if kept else []
     random = f"; two random tickets of that size differ on {listed(lots)} %" if len(lots) == len(parts) else ""
     return [f"From there to the end of the search the ticket changes by {listed(parts)}{random}."] if parts else []
 
