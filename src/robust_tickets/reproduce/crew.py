@@ -24,7 +24,7 @@ from robust_tickets.reproduce.queue import Queue
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, died, failure, failures
 
-COMMAND = [sys.executable, "-m", "robust_tickets.reproduce.hand"]
+COMMAND = [sys.executable, "-P", "-m", "robust_tickets.reproduce.hand"]  # -P: not from the working directory, which may be a stranger's
 LOOK = 1.0  # seconds between two looks for a unit that fits
 GRACE = 10.0  # seconds that a process is given to end by itself
 
