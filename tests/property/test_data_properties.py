@@ -157,11 +157,11 @@ def _letters(texts: list[str], **options: object) -> dict[str, object]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=80), n=st.integers(0, 100), seed=st.integers(0, 5))
-def test_attack_sets_are_balanced_seeded_subsets(labels: list[int], n: int, seed: int) -> None:
+@given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=80), n=st.integers(0, 100), seed=st.integers(0, 5), first=st.booleans())
+def test_attack_sets_are_balanced_seeded_subsets(labels: list[int], n: int, seed: int, first: bool) -> None:
     split = Split.of(["t"] * len(labels), labels)
-    rows = attack_set(split, n, seed, 4)
-    assert (rows == attack_set(split, n, seed, 4)).all()
+    rows = attack_set(split, n, seed, 4, first=first)
+    assert (rows == attack_set(split, n, seed, 4, first=first)).all()
     assert (np.diff(rows) > 0).all()
     assert set(rows.tolist()) <= set(range(len(labels)))
     if n == 0 or n >= len(labels):
@@ -171,7 +171,9 @@ def test_attack_sets_are_balanced_seeded_subsets(labels: list[int], n: int, seed
     sizes, taken = np.bincount(labels, minlength=4), np.bincount(split.labels[rows], minlength=4)
     most = taken.max()
     assert all(taken[c] == sizes[c] or taken[c] >= most - 1 for c in range(4))  # a class lags only when it is used up
-    assert set(attack_set(split, n - 1, seed, 4).tolist()) <= set(rows.tolist()) or n == 1
+    assert set(attack_set(split, n - 1, seed, 4, first=first).tolist()) <= set(rows.tolist()) or n == 1
+    if first:
+        assert all(set(np.flatnonzero(split.labels == c)[: taken[c]]) <= set(rows) for c in range(4))
 
 
 def test_attack_sets_differ_by_seed() -> None:

@@ -13,7 +13,7 @@ from robust_tickets.seeds import numpy_generator
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
-SUBSETS = ("balanced", "random", "first")
+SUBSETS = ("balanced", "random", "first", "first-of-each")
 
 
 def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int, subset: str) -> np.ndarray:
@@ -30,7 +30,7 @@ def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_
             return np.arange(count)
         if subset == "random":
             return np.sort(numpy_generator(seed, "attack_set", "random").permutation(len(split))[:count])
-        return attack_set(split, n, seed, n_labels)
+        return attack_set(split, n, seed, n_labels, first=subset == "first-of-each")
     wanted = list(ids)
     if len(set(wanted)) != len(wanted) or not wanted:
         raise TicketsError("ids must name at least one example, each once", hint="take them from a result's ids")

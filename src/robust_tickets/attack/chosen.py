@@ -29,7 +29,8 @@ def how(subset: str, seed: int | None, names: Sequence[str], counts: Sequence[in
         elif least:  # fewer examples than classes are balanced over nothing
             drawn += ", balanced over the classes"
     seeded = f"{drawn}, seed {seed}" if seed is not None else drawn
-    said = {"balanced": seeded, "random": seeded, "first": "the first of the split", "ids": "named one by one"}.get(subset, "")
+    firsts = {"first": "the first of the split", "first-of-each": "the first of each class in the split"}
+    said = {"balanced": seeded, "random": seeded, **firsts, "ids": "named one by one"}.get(subset, "")
     if rows is not None and rows == sum(counts) and subset != "ids":
         said = f"all {rows} rows"
     return f"{said} ({_counted(names, counts)})" if said and counts else said

@@ -67,8 +67,9 @@ def run_attack(
 ) -> AttackResult:
     """Attack ``n`` examples of ``split``, or those with the given ids (or row numbers); ``n=0`` takes all rows.
 
-    ``subset`` says which: "balanced" (seeded, as even over the classes as the rows allow), "random" (seeded), or the "first" rows as the
-    papers' code takes them. ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a
+    ``subset`` says which: "balanced" (seeded, as even over the classes as the rows allow), "random" (seeded), the "first" rows as the
+    papers' code takes them, or the "first-of-each" class.
+    ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a
     name of the task to a class number or name of the classifier). Without them the split's labels must be the classifier's class numbers.
     ``temperature`` divides the logits; "calibrated" fits it on ``calibration``, or on the rows of ``split`` that are not attacked.
     ``workers`` are the processes that look words up for a victim on a GPU (0: none besides this one; left out: as the machine has cores).

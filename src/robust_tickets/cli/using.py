@@ -24,7 +24,7 @@ def attack(
     task: str | None = None,
     attack: str = "pwws",
     n: int = 200,
-    subset: Literal["balanced", "random", "first"] = "balanced",
+    subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced",
     seed: int = 0,
     text: str | None = None,
     label: str | None = None,
@@ -65,7 +65,8 @@ def attack(
     n
         How many examples; 0 for all.
     subset
-        Which: as even over the classes as the rows allow, random, or the first as the papers' code takes them.
+        Which: as even over the classes as the rows allow, random, the first as the papers' code takes them, or the
+        first-of-each class.
     seed
         Which balanced or random examples.
     text

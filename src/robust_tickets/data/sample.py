@@ -9,10 +9,11 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
 
-def attack_set(split: Split, n: int, seed: int, n_labels: int) -> np.ndarray:
+def attack_set(split: Split, n: int, seed: int, n_labels: int, *, first: bool = False) -> np.ndarray:
     """Sorted row indices of ``n`` examples, as even over the classes as the split allows; all rows if ``n`` is 0 or too large.
 
     Classes are filled in turns, so the set for a smaller ``n`` is part of the set for a larger one with the same seed.
+    ``first`` takes the first rows of each class instead of random ones.
     """
     if n < 0:
         raise TicketsError(f"the number of examples to attack cannot be {n}", hint="give a number, or 0 for all")
@@ -21,7 +22,7 @@ def attack_set(split: Split, n: int, seed: int, n_labels: int) -> np.ndarray:
     pools = [np.flatnonzero(split.labels == label) for label in range(n_labels)]
     quotas = _quotas([len(p) for p in pools], n, numpy_generator(seed, "attack_set", "turns").permutation(n_labels))
     chosen = [
-        numpy_generator(seed, "attack_set", label).permutation(pool)[:quota]
+        (pool if first else numpy_generator(seed, "attack_set", label).permutation(pool))[:quota]
         for label, (pool, quota) in enumerate(zip(pools, quotas, strict=True))
     ]
     return np.sort(np.concatenate(chosen))

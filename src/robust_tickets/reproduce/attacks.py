@@ -16,7 +16,7 @@ from robust_tickets.reproduce.unit import Flavour
 
 HALF = "float16"
 CONFIRM = "confirm"
-GROUPS = ("main", "more", "encoder", "calibrated", CONFIRM)
+GROUPS = ("main", "more", "probability", "first", "encoder", "calibrated", CONFIRM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def _all(task: str, flavour: Flavour) -> tuple[NamedAttack, ...]:
     for entry in _told()["attacks"]:
         if entry["group"] == "calibrated" and binary:
             continue
-        if entry["group"] == CONFIRM and held.confirm is None:
+        if (entry["group"] == CONFIRM and held.confirm is None) or task not in entry.get("tasks", (task,)):
             continue
         for one in _made(entry, common, made, held.confirm):
             made[one.name] = one
@@ -88,22 +88,22 @@ def _all(task: str, flavour: Flavour) -> tuple[NamedAttack, ...]:
 def _made(
     entry: Mapping[str, Any], common: Mapping[str, Any], before: Mapping[str, NamedAttack], confirm: str | None
 ) -> Iterator[NamedAttack]:
-    """The attacks of an entry: one for each candidate set, or for each attack that it repeats on another split."""
+    """The attacks of an entry: one for each candidate set, or for each attack that it repeats on other examples."""
     if "of" in entry:
         for other in (before[name] for name in entry["of"]):
-            table = {**other.table, "split": confirm, "n": 0}
-            about = f"{other.about}; on {confirm}, once"
+            table = {**other.table, **{key: confirm if value == "@confirm" else value for key, value in entry["table"].items()}}
+            about = f"{other.about}; {entry['about'].format(confirm=confirm)}"
             name = entry["name"].format(name=other.name)
             yield NamedAttack(name=name, about=about, group=entry["group"], table=table, candidates=other.candidates)
         return
     if "{set}" not in entry["name"]:
-        yield _one(entry, entry["name"], {**entry["table"], **common}, entry["about"], "")
+        yield _one(entry, entry["name"], {**common, **entry["table"]}, entry["about"], "")
         return
     for name, chosen in _told()["sets"].items():
         table = {key: chosen["role"] if value == "@set" else value for key, value in entry["table"].items()}
         if "accepts" in entry:
             table["sentence_similarity"] = chosen["thresholds"][entry["accepts"]]
-        yield _one(entry, entry["name"].format(set=name), {**table, **common}, f"{entry['about']}; {chosen['about']}", name)
+        yield _one(entry, entry["name"].format(set=name), {**common, **table}, f"{entry['about']}; {chosen['about']}", name)
 
 
 def _one(entry: Mapping[str, Any], name: str, table: Mapping[str, Any], about: str, candidates: str) -> NamedAttack:

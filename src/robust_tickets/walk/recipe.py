@@ -46,7 +46,7 @@ class AttackPlan:
     n: int = 200
     seed: int = 0
     split: str | None = None  # another split than the one the task attacks
-    subset: Literal["balanced", "random", "first"] = "balanced"
+    subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced"
     temperature: float | Literal["calibrated"] = 1.0
     precision: Literal["bfloat16", "float16"] | None = None  # of a copy of the victim that is attacked in its place, on a GPU for speed
     query_budget: int | None = None
