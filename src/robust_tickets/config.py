@@ -4,7 +4,8 @@
 ``to_plain`` turns it back; ``digest`` hashes the canonical JSON, so that equal configs have equal hashes on every machine.
 A field that holds a component says where to look its name up: ``field(metadata={"registry": "adversaries"})``; in TOML such a field
 is a name (``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``). A field that is no setting (where another
-one was given, say) is left out of both by ``field(metadata={"unsaid": True})``.
+one was given, say) is left out of both by ``field(metadata={"unsaid": True})``; one whose default depends on other fields names the
+attribute that has its value by ``field(metadata={"resolved": "…"})``, and is described by that.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def to_plain(value: Any) -> Any:
             f.name: describe(inner) if f.metadata.get("registry") and inner is not None else to_plain(inner)
             for f in dataclasses.fields(value)
             if f.init and not f.metadata.get("unsaid")
-            for inner in [getattr(value, f.name)]
+            for inner in [getattr(value, f.metadata.get("resolved", f.name))]
         }
     if isinstance(value, Mapping):
         return {str(k): to_plain(v) for k, v in value.items()}

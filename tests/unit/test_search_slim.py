@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.config import build, describe
+from robust_tickets.config import build, describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
 from robust_tickets.search._per_task import PerTask
@@ -106,6 +108,32 @@ def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any
     method = EarlyRobust(**SMALL, adversary=None, stop=stop, at=at, gamma=1.1, window=3, mini=mini)
     assert method(tiny_classifier(), task).ticket.provenance["steps_run"] == method.soonest(task)
     assert EarlyBERT(**SMALL).soonest(task) == EarlyBERT(**SMALL).steps(task)
+
+
+def test_the_papers_rule_draws_at_the_first_of_its_five_points_and_ends_at_the_last() -> None:
+    clf, task = tiny_classifier(), toy_task(80)
+    first, last = (rt.EarlyRobust(**FEW, gamma=1.1, mini=0.1, **said)(clf, task) for said in ({}, {"at": "current"}))
+    assert [(f.ticket.provenance["step"], f.ticket.provenance["steps_run"]) for f in (first, last)] == [(4, 12), (12, 12)]
+    assert (first.distances["drawn_at"], first.distances["stopped_at"], first.ticket.provenance["method"]["at"]) == (0.2, 0.6, "first")
+    assert [line["loss"] for line in first.trace] == [line["loss"] for line in last.trace]  # the same search
+
+
+@pytest.mark.parametrize(
+    ("method", "at", "before"),  # the digest of its settings when "current" was the default
+    [
+        (rt.EarlyRobust(), "first", None),
+        (rt.ORTicket(corpus="task"), "first", None),
+        (rt.EarlyRobust(at="current"), "current", "d3111a9e2a1d5c04732a89b34ccce297b1fc39316b135d5837d67f05c8b4d16f"),
+        (rt.EarlyBERT(), "current", "a0b662e59ae64384f2ccfeea2a2b8d411e5e7a2c60d6c44d737004e5d8409838"),
+        (replace(rt.EarlyRobust(), stop="official"), "current", "5665cb4a2a5bb3957fd80a5b69148ab3d59888a0efc289d2cb4307e6f4893a86"),
+        (rt.EarlyRobust.for_task("sst2", stop="early_bird"), "current", None),
+        (rt.EarlyRobust.for_task("sst2", stop="fixed"), "current", None),
+        (rt.EarlyRobust(stop="official", at="before"), "before", None),
+    ],
+)
+def test_where_a_rule_draws_depends_on_the_rule_and_is_in_the_settings(method: Any, at: str, before: str | None) -> None:
+    assert describe(method)["at"] == at
+    assert before in (None, digest(describe(method)))
 
 
 @pytest.mark.parametrize(

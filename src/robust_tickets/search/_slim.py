@@ -54,7 +54,8 @@ class Slim(PerTask, Optimised):
     window: int = 5
     mini: float = 0.05  # epochs between two points
     stop: Literal["paper", "official", "early_bird", "fixed"] = "paper"
-    at: Literal["current", "first", "before"] = "current"  # first: of the paper's rule; before: of the official one
+    # first: of the paper's rule, and its default; before: of the official one
+    at: Literal["auto", "current", "first", "before"] = field(default="auto", metadata={"resolved": "drawn"})
     at_epoch: float = 0.2  # where stop="fixed" draws
     # training
     epochs: int = 1  # the most that is run
@@ -93,6 +94,13 @@ class Slim(PerTask, Optimised):
             if self.at == at and self.stop != stop:
                 raise TicketsError(f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}")
         self.optim  # noqa: B018  # checks its numbers
+
+    @property
+    def drawn(self) -> str:
+        """``at``, where "auto" is what the rule's source has."""
+        if self.at != "auto":
+            return self.at
+        return "first" if self.stop == "paper" else "current"
 
     def steps(self, task: Any) -> int:
         """Updates at most; the rule usually stops earlier."""
@@ -199,7 +207,7 @@ class Slim(PerTask, Optimised):
     def _rule(self, points: list[int]) -> Callable[[np.ndarray], int | None]:
         if self.stop == "fixed":
             return partial(_stop.fixed, last=len(points) - 1)
-        return partial(_stop.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.at)
+        return partial(_stop.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.drawn)
 
     def _draw(self, scores: Scores, **about: Any) -> Ticket:
         return Ticket.from_scores(

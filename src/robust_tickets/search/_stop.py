@@ -5,14 +5,15 @@ and answers with the point to draw the ticket at, or None to go on. It keeps no 
 
 | rule         | fires when                                                                                   | draws at            |
 |--------------|----------------------------------------------------------------------------------------------|---------------------|
-| `paper`      | the last ``window`` distances between neighbours are all < gamma (EarlyRobust §3.3.2)        | current, or first   |
+| `paper`      | the last ``window`` distances between neighbours are all < gamma (EarlyRobust §3.3.2)        | first, or current   |
 | `official`   | an anchor's next ``window`` points are all < gamma away from it (the released code, post hoc) | the anchor          |
 | `early_bird` | the newest of the last ``window`` masks is <= gamma away from each of the others (You'20)    | current             |
 | `fixed`      | ``at_epoch`` is reached (the released scripts: 0.2 epoch)                                    | there               |
 
-The paper's text allows two readings of where to draw ("extract when smaller", "end when five times in a row"): ``at="first"`` takes the
-first point of the run. ``at="before"`` is the released code's slip in ``official``: masks are compared one update after each
-mini-epoch's end, the ticket is drawn at the end itself; its anchor 0 means random pruning there and is left out.
+`paper` draws at the first point of the run of ``window`` and ends the search at its last: the paper extracts "when the termination metric
+is smaller" and ends "when … five times in a row". ``at="current"`` draws where the search ends. ``at="before"`` is the released code's slip
+in ``official``: masks are compared one update after each mini-epoch's end, the ticket is drawn at the end itself; its anchor 0 means random
+pruning there and is left out.
 
 Scale to remember: two masks at ratio p differ by at most 2p, random ones by 2p(1-p).
 """

@@ -1,7 +1,8 @@
 """EarlyRobust (Xi et al., EMNLP 2022, "Efficient Adversarial Training with Robust Early-Bird Tickets"), stage 1.
 
-Slimming coefficients on heads and neurons are trained with the model under FreeLB and an L1 term; once the masks they draw stop
-changing, the ticket is drawn and everything else of the search is thrown away. Fine-tuning starts from theta_0, its head included.
+Slimming coefficients on heads and neurons are trained with the model under FreeLB and an L1 term; once the masks they draw stop changing,
+five times in a row, the search ends. The ticket is that of the first of the five; everything else is thrown away. Fine-tuning starts from
+theta_0, its head included.
 
 Defaults are the paper's (§4.1, Table 6) and, where it is silent, its released code: AdamW 2e-5, weight decay 1e-2 (coefficients too),
 linear warm-up over 10 % of one epoch and decay to its end, clip 1, K 5, eps0 .05, no projection. L1 weights and step size are IMDB's

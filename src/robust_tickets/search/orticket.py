@@ -5,11 +5,12 @@ out is one vector of coefficients for every task: ``found.ticket.draw(neurons=.2
 fine-tunes its draw from the pretrained weights, plainly or (``FineTune(adversary=FreeLB())``) adversarially. ``adversary=None`` is the
 paper's "vanilla ticket".
 
-From the paper: one epoch of wikitext-2-raw-v1 (``corpus="Salesforce/wikitext:wikitext-2-raw-v1"``), gamma .1 five times in a row, 1/6 of
-the heads, 0.2 or 0.3 of the neurons by task (read off its parameter counts: ``ORTicket.for_task("qqp")``), global draws with at least one
-head a layer. It has no released code and does not tell the rest: masking is BERT's (15 %, 80/10/10), blocks have 128 tokens, L1 weights
-are 1e-4 and 2e-4, everything else is EarlyRobust's for IMDB. Its Eq. 4 scales the whole feed-forward output; its text and its parameter
-counts are about neurons, and so is this. Its ceil(tau N)-th smallest cuts one neuron more of BERT-base's 36,864 at 0.3.
+From the paper: one epoch of wikitext-2-raw-v1 (``corpus="Salesforce/wikitext:wikitext-2-raw-v1"``), gamma .1 five times in a row (drawn at
+the first of them, as EarlyRobust), 1/6 of the heads, 0.2 or 0.3 of the neurons by task (read off its parameter counts:
+``ORTicket.for_task("qqp")``), global draws with at least one head a layer. It has no released code and does not tell the rest: masking is
+BERT's (15 %, 80/10/10), blocks have 128 tokens, L1 weights are 1e-4 and 2e-4, everything else is EarlyRobust's for IMDB. Its Eq. 4 scales
+the whole feed-forward output; its text and its parameter counts are about neurons, and so is this. Its ceil(tau N)-th smallest cuts one
+neuron more of BERT-base's 36,864 at 0.3.
 """
 
 from __future__ import annotations
