@@ -23,6 +23,7 @@ def test_registered_task_reads_local_files_and_refuses_unlabelled_splits(tmp_pat
     write_csv(tmp_path / "validation_matched.csv", pairs[:30], header)
     write_csv(tmp_path / "test_matched.csv", [(a, b, -1) for a, b, _ in pairs], header)
     task = load_task("mnli", data=tmp_path)
+    assert (load_task("MNLI", data=tmp_path).name, load_task("MNLI", data=tmp_path).digest) == ("mnli", task.digest)
     assert task.columns == ("premise", "hypothesis")
     assert task.labels == TASKS["mnli"].labels
     assert task.test.name == "validation_matched"

@@ -330,7 +330,7 @@ def test_table_7_is_the_papers(shared: Path) -> None:
 
 
 def test_the_defaults_are_sst2s() -> None:
-    assert RobustT() == RobustT.for_task("sst2") == RobustT.for_task("mine")
+    assert RobustT() == RobustT.for_task("sst2") == RobustT.for_task("mine.csv")
     assert RobustT().tuning == FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
     assert RobustT.for_task("sst2", sparsity=0.5).sparsity == 0.5
 

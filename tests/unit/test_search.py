@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
@@ -25,6 +26,7 @@ from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
 from robust_tickets.train.loop import Loop
+from robust_tickets.walk.recipe import read_recipe
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -279,19 +281,30 @@ def test_table_6(name: str) -> None:
 
 
 def test_other_tasks_take_imdbs_weights() -> None:
-    assert EarlyRobust.for_task("mine", neurons=0.2) == EarlyRobust(neurons=0.2)
-
-
-def test_a_task_that_is_nearly_one_of_the_table_is_doubted_once(capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        assert EarlyRobust.for_task("sst3") == EarlyRobust()
-    said = "warning: EarlyRobust has no settings for a task 'sst3' and takes its defaults; did you mean 'sst2'?\n"
-    assert capsys.readouterr().err == said
-    for name in ("my own reviews", "mnli", "sst2"):  # unlike any; a task of its own, though its name is near qnli's; in the table
-        EarlyRobust.for_task(name)
-    assert capsys.readouterr().err == ""
+    for name in ("mine.csv", "mnli", "owner/mine"):
+        assert EarlyRobust.for_task(name, neurons=0.2) == EarlyRobust(neurons=0.2)
     assert EarlyRobust().head_l1 == TABLE6["imdb"]["head_l1"]
     assert EarlyRobust().neuron_l1 == TABLE6["imdb"]["neuron_l1"]
+
+
+@pytest.mark.parametrize("said", ["SST-2", "SST2", "IMDB", "AGNEWS", "ag-news", "AG News", "QNLI", "QQP"])
+def test_a_task_is_found_by_the_names_that_people_write(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = said.lower().replace("-", "").replace(" ", "").replace("agnews", "ag_news")
+    for method in (rt.EarlyRobust, rt.EarlyBERT, rt.RobustT, rt.ORTicket, rt.IMP, rt.OMP):
+        assert method.for_task(said) == method.for_task(task)
+    recipe, same = (read_recipe("earlyrobust", [f"task={name}"]) for name in (said, task))
+    assert (recipe.arms, recipe.max_length) == (same.arms, same.max_length)
+    monkeypatch.chdir(tmp_path)
+    Path(said).mkdir()  # a folder of this name is a folder
+    assert read_recipe("earlyrobust", [f"task={said}"]).arms == read_recipe("earlyrobust").arms
+
+
+@pytest.mark.parametrize("method", [rt.EarlyRobust, rt.RobustT, rt.IMP])
+def test_a_task_that_is_none_is_refused(method: Any) -> None:
+    for said, meant in (("SST-3", "sst2"), ("mine", "imdb")):
+        with pytest.raises(TicketsError) as caught:
+            method.for_task(said)
+        assert meant in str(caught.value)
 
 
 TYPOS = [

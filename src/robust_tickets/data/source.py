@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from robust_tickets.data.rows import READERS, Rows, open_rows
-from robust_tickets.data.tasks import TASKS, TaskSpec
+from robust_tickets.data.tasks import TASKS, TaskSpec, task_named
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import look_again
 
@@ -36,12 +36,14 @@ class Source:
 
 
 def find(source: str | Path, data: str | Path | None) -> Source:
-    """A registered name first, then a path, then a Hub id."""
+    """A registered name first, then a path, then a registered name spelt another way, then a Hub id."""
     if not isinstance(source, str | PathLike):
         raise TicketsError(
             f"a task is loaded by its name or its file, got a {type(source).__name__}",
             hint='write the rows to a file and give its path: frame.to_parquet("reviews.parquet")',
         )
+    if isinstance(source, str):
+        source = task_named(source)
     spec = TASKS.get(source) if isinstance(source, str) else None
     if spec:
         found = _registered(str(source), spec, data)

@@ -6,6 +6,9 @@ carved from ``train`` by seed. This file imports nothing heavy: ``tickets ls tas
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -81,3 +84,19 @@ TASKS: dict[str, TaskSpec] = {
         where=("source", "rotten_tomatoes"),
     ),
 }
+
+
+def plain(name: str) -> str:
+    """As names of tasks are compared: people write SST-2, AGNEWS and ag-news for sst2 and ag_news."""
+    return re.sub(r"[-_ ]", "", name.lower())
+
+
+def task_named(name: str, more: Iterable[str] = ()) -> str:
+    """The registered task, or the one of ``more``, that ``name`` is written for; ``name`` itself where there is none, or a file or folder.
+
+    A registered name as it stands goes before a file of that name, another spelling does not.
+    """
+    known = {**dict.fromkeys(more), **TASKS}
+    if name in known or os.path.exists(name):
+        return name
+    return next((task for task in known if plain(task) == plain(name)), name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from robust_tickets.data.tasks import plain
 from robust_tickets.errors import TicketsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def _flags(key: str, parts: Sequence[str]) -> str:
 
 
 def _plain(key: str, name: str) -> str:
-    """As it is compared: tasks are written in many ways, SST-2 and AG News for sst2 and ag_news."""
-    return re.sub(r"[-_ ]", "", name.lower()) if key == "task" else name.lower()
+    return plain(name) if key == "task" else name.lower()
 
 
 class Only:

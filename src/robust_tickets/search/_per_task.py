@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import os
 from collections.abc import Mapping
-from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from robust_tickets.config import build
-from robust_tickets.data.tasks import TASKS
-from robust_tickets.progress import warn
+from robust_tickets.data.tasks import TASKS, task_named
+from robust_tickets.errors import TicketsError, did_you_mean
 
 
 class PerTask:
@@ -20,14 +20,11 @@ class PerTask:
 
     @classmethod
     def for_task(cls, name: str, **changes: Any) -> Self:
-        """The paper's settings for a task, with ``changes``; the defaults for a task that it does not have."""
-        if name not in cls.PER_TASK and name not in TASKS:  # a registered task without a row is no slip of the pen
-            _doubt(cls.__name__, name, tuple(cls.PER_TASK))
-        return dataclasses.replace(build(cls, cls.PER_TASK.get(name, {}), name), **changes)
-
-
-@cache
-def _doubt(method: str, name: str, known: tuple[str, ...]) -> None:
-    """Say once that ``name`` may be meant for a task of the table: its defaults look just like settings of the paper."""
-    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
-        warn(f"{method} has no settings for a task {name!r} and takes its defaults; did you mean {close[0]!r}?")
+        """The paper's settings for a task, with ``changes``; the defaults for another registered task, a file or a Hub id."""
+        task = task_named(name, cls.PER_TASK)
+        if task not in {**cls.PER_TASK, **TASKS} and not (os.path.exists(name) or "/" in name or Path(name).suffix):
+            raise TicketsError(
+                f"{name!r} is no task with settings of {cls.__name__} ({', '.join(cls.PER_TASK)}), and no registered one",
+                hint=f"{did_you_mean(name.lower(), {**cls.PER_TASK, **TASKS})}; for a task of your own, {cls.__name__}() has the defaults",
+            )
+        return dataclasses.replace(build(cls, cls.PER_TASK.get(task, {}), task), **changes)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.tasks import TASKS, task_named
 from robust_tickets.registry import METHODS, name_of
 
 
@@ -24,6 +24,7 @@ def with_row(settings: Mapping[str, Any], task: str, searched: str | None, of_ta
         return dict(settings), ""  # the builder says what is wrong with it
     method = METHODS.get(settings["name"])
     table: Mapping[str, Mapping[str, Any]] = getattr(method, "PER_TASK", {})
+    task, searched = task_named(task, table), task_named(searched, table) if searched else None
     row = dict(table.get(searched or task, {}))
     if searched:
         row |= {key: value for key, value in table.get(task, {}).items() if key in of_target}
@@ -36,6 +37,7 @@ def with_row(settings: Mapping[str, Any], task: str, searched: str | None, of_ta
 
 def for_training(settings: Mapping[str, Any], task: str) -> tuple[dict[str, Any], str]:
     """``settings`` of the training with the batch size of a registered task."""
+    task = task_named(task)
     size = TASKS[task].batch_size if task in TASKS else None
     if size is None or "batch_size" in settings:
         return dict(settings), ""
@@ -46,6 +48,7 @@ def length_for(task: str, given: int | None) -> tuple[int, str]:
     """Tokens of a text: what the recipe says, else the registered task's, else 128."""
     if given is not None:
         return given, ""
+    task = task_named(task)
     if task in TASKS and TASKS[task].max_length is not None:
         return TASKS[task].max_length, f"max_length {TASKS[task].max_length}, as the papers have it for {task}"  # type: ignore[return-value]
     return 128, ""
