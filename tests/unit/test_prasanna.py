@@ -26,7 +26,7 @@ from tiny import tiny_classifier
 from toy import toy_task
 
 TUNE = FineTune(epochs=4, batch_size=8, lr=1e-3, evaluate="never")
-SMALL: dict[str, Any] = {"tuning": TUNE, "batch_size": 8}
+SMALL: dict[str, Any] = {"tuning": TUNE, "batch_size": 8, "head_step": 0.2}
 
 
 def batches(clf: Any, split: Any, size: int) -> Any:
@@ -84,6 +84,7 @@ def test_what_goes_next() -> None:
     assert first == {"heads": [[2, 0], [0, 0], [1, 1]], "mlps": [[1, 1]]}  # the third layer's last head stays
     masks.do(first)
     assert [m.tolist() for m in masks.neurons][1] == [False, True, False, False, False]
+    assert method._choose(told, masks, "heads")["heads"] == [[1, 2]]  # half as many where heads go alone
     second = method._choose(told, masks, "mlps")
     assert second == {"heads": [], "mlps": [[0, 1]]}
     masks.do(second)
@@ -107,6 +108,7 @@ def test_the_rule(ran: Any) -> None:
     assert [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()] == lines
     assert lines[0]["accuracy"] == evaluate(tuned, task.validation).accuracy
     phases = [line["phase"] for line in lines[1:]]
+    assert {(line["phase"], len(line["heads"])) for line in lines[1:] if line["heads"]} <= {("both", 2), ("heads", 1)}  # of 12
     assert phases == sorted(phases, key=("both", "heads", "mlps").index)
     assert [line["phase"] for line in lines if not line["kept"]] == ["both", "heads", "mlps"]  # each ends with a step that is undone
     for line in lines[1:]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import robust_tickets as rt
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.walk.arms import Arm
@@ -101,6 +102,15 @@ def test_a_registered_task_brings_its_row_of_the_papers_table() -> None:
     assert {arm.train.batch_size for arm in found.arms} == {8}
     assert any("neurons 0.4" in note and "imdb" in note for note in found.notes)
     assert read_recipe("earlyrobust").notes == ()
+
+
+@pytest.mark.parametrize("task", sorted(rt.EarlyRobust.PER_TASK))
+def test_a_random_ticket_has_the_sparsity_that_the_search_has_for_the_task(task: str) -> None:
+    own, searched = (by_name(read_recipe(name, [f"task={task}"]))[name].search for name in ("random", "earlyrobust"))
+    assert (own.heads, own.neurons) == (searched.heads, searched.neurons)
+    assert rt.RandomTicket.for_task(task).neurons == own.neurons
+    weights = read_recipe("random", [f"task={task}", "search.sparsity=0.4"])
+    assert (by_name(weights)["random"].search.sparsity, any("neurons" in note for note in weights.notes)) == (0.4, False)
 
 
 def test_what_is_said_wins_over_the_table() -> None:

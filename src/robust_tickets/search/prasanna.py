@@ -2,12 +2,14 @@
 
 On a fine-tuned model: sum |d loss / d mask| over the data for every head and for every feed-forward layer (MLP) as a whole; norm the heads'
 numbers to length 1 in each layer, then all of them to [0, 1]. Mask the least important tenth of the heads and the least important MLP,
-measure again, and go on while accuracy on the validation split is at least 90 % of the whole model's. Then heads alone, then MLPs alone.
-A step that falls below is undone.
+measure again, and repeat while accuracy on the validation split is at least 90 % of the whole model's. Then heads alone, half as many in
+each iteration (as in the released code), then MLPs alone. A step that falls below is undone.
 
-Two things are ours. A ticket keeps something in every layer: its last head is not masked, and a masked MLP keeps its one most important
-neuron (and its bias), or its ``round_to`` most important ones. And importance is measured on the validation split by default; the paper
-leaves open on which (``on="train"``).
+A ticket keeps something in every layer, which is ours: its last head is not masked, and a masked MLP keeps its one most important neuron
+(and its bias), or its ``round_to`` most important ones. Importance is measured on the validation split by default, as the code does; the
+paper leaves open on which (``on="train"``). Its gradient follows the paper's equation, one example at a time, at the masks that are kept.
+The released code adds up |gradient| of batches (of 1 by default) without ever zeroing the gradient, so that each example counts with all
+before it, and chooses the first heads, and the first MLP, of a phase by the importance at the masks that have just failed.
 
 The ticket carries no scores: how much goes is the rule's answer, not a setting, so that there is no other sparsity to draw.
 """
@@ -43,7 +45,7 @@ class Prasanna:
 
     drawable: ClassVar[bool] = False  # the ticket has no scores
 
-    head_step: float = 0.1  # of all heads, masked in one iteration
+    head_step: float = 0.1  # of all heads, masked in one iteration; half of it where heads go alone
     mlp_step: int = 1  # masked in one iteration
     floor: float = 0.9  # of the whole model's accuracy
     on: Literal["validation", "train"] = "validation"  # where importance is measured
@@ -147,7 +149,7 @@ class Prasanna:
             scores = normalised(measured.heads)
             left = [int(mask.sum()) for mask in masks.heads]
             order = sorted((float(scores[i][h]), i, int(h)) for i, mask in enumerate(masks.heads) for h in np.flatnonzero(mask))
-            most = max(1, int(self.head_step * sum(map(len, masks.heads))))
+            most = max(1, int(self.head_step * sum(map(len, masks.heads))) // (2 if phase == "heads" else 1))
             for _, layer, head in order:
                 if len(heads) < most and left[layer] > 1:
                     heads.append([layer, head])

@@ -1,4 +1,4 @@
-"""Random tickets: uniform scores instead of a search, the control of all three papers, which average five seeds.
+"""Random tickets: uniform scores instead of a search, the control of EarlyRobust and RobustT, which average five seeds.
 
 Of heads and neurons (EarlyRobust): ``match="global"`` is one draw at the given fractions over all, at least one head a layer;
 ``match="layer"`` keeps as many units in every layer as a given ticket (``like=``), at random places. Of single weights (RobustT), where
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -23,13 +23,18 @@ from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
 from robust_tickets.search._found import Found, told
+from robust_tickets.search._per_task import PerTask
+from robust_tickets.search.earlyrobust import TABLE6
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomTicket:
+class RandomTicket(PerTask):
     """``RandomTicket(seed=1)(classifier)``; ``heads``, ``neurons`` or, for single weights, ``sparsity`` are fractions removed."""
+
+    # EarlyRobust's sparsity
+    PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {"neurons": row["neurons"]} for name, row in TABLE6.items()}
 
     heads: float = 1 / 6
     neurons: float = 0.3

@@ -28,6 +28,8 @@ def with_row(settings: Mapping[str, Any], task: str, searched: str | None, of_ta
     row = dict(table.get(searched or task, {}))
     if searched:
         row |= {key: value for key, value in table.get(task, {}).items() if key in of_target}
+    if settings.get("sparsity") is not None:  # single weights are drawn: no neurons
+        row.pop("neurons", None)
     added = _missing(row, settings, {f.name: f.default for f in fields(method)})
     if not added:
         return dict(settings), ""
