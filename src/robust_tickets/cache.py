@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import read_json
+from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.progress import warn
 
 Found = TypeVar("Found")
@@ -45,13 +47,30 @@ def cached(read: Callable[[Path], Found | None], *parts: str) -> tuple[Found | N
     return (read(other) if other != place else None), other
 
 
+def write_report(path: Path, report: Mapping[str, Any], *files: Path) -> dict[str, Any]:
+    """Write the report on the finished ``files`` beside them, with their hashes and its own; what ``read_report`` gives back."""
+    whole = {**report, "files": {file.name: sha256_file(file) for file in files}}
+    read: dict[str, Any] = read_json(write_json(path, {**whole, "sha256": _digest(whole)}))
+    return read
+
+
 def read_report(path: Path) -> dict[str, Any] | None:
-    """The report that lies beside a cached file and is written after it, where the file has as many bytes as that says."""
-    told = path.with_suffix(".json")
-    if not (os.path.isfile(told) and os.path.isfile(path)):
+    """A report that was written last, if it and its files are as they were written; where they are not, a warning, and none."""
+    if not os.path.isfile(path):
         return None
-    report: dict[str, Any] = read_json(told)
-    return report if report["bytes"] == path.stat().st_size else None
+    try:
+        report: dict[str, Any] = read_json(path)
+        rest = {key: value for key, value in report.items() if key != "sha256"}
+        if report["sha256"] == _digest(rest) and all(sha256_file(path.with_name(name)) == told for name, told in rest["files"].items()):
+            return report
+    except (TicketsError, OSError, LookupError, TypeError, AttributeError, ValueError):  # not what was written here
+        pass
+    warn(f"what the cache has at {path} is damaged: made again")
+    return None
+
+
+def _digest(report: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()
 
 
 def cache_folder(*parts: str) -> Path:

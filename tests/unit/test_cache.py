@@ -15,6 +15,7 @@ import robust_tickets as rt
 from robust_tickets import cache
 from robust_tickets.data.blocks import blocks_of
 from robust_tickets.data.corpus import find_corpus
+from robust_tickets.data.tokens import token_table
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import resolve, vector_files
 from robust_tickets.lexicon.neighbour_table import Table
@@ -152,6 +153,51 @@ def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(tmp_path
     read_only(monkeypatch, kept)
     assert made() == first
     assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
+
+
+def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In any file of the cache: rows, blocks, tokens and the reports beside them."""
+    kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
+    data.write_text(ROWS)
+    (tmp_path / "corpus.txt").write_text("a truly wonderful film\n\n" * 40)
+
+    def made() -> list[object]:
+        train = rt.load_task(data).train
+        tokens = token_table(train, tokenizer, 16)
+        assert tokens is not None
+        blocks = blocks_of(find_corpus(str(tmp_path / "corpus.txt")), tokenizer, 8)
+        return [[(row.texts, row.label, row.id) for row in train], train.digest, tokens.ids.tolist(), tokens.ids.dtype, blocks.tolist()]
+
+    first = made()
+    assert capsys.readouterr().err == ""
+    files = {path: path.read_bytes() for path in sorted(kept.rglob("*")) if path.is_file()}
+    assert sorted({path.parent.name for path in files}) == ["corpus", "data", "tokens"]
+    dice = np.random.default_rng(0)
+    for path, whole in files.items():
+        for bit in dice.integers(8 * len(whole), size=40).tolist():
+            harmed = bytearray(whole)
+            harmed[bit // 8] ^= 1 << bit % 8
+            (tmp_path / "harmed").write_bytes(harmed)
+            (tmp_path / "harmed").replace(path)  # what is mapped in this process stays as it is
+            assert made() == first, (path, bit)
+            assert capsys.readouterr().err.count("warning: ") == 1
+            assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("report", ["{}", "[]", '{"rows": 1}', "{", ""])
+def test_a_damaged_report_stops_no_command(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "reviews.csv").write_text(ROWS)
+    rows = [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train]
+    (told,) = (tmp_path / "cache").glob("data/*.json")
+    told.write_text(report)
+    assert [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train] == rows
+    assert capsys.readouterr().err.count("warning: ") == 1
 
 
 def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:

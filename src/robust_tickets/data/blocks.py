@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cached, read_report
+from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.corpus import Corpus
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, write_chunks, write_json
+from robust_tickets.files import write_chunks
 from robust_tickets.progress import track, warn
 from robust_tickets.seeds import numpy_generator
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = -100  # what losses pass over
-FORMAT = 2  # part of the cache key: raise it when what is stored changes
+FORMAT = 3  # part of the cache key: raise it when what is stored changes
 AT_ONCE = 1_000_000  # characters tokenised together, which bounds memory
 REASONS, MOST_REASONS = 3, 100  # why texts are left out: told, and kept apart
 
@@ -102,16 +102,16 @@ def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
     kind = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4")  # ids may have gaps: their number says nothing
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
-    report, path = cached(read_report, "corpus", f"{key}.ids")
+    report, told = cached(read_report, "corpus", f"{key}.json")
+    path = told.with_suffix(".ids")
     if report is None:
         report = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
-        told = write_json(path.with_suffix(".json"), {**report, "bytes": path.stat().st_size})
-        report = read_json(told)  # in the order that it is told in later
+        report = write_report(told, report, path)  # in the order that it is told in later
     bad = _said(report["bad"])
     if bad:
         warn(f"{corpus.name}: {bad}")
-    count = report["bytes"] // (block * kind.itemsize)
+    count = path.stat().st_size // (block * kind.itemsize)
     if count == 0:
         short = f"{corpus.name} holds less than one block of {block} tokens" + (f"; {bad}" if bad else "")
         raise TicketsError(short, hint="give more text, or a smaller block")

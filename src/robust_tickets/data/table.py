@@ -1,8 +1,9 @@
 """Rows on disk: a source is validated and converted once, streaming, into an Arrow file that is then memory-mapped.
 
-The file lies in the user's cache under the hash of the source's content and of how it was read; its report (bad rows, label values)
-is written last, so a kill leaves nothing that looks finished. Beside the texts a row has a label code, where it came from, two
-hashes (of the text as it is, and normalised) and a length: numbers that the rest of the package reads without touching the texts.
+The file lies in the user's cache under the hash of the source's content and of how it was read; its report (bad rows, label values,
+the file's hash, checked at every opening) is written last, so a kill leaves nothing that looks finished. Beside the texts a row has a
+label code, where it came from, two hashes (of the text as it is, and normalised) and a length: numbers that the rest of the package
+reads without touching the texts.
 """
 
 from __future__ import annotations
@@ -20,19 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cached, read_report
+from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.classifier.texts import clean
 from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
 from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import write_json
 from robust_tickets.progress import track
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 3  # part of the cache key: raise it when what is stored changes
+FORMAT = 4  # part of the cache key: raise it when what is stored changes
 BATCH_ROWS, BATCH_CHARACTERS = 4096, 4_000_000  # whichever comes first ends a batch, which bounds memory
 SHOW_PROGRESS = 8_000_000  # bytes; smaller files convert in under two seconds
 MOST_LABELS = 1000  # more values than that and the column is no label
@@ -183,15 +183,15 @@ def open_table(files: Sequence[Converted], width: int) -> Table:
 def convert(rows: Rows, reading: Reading) -> Converted:
     """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
     name = digest({"format": FORMAT, "content": rows.key(), "kind": type(rows).__name__, "reading": reading})[:40]
-    report, path = cached(read_report, "data", f"{name}.arrow")
+    report, told = cached(read_report, "data", f"{name}.json")
+    path = told.with_suffix(".arrow")
     if report is not None:
         return _converted(path, report)
     part = path.with_name(f".{name}.{os.getpid()}.part")
     try:
         report = _write(part, rows, reading)
-        report["bytes"] = part.stat().st_size
         os.replace(part, path)
-        write_json(path.with_suffix(".json"), report)
+        write_report(told, report, path)
     except OSError as problem:
         raise TicketsError(
             f"could not write {path}: {problem}", hint="free some disk space, or set ROBUST_TICKETS_CACHE", exit_code=FAILED

@@ -8,7 +8,7 @@ table whose files are not what it says is made anew: a wrong id would stop a GPU
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder, cache_place
+from robust_tickets.cache import cache_folder, cache_place, read_report, write_report
 from robust_tickets.classifier.tokens import BYTES, digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, sha256_file, write_chunks, write_json
+from robust_tickets.files import write_chunks
 from robust_tickets.progress import say, track
 
 if TYPE_CHECKING:
     import torch
 
-FORMAT = 1  # part of the cache key: raise it when what is stored changes
+FORMAT = 2  # part of the cache key: raise it when what is stored changes
 ROWS, CHARACTERS = 4096, 1_000_000  # tokenised together at most, which bounds memory
 KINDS = {"ids": "<i4", "starts": "<i8", "firsts": "<i4", "types": "|u1"}  # ids are <u2 where the vocabulary fits
 
@@ -92,12 +92,12 @@ def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool
         "token_types": token_types,
     }
     name = digest(told)[:40]
-    base = cache_place("tokens", name)
+    base = place = cache_place("tokens", name)
     found = _found(base)
     if found is None and make:
         try:
             base = cache_folder("tokens") / name
-            if (found := _found(base)) is None:  # a temporary folder may have it, where the cache cannot be written
+            if base == place or (found := _found(base)) is None:  # a temporary folder may have it, where the cache cannot be written
                 _make(base, split, tokenizer, max_length, token_types)
                 found = _found(base)
         except (TicketsError, OSError) as problem:  # of the disk: training can do without
@@ -120,14 +120,8 @@ def _path(base: Path, name: str) -> Path:
 
 def _found(base: Path) -> dict[str, np.ndarray] | None:
     """The arrays under ``base``, if all of them are there and as they were written."""
-    try:
-        report = read_json(_path(base, "json"))
-        files: Mapping[str, Mapping[str, str]] = report["files"]
-        if any(sha256_file(_path(base, name)) != file["sha256"] for name, file in files.items()):
-            return None
-        return {name: _mapped(_path(base, name), file["kind"]) for name, file in files.items()}
-    except (TicketsError, OSError, LookupError, TypeError, AttributeError, ValueError):  # absent, or not what was written here
-        return None
+    report = read_report(_path(base, "json"))
+    return None if report is None else {name: _mapped(_path(base, name), kind) for name, kind in report["kinds"].items()}
 
 
 def _mapped(path: Path, kind: str) -> np.ndarray:
@@ -165,8 +159,8 @@ def _make(base: Path, split: Split, tokenizer: Any, max_length: int, token_types
     elif token_types:
         names.append("types")
         write_chunks(_path(base, "types"), all_types())
-    files = {name: {"kind": kinds[name], "sha256": sha256_file(_path(base, name))} for name in names}
-    write_json(_path(base, "json"), {"files": files, "rows": len(split), "max_length": max_length})
+    report = {"kinds": {name: kinds[name] for name in names}, "rows": len(split), "max_length": max_length}
+    write_report(_path(base, "json"), report, *(_path(base, name) for name in names))
 
 
 def _kind(tokenizer: Any) -> str:
