@@ -29,7 +29,7 @@ from robust_tickets.classifier.pipelined import fed
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.shown import shown
 from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, check_count, rows_of
-from robust_tickets.classifier.tokens import digest_of
+from robust_tickets.classifier.tokens import digest_of, save_tokenizer, settings_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
@@ -65,6 +65,7 @@ class Classifier:
         batch_size: int | None = None,
     ) -> None:
         self.model, self.tokenizer, self.function, self.graph = model, tokenizer, function, graph
+        self._settings = settings_of(tokenizer)  # as they came, for saving
         self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded; pieces stay remembered
         self.labels, self.batch_size = checked_labels(labels), batch_size
         self.inputs: Inputs | None = graph.inputs if graph is not None else None
@@ -139,8 +140,7 @@ class Classifier:
         try:
             with silence():
                 model.save_pretrained(folder)
-                self.tokenizer.model_max_length = self.max_length  # so that truncation=True cuts where this classifier does
-                self.tokenizer.save_pretrained(folder)
+                self.save_tokenizer(folder)
             for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone; these are files like all others
                 weights.chmod(0o666 & ~_umask())
         except (OSError, SafetensorError) as problem:  # what safetensors raises on a full disk is no OSError
@@ -151,6 +151,10 @@ class Classifier:
             ticket.save(folder / FOLDER)
         write_about(folder, max_length=self.max_length, columns=self.columns, labels=self.labels, masked=ticket is not None)
         return folder
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """The same bytes whatever it read before."""
+        save_tokenizer(self.tokenizer, folder, self.max_length, self._settings)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **upload: Any) -> Any:
         """What ``save_pretrained`` writes, in one commit to the Hub; ``upload`` goes to ``huggingface_hub``'s ``upload_folder``."""

@@ -55,6 +55,22 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
     return tokenizer
 
 
+def settings_of(tokenizer: Any) -> tuple[Any, Any]:
+    """How a fast tokenizer cuts and pads; every call of transformers sets it to its own."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return (None, None) if backend is None else (backend.truncation, backend.padding)
+
+
+def save_tokenizer(tokenizer: Any, folder: Path, max_length: int, settings: tuple[Any, Any]) -> None:
+    """Save it with the ``settings`` that it came with, whatever the last call left, and the length at which ``truncation=True`` cuts."""
+    backend, (truncation, padding) = getattr(tokenizer, "backend_tokenizer", None), settings
+    if backend is not None:
+        backend.enable_truncation(**truncation) if truncation else backend.no_truncation()
+        backend.enable_padding(**padding) if padding else backend.no_padding()
+    tokenizer.model_max_length = max_length
+    tokenizer.save_pretrained(folder)
+
+
 def readable(path: Path) -> None:
     """Refuse a file that is there but may not be read, before somebody calls it damaged."""
     if path.exists() and not os.access(path, os.R_OK):

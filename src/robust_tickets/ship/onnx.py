@@ -56,7 +56,7 @@ def write(clf: Classifier, folder: Path, config: Any) -> None:
         program.save(folder / "model.onnx", external_data=size > INLINE)
         _say_shapes_once(folder / "model.onnx")
     check(clf, graph, names, folder / "model.onnx")
-    clf.tokenizer.save_pretrained(folder)
+    clf.save_tokenizer(folder)
     config.save_pretrained(folder)
     write_json(
         folder / "labels.json",
