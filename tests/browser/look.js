@@ -200,6 +200,8 @@
       const open = boxes.some((box) => [0.1, 0.5, 0.9].some((i) => [0.2, 0.5, 0.8].some((j) => met(box.x + i * box.width, box.y + j * box.height))));
       return node === document.body || open ? [] : [name(node)];
     },
+    unseen: (selector) => all(selector).filter((node) => !seen(node)).map(name),
+    cut: (selector) => all(selector).filter((node) => getComputedStyle(node).overflowX !== "visible").map(name),
     nodes: (selector) => all(selector).length,
     words: (selector) => all(selector).map((node) => node.textContent.trim()),
     text: () => document.body.innerText,

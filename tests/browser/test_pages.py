@@ -131,6 +131,30 @@ def test_without_its_script_it_shows_everything(tab: Tab, pages: Callable[[str],
     none(tab.look("wide", 360))
 
 
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+@pytest.mark.parametrize("kind", ["report", "reports", "results"])
+def test_paper_holds_all_of_it(tab: Tab, pages: Callable[[str], Path], kind: str, script: bool) -> None:
+    """Texts on pages that were not turned to, folds, and what a box that scrolls would cut off."""
+    tab.open(pages(kind), width=717, script=script)  # A4 between the browser's margins
+    tab.send("Emulation.setEmulatedMedia", media="print")
+    tab.settle()
+    assert tab.look("nodes", ".case") > 12  # more than one page of them
+    none(tab.look("unseen", ".case, details > :not(summary), pre, table"))
+    none(tab.look("cut", ".scroll, pre"))
+
+
+def test_printing_opens_every_fold_and_shuts_it_again(tab: Tab, pages: Callable[[str], Path]) -> None:
+    """As a browser needs that does not know CSS's word for what a fold holds."""
+    tab.open(pages("report"))
+    folds = "[...document.querySelectorAll('details')].map((one) => one.open)"
+    before = tab.run(folds)
+    assert False in before
+    tab.run(f"addEventListener('beforeprint', () => {{ window.printed = {folds}; }}); 0")
+    tab.send("Page.printToPDF")
+    assert set(tab.run("printed")) == {True}
+    assert tab.run(folds) == before
+
+
 @pytest.mark.parametrize("kind", ["report", "results"])
 def test_hostile_texts_are_inert(tab: Tab, tmp_path: Path, kind: str) -> None:
     """With the page's policy nobody tries anything; without it the escapes alone hold."""

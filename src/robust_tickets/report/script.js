@@ -1,5 +1,13 @@
-// Filters and pages for the attacked texts. Without this script the page shows everything.
+// Filters and pages for the attacked texts, and folds opened on paper. Without this script the page shows everything.
 "use strict";
+let folds = [];
+addEventListener("beforeprint", () => {
+  folds = [...document.querySelectorAll("details:not([open])")];
+  for (const fold of folds) fold.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const fold of folds) fold.open = false;
+});
 const PAGE = 12;
 for (const form of document.querySelectorAll("form.filters")) {
   const part = form.parentElement;
