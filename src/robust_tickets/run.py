@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -251,6 +252,27 @@ def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         if path.is_file() and not path.name.endswith(".part"):
             found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     return found
+
+
+_command = ""  # what was typed, while that is carried out
+
+
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """What is made meanwhile was made by this command."""
+    global _command
+    before, _command = _command, command
+    try:
+        yield
+    finally:
+        _command = before
+
+
+def made(files: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """``environment``, the date, the command if one was typed, and the data's files (name, sha256): for readers, in no digest."""
+    data = [{"name": name, "sha256": content} for name, content in dict.fromkeys(files)]
+    known = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "command": _command, "data": data}
+    return {**environment(), **{name: value for name, value in known.items() if value}}
 
 
 @cache

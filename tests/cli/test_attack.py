@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 import json
+import shlex
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import robust_tickets as rt
 from calling import tickets
 from robust_tickets.cli.main import main
 from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
@@ -52,6 +57,47 @@ def test_a_folder_of_others_in_one_line(capsys: Capture, albert: Path, tmp_path:
     assert attack(capsys, albert, data, tmp_path / "b", "--max-length", "8")["model"]["max_length"] == 8
     told = tickets(capsys, "predict", str(albert), "--data", str(data), "--out", str(tmp_path / "p.csv"))
     assert told["rows"] == 12
+
+
+def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Command, date and the data's file are in the result and on the page; none of them is in the digest; nothing says where it ran."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"rows of {name}.jsonl" for name in ("<b>", "two")]
+    data, other = (rows(Path(name)) for name in names)
+    first = attack(capsys, albert, data, Path("a"), "--seed", "3")
+    env = first["env"]
+    assert str(tmp_path) not in json.dumps(env).replace(str(albert), "")
+    assert abs(datetime.fromisoformat(env["date"]) - datetime.now(UTC)) < timedelta(minutes=10)
+    assert env["data"] == [{"name": names[0], "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}]
+    typed = shlex.split(env["command"])
+    assert typed == ["tickets", "attack", str(albert), "--data", names[0], "--n", "4", "--out", "a", "--seed", "3", "--json"]
+    assert attack(capsys, albert, data, Path("a"), "--seed", "3", "--live", "1")["env"] == env  # found done
+    Path("a/result.json").unlink()
+    with pytest.raises(SystemExit) as end:
+        main(typed[1:])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out)["digest"] == first["digest"]
+
+    odd = attack(capsys, albert, other, Path("\x1b[31mred\u202e"), "--seed", "3")
+    assert odd["digest"] == first["digest"]
+    assert odd["env"]["command"] != env["command"]
+    assert odd["env"]["command"].isprintable()
+
+    replayed = tickets(capsys, "replay", "a", str(albert), "--also", names[0], "--also", names[1], "--out", "r")
+    assert shlex.split(replayed["env"]["command"])[:3] == ["tickets", "replay", "a"]
+    assert [one["name"] for one in replayed["env"]["data"]] == names
+
+    tickets(capsys, "report", "a", "\x1b[31mred\u202e", "--out", "page.html")
+    page = Path("page.html").read_text("utf-8")
+    for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"], env["date"], odd["env"]["date"]):
+        assert html.escape(words) in page, words
+    assert not {"\x1b", "\u202e"} & set(page)
+
+    task = rt.load_task(names[0], splits={"test": "all"}, labels=("bad", "good"))
+    called = rt.PWWS()(rt.load_classifier(str(albert)), task.test, n=4, seed=3, labels=task.labels)
+    assert called.digest == first["digest"]
+    assert "command" not in called.env
+    assert called.env["data"] == env["data"]
 
 
 def test_labels_by_name_or_map_never_by_order(capsys: Capture, albert: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -25,6 +26,10 @@ def test_a_csv_with_three_string_labels_goes_through_without_python(
     assert (run / "report.html").stat().st_size > 5000
     manifest = json.loads((run / "manifest.json").read_text())["files"]
     assert {"config.json", "env.json", "arms.json", "report.html"} <= manifest.keys()
+    env = json.loads((run / "env.json").read_text())
+    assert env["command"].startswith("tickets run earlyrobust --set task=")
+    assert ([one["name"] for one in env["data"]], "date" in env) == (["reviews.csv"], True)
+    assert all(html.escape(words) in (run / "report.html").read_text() for words in (env["command"], env["date"], env["data"][0]["sha256"]))
     arms = json.loads((run / "arms.json").read_text())
     assert arms["task"]["labels"] == ["bad", "flat", "good"]
     for arm in arms["arms"]:

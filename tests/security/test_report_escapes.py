@@ -163,7 +163,8 @@ def hostile_attack(tmp_path_factory):
             "flags": list(HOSTILE), "flag_codes": [*HOSTILE[1:], "substitute"], "compat": words, "semantics": words, "scoring": words,
             "subset": words, "query_budget": words, "calibration": {"fitted": True, "n": words, "split": words}, "seen": {words: words},
             "resources": {words: {"name": words, "substitute": True}}, "constraints": list(HOSTILE), "spread": {words: words},
-            "curve": [words], "outcomes": words, "words": words, "similarity": words, "env": {"device": words}, "ids": [words],
+            "curve": [words], "outcomes": words, "words": words, "similarity": words, "ids": [words],
+            "env": {"device": words, "command": words, "date": words, "data": [{"name": words, "sha256": words}, words]},
         }  # fmt: skip
         write_json(folder / "result.json", result)
         folders.append(folder)

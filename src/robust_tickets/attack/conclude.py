@@ -17,7 +17,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import DAMAGED, set_aside, write_chunks
 from robust_tickets.progress import warn
-from robust_tickets.run import environment
+from robust_tickets.run import made
 
 SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
 
@@ -84,7 +84,7 @@ def conclude(
         flag_codes=tuple(flag.code for flag in flags),
         clean_full=clean_full,
         seconds=round(seconds, 3),
-        env=dict(environment()),
+        env=made(plan.split.table.files),
         folder=folder,
         lines=tuple(store.lines()) if folder is None else (),
         **tally.metrics(plan.query_budget),

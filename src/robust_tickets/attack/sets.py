@@ -7,7 +7,7 @@ in a file get names from a registered task, or stay names themselves ("0", "1") 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split, Task
 from robust_tickets.data.tasks import TASKS, TaskSpec
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import read_json
+from robust_tickets.files import read_json, sha256_file
 from robust_tickets.measure.metrics import ERROR, SUCCESS
 
 MOST_JSON = 2**28  # bytes of a JSON document, which is read whole; AdvGLUE's is 0.2 MB
@@ -46,6 +46,7 @@ class TextSet:
     size: int
     about: Mapping[str, Any]
     pairs: Callable[[], Iterator[Pair]]
+    files: tuple[tuple[str, str], ...] = ()  # name and sha256
 
 
 def open_set(
@@ -129,7 +130,8 @@ def _static(texts: Split, clean: Split | None, labels: tuple[str, ...], name: st
             yield Pair(example.id, example.label, beside.texts if same and beside else None, example.texts)
 
     told = {**about, "digest": texts.digest, "originals": clean is not None}
-    return TextSet(kind="static", name=name, labels=labels, columns=texts.columns, size=len(texts), about=told, pairs=pairs)
+    shown: dict[str, Any] = {"labels": labels, "columns": texts.columns, "size": len(texts), "about": told}
+    return TextSet(kind="static", name=name, **shown, pairs=pairs, files=texts.table.files)
 
 
 def _record(name: str) -> int:
@@ -170,7 +172,8 @@ def _advglue(path: Path, task: str | None) -> TextSet:
         labels.append(label)
     split = Split.of(texts, labels, name=chosen, columns=spec.columns)
     other = Split.of(clean, labels, name=chosen, columns=spec.columns) if both else None
-    return _static(split, other, spec.labels, f"{path.name}:{chosen}", {"file": path.name, "task": chosen, "left_out": 0})
+    found = _static(split, other, spec.labels, f"{path.name}:{chosen}", {"file": path.name, "task": chosen, "left_out": 0})
+    return replace(found, files=((path.name, sha256_file(path)),))
 
 
 def _spec(task: str) -> TaskSpec:

@@ -31,7 +31,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
 from robust_tickets.lines import to_line
 from robust_tickets.progress import track
-from robust_tickets.run import environment
+from robust_tickets.run import made
 
 HOPELESS = 20  # texts that failed in a row: the cause is not in the texts
 
@@ -128,7 +128,7 @@ def replay(
         cells=tuple(cells),
         label_map=shown,
         seconds=round(time.monotonic() - start, 3),
-        env=dict(environment()),
+        env=made(file for one in sets for file in one.files),
         folder=place,
     )
     if place is not None:

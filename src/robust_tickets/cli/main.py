@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from robust_tickets import __version__, progress
 from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, usage, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
+from robust_tickets.report.markup import clean
+from robust_tickets.run import typed
 
 INTERRUPTED = 130
 
@@ -59,7 +62,10 @@ def _run(arguments: list[str]) -> int:
     progress.quiet(_flag(arguments, "--quiet"))
     try:
         # a victim's own code may print: standard output belongs to the document
-        with redirect_stdout(sys.stderr) if as_json and not _flag(arguments, "--help") else nullcontext():
+        with (
+            redirect_stdout(sys.stderr) if as_json and not _flag(arguments, "--help") else nullcontext(),
+            typed(clean(shlex.join(["tickets", *arguments]))),
+        ):
             answer = app(arguments, exit_on_error=False, print_error=False)
         return _print(answer, as_json)
     except BrokenPipeError:

@@ -16,7 +16,8 @@ class HubRows(Rows):
     """One split of a Hub dataset; its fingerprint stands for its content."""
 
     def __init__(self, name: str, dataset: Any) -> None:
-        self.name, self.dataset = name, dataset
+        self.name = self.title = name
+        self.dataset = dataset
         self.columns = tuple(dataset.column_names)
         self.size, self.position, self.notes = int(dataset.dataset_size or 0), 0, ()
 

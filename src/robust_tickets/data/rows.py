@@ -36,6 +36,7 @@ class Rows:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
+        self.title = path.name.encode("utf-8", "backslashreplace").decode("utf-8")  # says nothing of where it lies
         self.size = path.stat().st_size
         self.position = 0
         self.columns: tuple[str, ...] = ()

@@ -56,6 +56,7 @@ class Converted:
     """An Arrow file and its report: ``values[code]`` is what the label column held."""
 
     path: Path
+    source: tuple[str, str]  # its name and the sha256 of its content
     rows: int
     records: int
     values: tuple[str, ...]
@@ -87,9 +88,12 @@ def text_problem(value: Any) -> str:
 class Table:
     """Rows of one or more Arrow files (shards), read by position."""
 
-    def __init__(self, batches: Sequence[pa.RecordBatch], width: int, records: Sequence[int] = ()) -> None:
+    def __init__(
+        self, batches: Sequence[pa.RecordBatch], width: int, records: Sequence[int] = (), files: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self.batches = [b for b in batches if b.num_rows]
         self.width = width
+        self.files = tuple(files)  # what it was read from: name and sha256
         self.starts = np.cumsum([0, *(b.num_rows for b in self.batches)]).tolist()
         self._records = list(records) or [0] * len(self.batches)  # added to a batch's record numbers: shards count on
         self._numbers: dict[str, np.ndarray] = {}
@@ -177,16 +181,17 @@ def open_table(files: Sequence[Converted], width: int) -> Table:
             batches.append(reader.get_batch(i))
             offsets.append(before)
         before += file.records
-    return Table(batches, width, offsets)
+    return Table(batches, width, offsets, [file.source for file in files])
 
 
 def convert(rows: Rows, reading: Reading) -> Converted:
     """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
-    name = digest({"format": FORMAT, "content": rows.key(), "kind": type(rows).__name__, "reading": reading})[:40]
+    source = rows.title, rows.key()
+    name = digest({"format": FORMAT, "content": source[1], "kind": type(rows).__name__, "reading": reading})[:40]
     report, told = cached(read_report, "data", f"{name}.json")
     path = told.with_suffix(".arrow")
     if report is not None:
-        return _converted(path, report)
+        return _converted(path, source, report)
     part = path.with_name(f".{name}.{os.getpid()}.part")
     try:
         report = _write(part, rows, reading)
@@ -198,12 +203,13 @@ def convert(rows: Rows, reading: Reading) -> Converted:
         ) from None
     finally:
         part.unlink(missing_ok=True)
-    return _converted(path, report)
+    return _converted(path, source, report)
 
 
-def _converted(path: Path, report: dict[str, Any]) -> Converted:
+def _converted(path: Path, source: tuple[str, str], report: dict[str, Any]) -> Converted:
     return Converted(
         path=path,
+        source=source,
         rows=report["rows"],
         records=report["records"],
         values=tuple(report["values"]),

@@ -139,6 +139,11 @@ class Task:
     notes: tuple[str, ...] = ()  # what was inferred
     warnings: tuple[str, ...] = ()  # what may spoil the results: shared texts, absent classes, doubtful labels
 
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """What its splits were read from: name and sha256."""
+        return [file for split in self.splits.values() for file in split.table.files]
+
     def split(self, name: str) -> Split:
         if name in self.unlabelled:
             raise TicketsError(

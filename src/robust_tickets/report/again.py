@@ -1,4 +1,4 @@
-"""How to run it again: the command, the config, versions, device, seeds, hashes and the ids of the attacked examples."""
+"""How to run it again: the command, the data, the config, versions, device, seeds, hashes and the ids of the attacked examples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from robust_tickets.files import listed, mapping
 from robust_tickets.report import numbers
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.report.model import Run
@@ -16,17 +17,17 @@ def again(run: Run) -> Html:
     if run.command:
         parts.append(tag("pre", tag("code", run.command)))
     parts.append(_facts("Where it ran", _environment(run), opened=True))
-    parts.append(
-        _facts(
-            "Data", {key: value for key, value in run.task.items() if key not in ("labels", "bad_rows")} | {"labels": ", ".join(run.labels)}
-        )
-    )
+    task = {key: value for key, value in run.task.items() if key not in ("labels", "bad_rows")}
+    parts.append(_facts("Data", task | {"labels": ", ".join(run.labels), "files": _files(run.env)}))
     if run.config:
         parts.append(_fold("Config", tag("pre", tag("code", _json(run.config)))))
     for arm in run.arms:
         for attack in arm.attacks:
             title = f"{run.attack_titles[attack.key]} on {arm.title}"
+            env = mapping(attack.about.get("env"))
             facts = {
+                "date": env.get("date"),
+                "data files": _files(env),
                 "seed": attack.seed,
                 "examples": attack.n,
                 "split": attack.split,
@@ -52,10 +53,15 @@ def again(run: Run) -> Html:
     return join(parts)
 
 
+def _files(env: Mapping[str, Any]) -> str:
+    files = [mapping(file) for file in listed(env.get("data"))]
+    return "\n".join(f"{file.get('name')}, sha256 {file.get('sha256')}" for file in files)
+
+
 def _environment(run: Run) -> dict[str, Any]:
     env = run.env
     packages = env.get("packages")
-    plain = {key: value for key, value in env.items() if key != "packages"}
+    plain = {key: value for key, value in env.items() if key not in ("packages", "command", "data")}
     if isinstance(packages, Mapping):
         plain["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items())
     peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)

@@ -33,7 +33,7 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
         by_victim.setdefault(victim, []).append((folder, attack))
     titles = _titles(by_victim)
     arms, attack_titles = keyed([_arm(titles[victim], [attack for _, attack in rows]) for victim, rows in by_victim.items()])
-    first = found[0][1]
+    first, envs = found[0][1], [mapping(attack.about.get("env")) for _, attack in found]
     task = mapping(first.about.get("task"))
     named = list(attack_titles.values())
     victims = arms[0].title if len(arms) == 1 else f"{len(arms)} victims"
@@ -46,9 +46,9 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
         task={"attacked_split": first.split, "columns": ", ".join(map(str, task.get("columns") or ())), "digest": task.get("digest")},
         labels=tuple(map(str, task.get("labels") or mapping(first.about.get("model")).get("labels") or ())),
         model="",
-        command="",
+        command="\n".join(dict.fromkeys(str(env["command"]) for env in envs if env.get("command"))),
         config={},
-        env=mapping(first.about.get("env")),
+        env=envs[0],
         hashes=_hashes(folders) if hashes else {},
         notes=tuple(notes),
         attack_titles=attack_titles,
