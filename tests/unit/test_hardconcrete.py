@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
@@ -366,9 +367,21 @@ def test_refusals() -> None:
 
 def test_gradient_checkpointing_is_refused() -> None:
     model = tiny_model()
-    model.gradient_checkpointing_enable()
+    now = "activation" if hasattr(model, "is_activation_checkpointing") else "gradient"  # transformers 5.23 renamed it
+    getattr(model, f"{now}_checkpointing_enable")()
     with pytest.raises(TicketsError, match="twice"):
         HardConcrete(model, generator=torch_generator(0, "gates")).attach()
-    model.gradient_checkpointing_disable()
+    getattr(model, f"{now}_checkpointing_disable")()
     with HardConcrete(model, generator=torch_generator(0, "gates")):
         pass
+
+
+def test_gradient_checkpointing_is_refused_by_whichever_name_transformers_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = HardConcrete(tiny_model(), generator=torch_generator(0, "gates"))
+    monkeypatch.delattr(PreTrainedModel, "is_gradient_checkpointing", raising=False)
+    monkeypatch.setattr(PreTrainedModel, "is_activation_checkpointing", True, raising=False)
+    with pytest.raises(TicketsError, match="twice"):
+        gates.attach()
+    monkeypatch.delattr(PreTrainedModel, "is_activation_checkpointing")
+    with pytest.raises(AttributeError):  # never taken for "no"
+        gates.attach()

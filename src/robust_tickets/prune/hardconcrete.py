@@ -109,10 +109,11 @@ class HardConcrete(nn.Module):
         if self._hooks:
             return self
         model = self._model[0]
-        if getattr(model, "is_gradient_checkpointing", False):
+        renamed = hasattr(model, "is_activation_checkpointing")  # in transformers 5.23
+        if getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing"):  # no default: absent is not "no"
             raise TicketsError(
                 "gates are drawn in every forward pass, and gradient checkpointing runs it twice: the second draw would be another one",
-                hint="model.gradient_checkpointing_disable(), and a smaller batch_size with accumulate",
+                hint="switch it off on the model, and take a smaller batch_size with accumulate",
             )
         encoder = encoder_of(model)
         hooks: list[Any] = []
