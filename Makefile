@@ -40,7 +40,7 @@ $(STAMPS)/demo: pyproject.toml constraints.txt | $(BIN)/python
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/test: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo,hub,textfooler,onnx,test]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo,hub,onnx,test]"
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/demo
 
 clean:

