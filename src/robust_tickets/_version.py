@@ -1,3 +1,3 @@
-"""The version of the package, for those who may not import its front page: that names every house of the street."""
+"""The version of the package, here and in CITATION.cff; a file of its own for those who may not import the front page."""
 
 __version__ = "0.1.0"

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import robust_tickets as rt
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CALLED = {"yaml": "pyyaml"}  # imported by another name than it is installed by
@@ -46,3 +48,14 @@ def test_every_floor_is_at_most_the_version_that_is_pinned() -> None:
         bounds = dict(re.findall(r"(>=|<)([\d.]+)", line))
         assert numbers(bounds[">="]) <= pinned[normal(line)]
         assert "<" not in bounds or pinned[normal(line)] < numbers(bounds["<"])
+
+
+def test_one_version() -> None:
+    assert PROJECT["dynamic"] == ["version"]  # pyproject.toml takes it from the source
+    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited == [rt.__version__]
+
+
+def test_the_page_for_an_index_has_no_relative_links() -> None:
+    page = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", page)

@@ -105,7 +105,7 @@ def card(facts: Facts, evidence: Evidence) -> str:
 
 def front_matter(name: str, facts: Facts, evidence: Evidence) -> str:
     """The YAML that the Hub reads."""
-    import yaml  # type: ignore[import-untyped]  # transformers requires it
+    import yaml  # type: ignore[import-untyped]
 
     ticket = facts.pruned or facts.weights is not None
     head: dict[str, Any] = {
