@@ -6,10 +6,11 @@ respect to the parameters is accumulated at weight 1/K. So K passes make K-1 asc
 | point            | here (default)     | switch              | who does the other                                    |
 |------------------|--------------------|---------------------|-------------------------------------------------------|
 | passes           | K                  | ``extra_pass=True`` | FreeLB's fairseq code: K+1 passes, loss/(K+1)         |
-| dropout          | fresh in each pass | ``dropout="shared"``| FreeLB: one mask in all passes; the three papers: fresh |
-| projection       | none               | ``max_norm=rho``    | FreeLB: 0.15 to 0.7; the three papers: none           |
+| dropout          | fresh in each pass | ``dropout="shared"``| FreeLB: one mask in all passes                        |
+| projection       | none               | ``max_norm=rho``    | FreeLB: 0.15 to 0.7; the papers' equations, no radius |
 | token types      | reach every pass   | ``token_types=False``| EarlyRobust's and RobustT's code drop them           |
 
+Both as in EarlyRobust's and RobustT's code: no paper says whether dropout is fresh, and EarlyRobust's A.2.3 has no bound.
 ``norm="linf"`` is projected too (``max_norm``); EarlyRobust's and RobustT's code forget the clamp there, which is ``max_norm=0``.
 """
 

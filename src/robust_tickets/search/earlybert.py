@@ -6,7 +6,7 @@ run, batches of 32, heads 1/3 in every layer, neurons 0.4 over all layers. As no
 search ends there. Its re-training is ``FineTune(lr=4e-5, epochs=2)``; there the released code leaves the coefficients trainable, here
 they are gone.
 
-``EarlyBERT.for_task("imdb")`` is the baseline of EarlyRobust, RobustT and ORTicket: EarlyRobust's sparsity and batches (and 10 epochs of
+``EarlyBERT.for_task("imdb")`` is the baseline of EarlyRobust's paper: EarlyRobust's sparsity and batches (and 10 epochs of
 fine-tuning). The scope of its heads is not told there; this keeps EarlyBERT's. "EarlyRobust without adversary" is another run: heads drawn
 globally, Table 6's L1 weights, the stopping rule. Early-Bird's own rule (You et al., ICLR 2020) is ``stop="early_bird"``.
 """

@@ -4,7 +4,7 @@ Slimming coefficients on heads and neurons are trained with the model under Free
 five times in a row, the search ends. The ticket is that of the first of the five; everything else is thrown away. Fine-tuning starts from
 theta_0, its head included.
 
-Defaults are the paper's (§4.1, Table 6) and, where it is silent, its released code: AdamW 2e-5, weight decay 1e-2 (coefficients too),
+Defaults are the paper's (§4.4, Table 6) and, where it is silent, its released code: AdamW 2e-5, weight decay 1e-2 (coefficients too),
 linear warm-up over 10 % of one epoch and decay to its end, clip 1, K 5, eps0 .05, no projection. L1 weights and step size are IMDB's
 unless ``EarlyRobust.for_task("sst2")`` picks a row of Table 6; batches are GLUE's 32, IMDB and AG News have 8 there.
 
@@ -26,7 +26,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.search._found import Found
 from robust_tickets.search._slim import Slim
 
-# Table 6 (L1 weights, step size, neurons removed) with the released scripts' batch sizes
+# Table 6 (L1 weights, step size) and §4.4 (neurons removed), with the released scripts' batch sizes
 TABLE6: dict[str, dict[str, float]] = {
     "imdb": {"head_l1": 1e-5, "neuron_l1": 2e-4, "step_size": 0.01, "neurons": 0.4, "batch_size": 8},
     "sst2": {"head_l1": 1e-4, "neuron_l1": 3e-4, "step_size": 0.02, "neurons": 0.3, "batch_size": 32},

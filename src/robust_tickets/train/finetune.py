@@ -1,6 +1,6 @@
 """FineTune: train a classifier on a task, plainly or against an adversary, dense or compact alike.
 
-Defaults are stage 2 of EarlyRobust (§4.1 and its released code): AdamW at 2e-5 without weight decay or warm-up, linear decay, gradient
+Defaults are stage 2 of EarlyRobust (§4.4 and its released code): AdamW at 2e-5 without weight decay or warm-up, linear decay, gradient
 norm clipped to 1, 10 epochs, cross-entropy, dropout on, the last epoch kept. Batches of 32 are its GLUE setting (8 on IMDB and AG News).
 RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 """
