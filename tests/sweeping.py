@@ -54,3 +54,9 @@ def weights(seed: int = 0) -> dict[str, Any]:
         f"encoder.layer.{i}.{path}.weight": [kept + step * i - seed, of] for i in range(12) for path, (kept, of, step) in paths.items()
     }
     return {"digest": "0" * 64, "kind": "unstructured", "removed": {"weights": 0.3}, "weights": counts | {"pooler.dense.weight": [1, 10]}}
+
+
+def by_head(seed: int = 0) -> dict[str, Any]:
+    """The same with its heads: of layer i (from 1) the mean head keeps 500 + 10 i - 10 seed of 1000, the MLP 1500 + 20 i of 2000."""
+    heads = [[[499 + 10 * i + 2 * k - 10 * seed, 1000] for k in range(12)] for i in range(12)]
+    return {**weights(seed), "by_head": heads, "by_mlp": [[1520 + 20 * i, 2000] for i in range(12)]}

@@ -18,6 +18,7 @@ from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.published import cells
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Summary
+from robust_tickets.ticket import Ticket
 from small_world import World, small_world
 
 
@@ -319,3 +320,20 @@ def test_what_would_not_fit_is_not_begun(capsys: pytest.CaptureFixture[str], tmp
     one = told["seconds"]["total"] / 2
     assert dry(capsys, tmp_path, *only, "--budget", f"{1.5 * one:.0f}s")["fit"] == 1
     assert dry(capsys, tmp_path, *only, "--budget", f"{2.5 * one:.0f}s")["fit"] == 2
+
+
+def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+    """RT-F3 shows heads (q, k, v) and MLPs (o, up, down): counted from the masks themselves."""
+    told = tickets(capsys, "reproduce", "RT-F3", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
+    assert told["work"]["failed"] == []
+    (outcome,) = read_all(tmp_path / "results")
+    (path,) = (tmp_path / "store" / "search").glob("*/ticket.json")
+    ticket = Ticket.load(path.parent)
+    assert outcome.ticket is not None
+    masks = dict(zip(ticket.names, ticket.masks["weights"], strict=True))
+    rows = [masks[f"encoder.layer.1.attention.self.{part}.weight"] for part in ("query", "key", "value")]
+    wide = len(rows[0]) // 4
+    by_hand = [[int(sum(row[wide * k : wide * (k + 1)].sum() for row in rows)), sum(row.size for row in rows) // 4] for k in range(4)]
+    assert outcome.ticket["by_head"][1] == by_hand
+    rest = [mask for name, mask in masks.items() if name.startswith("encoder.layer.1.") and ".self." not in name]
+    assert outcome.ticket["by_mlp"][1] == [int(sum(mask.sum() for mask in rest)), sum(mask.size for mask in rest)]

@@ -27,7 +27,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.rows import rows
 from robust_tickets.search.earlyrobust import EarlyRobust
-from sweeping import gates, row, run, weights
+from sweeping import by_head, gates, row, run, weights
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -245,6 +245,17 @@ def test_weights_are_added_up_by_layer_without_the_pooler() -> None:
     assert panel.table.rows[0][1::2] == ("72.0", "75.0")
     assert panel.table.rows[11][1::2] == ("50.0", "91.5")
     assert len(panel.table.rows) == 12
+
+
+def test_weights_are_shown_by_head_where_all_tickets_have_them() -> None:
+    asked = [row("RobustT", "robustt")]
+    made = [run("robustt", seed=seed, ticket=by_head(seed)) for seed in range(2)]
+    (panel,) = draw("RT-F3", asked, made).panels
+    assert panel.table is not None
+    assert panel.table.rows[0] == ("1", "50.5", "50.0 to 51.0", "76.0", "76.0 to 76.0")
+    assert panel.table.rows[11][1::2] == ("61.5", "87.0")
+    first, second = (run("robustt", seed=seed, ticket=weights(seed)) for seed in range(2))
+    assert draw("RT-F3", asked, [first, made[1]]).panels[0].table == draw("RT-F3", asked, [first, second]).panels[0].table
 
 
 def test_distances_are_those_of_the_first_seed() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.layout import layout_of
 from robust_tickets.measure.metrics import SUCCESS
 from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
 
@@ -29,8 +30,10 @@ LOSSES = 50  # of a training's
 DIGITS = 5  # of mask distances and gates
 
 
-def shape(ticket: Ticket) -> dict[str, Any]:
-    """``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer; ``weights``: kept and all of each matrix."""
+def shape(ticket: Ticket, model: Any) -> dict[str, Any]:
+    """``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer. Of single weights, kept and all: ``weights`` of each
+    matrix, ``by_head`` of q, k and v of each head of a layer, ``by_mlp`` of all else in a layer. ``model``: the whole one.
+    """
     about = ticket.provenance
     told = {"digest": ticket.digest, "kind": ticket.kind, "removed": dict(ticket.removed), "sparsity": ticket.sparsity}
     told |= {"epoch": about.get("epoch"), "converged": about.get("converged")}
@@ -40,6 +43,22 @@ def shape(ticket: Ticket) -> dict[str, Any]:
     else:
         masks = zip(ticket.names, ticket.masks["weights"], strict=True)
         told["weights"] = {name: [int(np.count_nonzero(mask)), int(mask.size)] for name, mask in masks}
+        told |= _by_unit(ticket, model)
+    return told
+
+
+def _by_unit(ticket: Ticket, model: Any) -> dict[str, Any]:
+    """Weights of heads and of what RobustT's figure calls MLPs: the attention's output, up and down."""
+    layout = layout_of(model)
+    heads, masks = layout.sizes(model.config)["heads"], dict(zip(ticket.names, ticket.masks["weights"], strict=True))
+    told: dict[str, Any] = {"by_head": [], "by_mlp": []}
+    for i, layer in enumerate(layout.layers_of(model)):
+        own = {name: mask for name, mask in masks.items() if name.startswith(f"{layout.layers}.{i}.")}
+        blocks = [(path, count) for path, (group, count) in layout.rows_of(layer).items() if group == "heads"]
+        rows = [own.pop(f"{layout.layers}.{i}.{path}.weight").reshape(count, heads, -1) for path, count in blocks]
+        size = sum(row.size for row in rows) // heads
+        told["by_head"].append([[int(kept), size] for kept in sum(row.sum(axis=(0, 2)) for row in rows)])
+        told["by_mlp"].append([sum(int(np.count_nonzero(mask)) for mask in own.values()), sum(mask.size for mask in own.values())])
     return told
 
 

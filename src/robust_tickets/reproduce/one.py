@@ -131,7 +131,9 @@ def _make(
             raise TicketsError(f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model")
         with training or nullcontext():
             ticket, searched, _ = ticket_of(walk, arm.origin)
-        return kept.write(known or kept.begun(gather.shape(ticket), gather.traces(searched, None), gather.cost(searched, None)))
+        return kept.write(
+            known or kept.begun(gather.shape(ticket, walk.start.model), gather.traces(searched, None), gather.cost(searched, None))
+        )
     with training or nullcontext():
         made = walk.made(arm)
     told = kept.trained(made)
@@ -198,7 +200,7 @@ class _Kept:
         if (folder / "adversary.json").is_file():
             inputs["adversary"] = read_json(folder / "adversary.json")
         return self.begun(
-            gather.shape(made.ticket) if made.ticket is not None else None,
+            gather.shape(made.ticket, self.walk.start.model) if made.ticket is not None else None,
             gather.traces(made.searched, made.trained),
             gather.cost(made.searched, made.trained),
             clean=read_json(folder / "evaluation.json"),

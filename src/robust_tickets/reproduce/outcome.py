@@ -101,7 +101,7 @@ class Outcome:
     env: dict[str, Any]
     clean: dict[str, Any]  # split, n, accuracy, interval, per_class
     cost: dict[str, Any]  # seconds of search and training, parameters, FLOPs; "processes": how many shared the device meanwhile
-    ticket: dict[str, Any] | None = None  # digest, kind, removed, heads and neurons or weights that survive in each layer, epoch, converged
+    ticket: dict[str, Any] | None = None  # digest, kind, removed, heads and neurons or weights that survive, epoch, converged
     traces: dict[str, Any] = field(default_factory=dict)  # for figures: mask distances, gates over the epochs, accuracy along training
     attacks: tuple[Attacked, ...] = ()
     notes: tuple[str, ...] = ()  # deviations: a shortened search, a subset of the training rows

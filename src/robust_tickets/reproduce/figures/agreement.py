@@ -20,12 +20,12 @@ def by_chance(first: float, second: float) -> float:
 def agreement(shapes: Sequence[Survivors]) -> str:
     """Two sentences at most: single heads over the searches, and the thirds of the layers that lose most. Empty without heads."""
     heads = [[head for layer in shape.heads for head in layer] for shape in shapes]
-    if not heads or not heads[0]:
+    if not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask):  # whole heads, not weights of theirs
         return ""
     return " ".join(filter(None, (_heads(heads), _thirds(shapes))))
 
 
-def _heads(masks: Sequence[Sequence[int]]) -> str:
+def _heads(masks: Sequence[Sequence[float]]) -> str:
     """A mask a search. One search agrees with itself."""
     if len(masks) < 2:
         return ""

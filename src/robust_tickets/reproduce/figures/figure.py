@@ -14,7 +14,7 @@ from robust_tickets.reproduce.figures.layers import survivors_by_layer
 from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
-from robust_tickets.reproduce.figures.traces import Survivors, survivors
+from robust_tickets.reproduce.figures.traces import Survivors, by_head, survivors
 from robust_tickets.reproduce.names import backbone_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
@@ -39,6 +39,10 @@ WORDS = {
         "Layer 1 is nearest the words. A bar is the mean share that survives; the thin line reaches from the lowest search to the highest."
     ),
     "heads": "A square is a head, filled as high as the share of searches in which it survives.",
+    "weights": (
+        "A square is a head, filled as high as the share of the weights of its query, key and value that survives, mean over searches; "
+        "MLPs are the attention's output and the feed-forward part."
+    ),
     "gates": "One line for each penalty lambda, mean over searches where there are several; a band with five or more.",
 }
 
@@ -124,7 +128,7 @@ def _words(id: str, own: Sequence[Outcome]) -> str:
     if id in GATES:
         return WORDS["gates"]
     if not any("heads" in (one.ticket or {}) for one in own):
-        return WORDS["layers"]
+        return f"{WORDS['layers']} {WORDS['weights']}" if own and by_head(own) else WORDS["layers"]
     return " ".join([WORDS["layers"], WORDS["heads"], *_agreements(id, own)])
 
 

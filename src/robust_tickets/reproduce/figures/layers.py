@@ -10,7 +10,7 @@ from robust_tickets.report.figures.axes import Scale, colour, group, label, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.figures.agreement import mean_percent
 from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table
-from robust_tickets.reproduce.figures.traces import Survivors, survivors
+from robust_tickets.reproduce.figures.traces import Survivors, by_head, survivors
 from robust_tickets.reproduce.outcome import Outcome
 
 CELL, GAP, ROW = 11, 2, 18
@@ -19,7 +19,8 @@ LEFT, TOP, NUMBER = 28, 62, 40
 
 def survivors_by_layer(outcomes: Sequence[Outcome], title: str, index: int = 0) -> Panel:
     """One panel. Layer 1, nearest the words, is at the bottom."""
-    found = [(one, told) for one in outcomes if one.unit.repeat == 0 and (told := survivors(one)) is not None]
+    apart = by_head(outcomes)
+    found = [(one, told) for one in outcomes if one.unit.repeat == 0 and (told := survivors(one, matrices=not apart)) is not None]
     if not found:
         return Panel(title=title, why=f"{title}: the runs there are have no ticket.")
     shapes, sources = [told for _, told in found], tuple(one.unit.id for one, _ in found)
@@ -55,7 +56,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str, index: int = 0) 
 
 
 def _heads(shapes: Sequence[Survivors], layer: int, y: float, kind: str) -> list[Html]:
-    """A square is filled as high as the share of searches in which its head survives."""
+    """A square is filled as high as the share of searches in which its head survives, or as the mean share of its weights."""
     parts = []
     for head in range(len(shapes[0].heads[layer])):
         share, x = sum(shape.heads[layer][head] for shape in shapes) / len(shapes), LEFT + head * (CELL + GAP)

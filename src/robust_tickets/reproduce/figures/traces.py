@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +22,10 @@ from robust_tickets.search._stop import paper
 
 @dataclass(frozen=True, kw_only=True)
 class Survivors:
-    """Per layer, the share that is kept of each part; ``heads`` has a 0 or 1 for every head, where heads are what was removed."""
+    """Per layer, the share that is kept of each part; ``heads`` has one for every head: 0 or 1 where heads are what was removed."""
 
     parts: Mapping[str, tuple[float, ...]]
-    heads: tuple[tuple[int, ...], ...] = ()
+    heads: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if len({len(shares) for shares in self.parts.values()}) != 1 or len({len(row) for row in self.heads}) > 1:
@@ -94,15 +95,29 @@ def along(outcome: Outcome, trace: str, key: str) -> tuple[tuple[float, float], 
         return tuple((_finite(line["epoch"]), _finite(line[key])) for line in lines if line.get(key) is not None)
 
 
-def survivors(outcome: Outcome) -> Survivors | None:
-    """Of its ticket; ``None`` where it has none."""
+def by_head(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the tickets of single weights among these were all counted by head; the first outcomes have matrices alone."""
+    return all("by_head" in one.ticket for one in outcomes if one.ticket and "weights" in one.ticket)
+
+
+def survivors(outcome: Outcome, *, matrices: bool = False) -> Survivors | None:
+    """Of its ticket; ``None`` where it has none. ``matrices``: of single weights by matrices, also where heads were counted."""
     told = outcome.ticket or {}
     with _from(outcome, "ticket"):
+        if "by_head" in told and not matrices:
+            shares = tuple(tuple(map(_share, row)) for row in told["by_head"])
+            parts = {"heads": tuple(fmean(row) for row in shares), "MLPs": tuple(map(_share, told["by_mlp"]))}
+            return Survivors(parts=parts, heads=shares)
         if "heads" in told:
             heads = tuple(tuple(map(int, row)) for row in told["heads"])
             kept = tuple(sum(row) / max(1, len(row)) for row in heads)
-            return Survivors(parts={"heads": kept, "neurons": tuple(part / max(1, of) for part, of in told["neurons"])}, heads=heads)
+            return Survivors(parts={"heads": kept, "neurons": tuple(map(_share, told["neurons"]))}, heads=heads)
         return Survivors(parts=_weights(told["weights"], outcome.unit.backbone)) if "weights" in told else None
+
+
+def _share(count: Sequence[int]) -> float:
+    kept, of = count
+    return kept / max(1, of)
 
 
 def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tuple[float, ...]]:
