@@ -19,7 +19,6 @@ import numpy as np
 
 from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.calling import Caller, Calls
-from robust_tickets.classifier.checkpoint import silence
 from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
@@ -34,6 +33,7 @@ from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.layout import code_of_layout
+from robust_tickets.lexicon.pretrained import silence
 from robust_tickets.lexicon.splice import Splicer
 
 if TYPE_CHECKING:

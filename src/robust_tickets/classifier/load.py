@@ -18,6 +18,7 @@ from robust_tickets.classifier.place import graph_beside, graph_of, model_path
 from robust_tickets.classifier.tokens import read_tokenizer
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
+from robust_tickets.lexicon.pretrained import read_config
 from robust_tickets.progress import say
 
 
@@ -56,7 +57,7 @@ def load_classifier(
     if (beside := graph_beside(path)) is not None:
         say(f"{path} holds weights and a graph: the weights are opened; for the graph, give {beside}")
     found = checkpoint.find_checkpoint(name if path == Path(name) else path)
-    config = checkpoint.read_config(found.folder)
+    config = read_config(found.folder)
     about = read_about(found.folder)
     wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
     if wanted is None or fitting(config, wanted) is not None:

@@ -17,6 +17,7 @@ from robust_tickets.config import canonical, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
 from robust_tickets.layout import code_of_layout, encoder_of, layout_of
+from robust_tickets.lexicon.pretrained import check_weights, load_model, read_config, weight_files
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def masked_model(clf: Classifier, name: str | Path | None = None) -> Any:
     if masks_of(own):  # the copy below would train what they hold at zero
         raise TicketsError(f"{clf.identity} is masked to a ticket already", hint="search a whole model")
     found = _find(clf.identity, name)
-    config = checkpoint.read_config(found.folder)
+    config = read_config(found.folder)
     if layout_of(config).family != layout_of(own).family or str(own.config.model_type).startswith("ticket-"):
         raise TicketsError(
             f"{found.identity} is a {config.model_type}, the classifier {clf.identity} a {own.config.model_type}",
@@ -65,8 +66,8 @@ def _find(identity: str, name: str | Path | None) -> checkpoint.Checkpoint:
 def digest_of_head(name: str | Path) -> str:
     """sha256 of the checkpoint that brings the head, without reading it in."""
     found = checkpoint.find_checkpoint(name)
-    checkpoint.check_weights(found.folder)
-    return digest([sha256_file(file) for file in sorted(found.folder.glob("*.safetensors"))])
+    check_weights(found.folder)
+    return digest([sha256_file(file) for file in weight_files(found.folder)])
 
 
 def digest_of_model(model: Any) -> str:
@@ -84,21 +85,10 @@ def digest_of_model(model: Any) -> str:
 
 def _read(found: checkpoint.Checkpoint, config: Any) -> Any:
     import torch
-    from transformers import AutoModelForMaskedLM
 
-    checkpoint.check_weights(found.folder)
-    try:
-        with checkpoint.silence(), torch.random.fork_rng():
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                found.folder, config=config, dtype=torch.float32, output_loading_info=True, use_safetensors=True
-            )
-    except Exception as problem:  # transformers raises many kinds
-        why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        raise TicketsError(f"no masked-language model could be read from {found.folder}: {why}", hint=HOW) from None
-    missing = sorted(name for name in info["missing_keys"] if not name.startswith(f"{model.base_model_prefix}."))
-    if missing or info["mismatched_keys"]:
-        lacks = missing[0] if missing else str(sorted(map(str, info["mismatched_keys"]))[0])
-        raise TicketsError(f"{found.identity} has no pretrained head for masked words (it lacks {lacks})", hint=HOW)
+    model, missing = load_model(found.folder, "masked language model", config, dtype=torch.float32)
+    if lacks := sorted(name for name in missing if not name.startswith(f"{model.base_model_prefix}.")):
+        raise TicketsError(f"{found.identity} has no pretrained head for masked words (it lacks {lacks[0]})", hint=HOW)
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()  # see checkpoint.read_model: odd addresses round differently
     return model.eval()

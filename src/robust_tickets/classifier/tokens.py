@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.lexicon.pretrained import load_tokenizer, readable
 
 BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")  # these read characters or bytes and have no vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
@@ -30,20 +30,14 @@ def has_tokenizer(folder: Path) -> bool:
 
 def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
     """The tokenizer in ``folder``; ``vocabulary``: the rows of the model's table, which no id may exceed."""
-    from transformers import AutoTokenizer
-
     hint = "save or copy the tokenizer there too"
     if not has_tokenizer(folder):
         raise TicketsError(f"{folder} has no tokenizer: none of {', '.join(VOCABULARIES)}", hint=hint)
     for pattern in VOCABULARIES:
         for path in folder.glob(pattern):
             readable(path)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        words = tokenizer.get_vocab() if type(tokenizer).__name__ not in BYTES else None
-    except Exception as problem:  # transformers raises many kinds
-        lines = str(problem).strip().splitlines() or [type(problem).__name__]
-        raise TicketsError(f"no tokenizer could be read from {folder}: {lines[0]}", hint=hint) from None
+    tokenizer = load_tokenizer(folder)
+    words = tokenizer.get_vocab() if type(tokenizer).__name__ not in BYTES else None
     if words is None:
         return tokenizer
     if not set(words) - set(tokenizer.all_special_tokens):
@@ -69,12 +63,6 @@ def save_tokenizer(tokenizer: Any, folder: Path, max_length: int, settings: tupl
         backend.enable_padding(**padding) if padding else backend.no_padding()
     tokenizer.model_max_length = max_length
     tokenizer.save_pretrained(folder)
-
-
-def readable(path: Path) -> None:
-    """Refuse a file that is there but may not be read, before somebody calls it damaged."""
-    if path.exists() and not os.access(path, os.R_OK):
-        raise TicketsError(f"no permission to read {path}", hint=f"ask its owner, or `chmod a+r {path.name}`")
 
 
 def digest_of(tokenizer: Any) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.modules import Step, pool, poolings, steps_after, transformer_folder, width_after
-from robust_tickets.lexicon.silence import silence
+from robust_tickets.lexicon.pretrained import load_model, load_tokenizer, read_config
 from robust_tickets.lexicon.splice import Splicer, packed
 from robust_tickets.lexicon.use import UniversalEncoder, saved_model_files, whole
 
@@ -80,19 +80,12 @@ class SentenceEncoder:
         if model_files(folder) is None:
             raise TicketsError(f"no sentence encoder in {folder}", hint="expected config.json, model.safetensors and a tokenizer")
         import torch
-        from transformers import AutoModel, AutoTokenizer
 
         pooling, steps, inner = poolings(folder), steps_after(folder, device), transformer_folder(folder)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(inner)
-            with silence():
-                model, report = AutoModel.from_pretrained(inner, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
-        except (OSError, ValueError, KeyError) as problem:
-            why = (str(problem).splitlines() or [type(problem).__name__])[0]
-            raise TicketsError(f"{folder} could not be loaded: {why}", hint="give a folder that save_pretrained wrote") from None
-        missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)  # no pooling of ours asks the pooler
-        if missing:
-            raise TicketsError(f"{folder} lacks weights of the encoder ({missing[0]} and {len(missing) - 1} more)", hint="get it again")
+        tokenizer = load_tokenizer(inner)
+        model, missing = load_model(inner, "encoder", read_config(inner), dtype=torch.float32)
+        if lost := sorted(key for key in missing if "pooler" not in key):  # no pooling of ours asks the pooler
+            raise TicketsError(f"{folder} lacks weights of the encoder ({lost[0]} and {len(lost) - 1} more)", hint="get it again")
         said = _said(folder, inner)
         return cls(
             model.to(device),

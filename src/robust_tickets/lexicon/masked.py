@@ -16,7 +16,7 @@ import numpy as np
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.encoder import model_files
-from robust_tickets.lexicon.silence import silence
+from robust_tickets.lexicon.pretrained import load_model, load_tokenizer, read_config
 from robust_tickets.lexicon.words import is_one_word
 
 CONTINUES = "##"
@@ -43,20 +43,13 @@ class MaskedModel:
         if model_files(folder) is None:
             raise TicketsError(f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer")
         import torch
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            with silence(), torch.random.fork_rng():
-                model, report = AutoModelForMaskedLM.from_pretrained(
-                    folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-                )
-        except (OSError, ValueError, KeyError) as problem:
-            why = (str(problem).splitlines() or [type(problem).__name__])[0]
-            raise TicketsError(f"{folder} could not be loaded: {why}", hint="give a folder that save_pretrained wrote") from None
-        missing = sorted(report["missing_keys"]) or sorted(map(str, report["mismatched_keys"]))
-        if missing:  # transformers draws them at random: it would offer any word
-            raise TicketsError(f"{folder} has no pretrained head for masked words (it lacks {missing[0]})", hint="take another checkpoint")
+        tokenizer = load_tokenizer(folder)
+        model, missing = load_model(folder, "masked language model", read_config(folder), dtype=torch.float32)
+        if missing:  # they are random: it would offer any word
+            raise TicketsError(
+                f"{folder} has no pretrained head for masked words (it lacks {min(missing)})", hint="take another checkpoint"
+            )
         return cls(model.to(device), tokenizer)
 
     @cached_property

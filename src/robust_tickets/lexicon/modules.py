@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
+from robust_tickets.lexicon.pretrained import inside, load_weights
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +34,8 @@ def parts_of(folder: Path) -> list[tuple[str, Path]]:
         parts = [(str(part["type"]).rpartition(".")[2], folder / str(part["path"])) for part in raw]
     except (TypeError, KeyError):
         raise TicketsError(f"{file} is not a list of modules", hint="get the folder again") from None
+    if outside := [part["path"] for part in raw if not inside(str(part["path"]))]:
+        raise TicketsError(f"{file} names the folder {outside[0]!r:.80}, expected one inside", hint="get the folder again")
     kinds = [kind for kind, _ in parts]
     refused = [kind for kind in kinds[1:] if kind not in ("Pooling", "Dense", "Normalize", "Dropout")]
     if refused or kinds[:1] != ["Transformer"] or kinds[1:2] != ["Pooling"] or kinds.count("Pooling") != 1:
@@ -117,7 +120,6 @@ def width_after(steps: list[Step], pooled: int) -> int:
 def _dense(place: Path, device: str) -> Step:
     import torch
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     class Dense(torch.nn.Module):
         def __init__(self, weight: Any, bias: Any, activation: torch.nn.Module) -> None:
@@ -132,7 +134,7 @@ def _dense(place: Path, device: str) -> Step:
     if name not in ACTIVATIONS:
         raise TicketsError(f"{place} asks for the activation {name}", hint=f"known are {', '.join(ACTIVATIONS)}")
     try:
-        weights = load_file(place / "model.safetensors")
+        weights = load_weights(place)
         weight = weights["linear.weight"].float().to(device)
     except (OSError, KeyError, SafetensorError):
         raise TicketsError(f"{place} has no model.safetensors with its layer", hint="save it in that form; pickles are not read") from None

@@ -1,0 +1,231 @@
+"""The one way a folder's config, tokenizer and weights are read: the JSON and the safetensors that lie in it.
+
+transformers is never given a folder to look for weights in: it would take what an index or the config names (a pickle, a file elsewhere),
+an adapter, a sharded training checkpoint. No code of a folder runs, nobody is asked whether it may, and nothing is asked of the Hub.
+A test keeps every other call of ``from_pretrained`` out of the package.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import mapping, read_json
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
+CONVERT = (
+    "if you trust where pickled weights come from, convert them once: "
+    "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+)
+MODELS = {
+    "encoder": "MODEL_MAPPING",
+    "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
+    "sequence classifier": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+}
+
+
+def read_config(folder: Path) -> Any:
+    """The transformers config in ``folder``, of any family that transformers itself has."""
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if not (folder / "config.json").is_file():
+        raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
+    try:
+        raw = read_json(folder / "config.json")
+    except TicketsError as problem:
+        raise TicketsError(problem.message, hint="copy or download the model again: without the file it cannot be opened") from None
+    family = raw.get("model_type") if isinstance(raw, dict) else None
+    if not isinstance(family, str):
+        raise TicketsError(f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote")
+    if family not in CONFIG_MAPPING:
+        own = ", and the code that the folder names for it (auto_map) is never run" if "auto_map" in raw else ""
+        raise TicketsError(
+            f"{folder}: transformers knows no model family {family!r}{own}",
+            hint="update transformers, or load the model yourself and give it as a function: tickets attack my_module:function",
+        )
+    try:  # an attention of its own choice may be a kernel of the Hub, which is code
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True, attn_implementation=None)
+    except TicketsError:
+        raise
+    except Exception as problem:  # transformers raises many kinds for a bad config
+        raise TicketsError(f"{folder / 'config.json'} does not describe a model: {first_line(problem)}", hint="check the file") from None
+
+
+def load_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as problem:  # transformers raises many kinds
+        raise TicketsError(
+            f"no tokenizer could be read from {folder}: {first_line(problem)}", hint="save or copy the tokenizer there too"
+        ) from None
+
+
+def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any, set[str]]:
+    """The model of a ``kind`` of ``MODELS`` in ``folder``, and the names of the weights that are not there, which are random."""
+    import torch
+    import transformers
+
+    known = getattr(transformers, MODELS[kind])
+    if type(config) not in known:
+        raise TicketsError(f"{folder} holds a {config.model_type}, of which transformers has no {kind}", hint=f"give a {kind}")
+    check_weights(folder)
+    model_class = _class_of(known[type(config)], config)
+    if not isinstance(config, model_class.config_class):  # of a family whose config holds one for texts
+        config = config.get_text_config()
+    try:
+        tensors = load_weights(folder)
+        with silence(), torch.random.fork_rng():
+            model, info = model_class.from_pretrained(
+                None,
+                config=config,
+                state_dict=tensors,
+                dtype=dtype,
+                output_loading_info=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,  # refused below, in words: transformers points to a report that it printed
+            )
+    except TicketsError:
+        raise
+    except Exception as problem:
+        raise TicketsError(
+            f"the weights in {folder} could not be read: {first_line(problem)}", hint="the files are damaged or do not fit config.json"
+        ) from None
+    for name, there, said in sorted(info["mismatched_keys"]):
+        raise TicketsError(
+            f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(said)}",
+            hint="the weights are another model's, or config.json was changed (id2label has one name for each class): copy both again",
+        )
+    model.config.name_or_path = str(folder)
+    return model, set(info["missing_keys"])
+
+
+def load_weights(folder: Path) -> dict[str, Any]:
+    """The tensors in ``folder``, by name."""
+    from safetensors.torch import load_file
+
+    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+
+
+def _class_of(found: Any, config: Any) -> Any:
+    """The model class, where a family has several: the one that was saved, else the first."""
+    several = found if isinstance(found, list | tuple) else [found]
+    saved = getattr(config, "architectures", None) or ()
+    return next((each for each in several if each.__name__ in saved), several[0])
+
+
+def has_weights(folder: Path) -> bool:
+    return (folder / WEIGHTS).is_file() or (folder / INDEX).is_file()
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder whose weights are not there, not whole or not to be read."""
+    if not has_weights(folder):
+        pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+        graph = next(iter(sorted(folder.glob("*.onnx"))), None)
+        if graph is not None and not pickled:
+            raise TicketsError(
+                f"{folder} has no model.safetensors, only {graph.name}, a graph that answers and cannot be trained or exported",
+                hint=f"tickets attack, predict and replay take the file {graph}; in Python rt.load_classifier({str(graph)!r})",
+            )
+        there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
+        raise TicketsError(f"{folder} has no model.safetensors{there}", hint=f"only safetensors are read; {CONVERT}")
+    if not all(file.is_file() for file in _shards(folder)):
+        raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
+    for path in weight_files(folder):
+        readable(path)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a config and all weights are there."""
+    return (folder / "config.json").is_file() and has_weights(folder) and all(file.is_file() for file in _shards(folder))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors that hold the weights; refuses those that lie elsewhere."""
+    found = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else _shards(folder)
+    for file in found:
+        if not file.resolve().is_relative_to(_home(folder)):
+            raise TicketsError(f"{file} is a link that leads out of the folder", hint="copy the file into the folder")
+    return found
+
+
+def _shards(folder: Path) -> list[Path]:
+    """What the index names; none without one."""
+    if not (folder / INDEX).is_file():
+        return []
+    names = list(mapping(mapping(read_json(folder / INDEX)).get("weight_map")).values())
+    for name in names or [None]:
+        if not isinstance(name, str) or not name.endswith(".safetensors") or not inside(name):
+            raise TicketsError(
+                f"{folder / INDEX} names {name!r:.80}, expected safetensors in the folder",
+                hint=f"only safetensors are read; {CONVERT}",
+            )
+    return [folder / name for name in sorted(set(names))]
+
+
+def inside(name: str) -> bool:
+    """Whether a name that a file gives stays in the file's folder."""
+    return not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+def _home(folder: Path) -> Path:
+    """What links in a folder may not leave: the folder, or the whole cache of the Hub, whose folders are links."""
+    real = folder.resolve()
+    return next((at.parent for at in real.parents if at.name.startswith("models--") and at / "snapshots" in real.parents), real)
+
+
+def readable(path: Path) -> None:
+    """Refuse a file that is there but may not be read, before somebody calls it damaged."""
+    if path.exists() and not os.access(path, os.R_OK):
+        raise TicketsError(f"no permission to read {path}", hint=f"ask its owner, or `chmod a+r {path.name}`")
+
+
+def first_line(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines()
+    return lines[0] if lines else type(problem).__name__
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keeps transformers' progress bars and its report on new weights from the user: what matters in it, we say ourselves."""
+    logger = logging.getLogger("transformers.modeling_utils")
+    hide = _hide_report
+    logger.addFilter(hide)
+    try:
+        with _no_bars():
+            yield
+    finally:
+        logger.removeFilter(hide)
+
+
+def _hide_report(record: logging.LogRecord) -> bool:
+    said = record.getMessage()
+    return not any(part in said for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from transformers.utils import logging as bars
+
+    if not bars.is_progress_bar_enabled():
+        yield
+        return
+    with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings(action="ignore"):
+            bars.enable_progress_bar()

@@ -1,0 +1,150 @@
+"""A stranger's folder of a model: it is loaded from its JSON and safetensors, or refused with exit 2; nothing of it runs or leads out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import robust_tickets as rt
+from calling import tickets
+from robust_tickets.cache import cache_folder
+from tiny import tiny_classifier, tiny_model, tiny_tokenizer
+
+USES = ["victim", "masked", "encoder", "cached"]
+
+
+def folder_for(use: str, place: Path) -> Path:
+    """A model as it is loaded for each ``use``, its weights in two shards."""
+    if use == "victim":
+        tiny_classifier(labels=("bad", "good"), max_length=16).save_pretrained(place)
+    else:
+        model = tiny_model("bert", "AutoModel" if use == "encoder" else "AutoModelForMaskedLM")
+        model.save_pretrained(place)
+        tiny_tokenizer(model.config).save_pretrained(place)
+    weights = load_file(place / "model.safetensors")
+    (place / "model.safetensors").unlink()
+    shards = {"a.safetensors": sorted(weights)[::2], "b.safetensors": sorted(weights)[1::2]}
+    for name, names in shards.items():
+        save_file({key: weights[key] for key in names}, place / name, metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": {key: name for name, names in shards.items() for key in names}}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
+    return place
+
+
+def attacked(capsys: pytest.CaptureFixture[str], use: str, model: Path, work: Path, *, code: int) -> Any:
+    """An attack of two texts, with ``model`` as its victim or one of its resources."""
+    (work / "d.jsonl").write_text("".join(json.dumps({"text": text, "label": "good"}) + "\n" for text in ("a good film", "a great plot")))
+    victim = model if use == "victim" else tiny_classifier(labels=("bad", "good"), max_length=16).save_pretrained(work / "v")
+    settings = {
+        "victim": ["--attack", "deepwordbug"],
+        "masked": ["--attack", "bertattack", "--set", f"masked={model}", "--set", "encoder=none"],
+        "encoder": ["--attack", "textbugger", "--set", "vectors=none", "--set", f"encoder={model}"],
+        "cached": ["--attack", "bertattack", "--set", "encoder=none"],
+    }[use]
+    if use == "cached":
+        shutil.rmtree(cache_folder("resources", "masked"), ignore_errors=True)
+        shutil.copytree(model, cache_folder("resources", "masked"), symlinks=True, dirs_exist_ok=True)
+    return tickets(
+        capsys, "attack", str(victim), "--data", str(work / "d.jsonl"), "--n", "0", "--out", str(work / "o"), *settings, code=code
+    )
+
+
+def change(file: Path, **keys: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+
+
+@pytest.fixture(autouse=True)
+def _an_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("use", USES)
+def test_code_of_a_folder_never_runs_whatever_is_answered(
+    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda prompt="": asked.append(prompt) or "y")
+    folder = folder_for(use, tmp_path / "m")
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    own = {"AutoConfig": "own.C", **dict.fromkeys(("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"), "own.M")}
+    change(folder / "config.json", model_type="own", auto_map=own)
+    change(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.T", "own.T"]})
+    attacked(capsys, use, folder, tmp_path, code=2)
+    assert not asked
+    assert not (tmp_path / "ran").exists()
+
+
+def _pickled(folder: Path, outside: Path) -> str:
+    torch.save(load_file(folder / "b.safetensors"), folder / "b.bin")
+    return "b.bin"
+
+
+def _above(folder: Path, outside: Path) -> str:
+    return f"../{outside.name}"
+
+
+def _absolute(folder: Path, outside: Path) -> str:
+    return str(outside)
+
+
+def _linked(folder: Path, outside: Path) -> str:
+    (folder / "c.safetensors").symlink_to(outside)
+    return "c.safetensors"
+
+
+@pytest.mark.parametrize("shard", [_pickled, _above, _absolute, _linked])
+@pytest.mark.parametrize("use", USES)
+def test_weights_are_safetensors_in_the_folder(
+    use: str, shard: Callable[[Path, Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_for(use, tmp_path / "m")
+    shutil.copy(folder / "b.safetensors", tmp_path / "b.safetensors")
+    named = shard(folder, tmp_path / "b.safetensors")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    change(folder / "model.safetensors.index.json", weight_map={k: named if v[0] == "b" else v for k, v in index["weight_map"].items()})
+    attacked(capsys, use, folder, tmp_path, code=2)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_weights_in_shards_load_from_a_folder_and_from_the_hubs_cache(use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_for(use, tmp_path / "m")
+    home = tmp_path / "hub" / "models--some--model"
+    kept = home / "snapshots" / "0123abc"
+    kept.mkdir(parents=True)
+    (home / "blobs").mkdir()
+    for file in folder.iterdir():  # a blob is of its repository, or shared by all of the cache
+        blob = home / "blobs" / f"blob-of-{file.stem}"
+        shutil.copy(file, blob)
+        (kept / file.name).symlink_to(Path("../../blobs") / blob.name)
+    shared = tmp_path / "hub" / "blobs"
+    shared.mkdir()
+    (home / "blobs" / "blob-of-a").rename(shared / "a")
+    (home / "blobs" / "blob-of-a").symlink_to("../../blobs/a")
+    for number, place in enumerate([folder] if use == "cached" else [folder, kept]):
+        (tmp_path / str(number)).mkdir()
+        assert attacked(capsys, use, place, tmp_path / str(number), code=0)["n"] == 2
+
+
+def test_a_config_names_no_other_file_for_weights_and_no_code_for_attention(tmp_path: Path) -> None:
+    clf = tiny_classifier(labels=("bad", "good"), max_length=16)
+    folder = clf.save_pretrained(tmp_path / "m")
+    torch.save({name: torch.zeros_like(value) for name, value in clf.model.state_dict().items()}, folder / "adapter_model.bin")
+    change(folder / "config.json", transformers_weights="adapter_model.bin", attn_implementation="somebody/kernel")
+    assert (rt.load_classifier(folder).logits(["a good film"]) == clf.logits(["a good film"])).all()
+
+
+def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_for("encoder", tmp_path / "m")
+    (tmp_path / "dense").mkdir()
+    (tmp_path / "dense" / "config.json").write_text("{}")
+    save_file({"linear.weight": torch.eye(32)}, tmp_path / "dense" / "model.safetensors")
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "../dense"}
+    (folder / "modules.json").write_text(json.dumps([{"type": f"models.{kind}", "path": path} for kind, path in kinds.items()]))
+    attacked(capsys, "encoder", folder, tmp_path, code=2)
