@@ -7,17 +7,23 @@ import glob
 import hashlib
 import json
 import os
+import platform
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
 
 DAMAGED = "damaged"  # the folder for files that were made again
+OLD = 24 * 3600.0  # seconds: what another host left unfinished for so long, it does not write any more
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -27,25 +33,62 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
     """``write_bytes`` for what is made piece by piece; never holds more than one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path)
-        with open(part, "wb") as out:
-            out.writelines(chunks)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
+        with part_of(path) as part:
+            with open(part, "ab") as out:
+                out.writelines(chunks)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(part, path)
     except OSError as problem:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise TicketsError(
             f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
         ) from None
-    except BaseException:  # whoever makes the chunks failed, or the user stopped it
-        part.unlink(missing_ok=True)
-        raise
     return path
+
+
+@contextmanager
+def part_of(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """A new file, or folder, beside ``path`` to write into and to rename; where that is not reached, it is removed.
+
+    Its name is no other process's, of this host or another one on the same volume, and it is locked meanwhile, so that none sweeps it.
+    """
+    sweep(path)
+    held = None
+    while held is None:  # another process may sweep it before it is locked
+        part = path.with_name(f".{path.name}.{_host()}-{secrets.token_hex(4)}.part")
+        if folder:
+            part.mkdir()
+        held = hold(part, 0 if folder else os.O_CREAT | os.O_EXCL)
+    try:
+        yield part
+    except BaseException:
+        _remove(part)
+        raise
+    finally:
+        os.close(held)
+
+
+def hold(path: Path, flags: int = 0) -> int | None:
+    """A descriptor that keeps a file or folder locked until it is closed; None where another process holds it, or has removed it."""
+    if os.name != "posix":  # there nobody can rename or remove an open file, this process neither
+        return os.open(os.devnull, os.O_RDONLY)
+    handle = os.open(path, flags | NO_LINK | (os.O_RDWR if flags or not path.is_dir() else os.O_RDONLY), 0o666)
+    if claim(handle) is not False and os.fstat(handle).st_nlink:
+        return handle
+    os.close(handle)
+    return None
+
+
+def claim(file: int | BinaryIO, *, wait: bool = False) -> bool | None:
+    """Lock an open file until it is closed, against any process on its volume: whether that was done, None where there are no locks."""
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
+    except OSError:  # a file system without locks
+        return None
 
 
 def check_writable(folder: Path) -> None:
@@ -73,26 +116,33 @@ def look_again(path: Path) -> str:
 
 
 def sweep(path: Path, kind: str = "part") -> None:
-    """Remove what processes that were killed while writing ``path``, a file or a folder, left beside it: ``.NAME.PID.part``."""
+    """Remove what processes that were killed while writing ``path``, a file or a folder, left beside it: ``.NAME.HOST-….part``.
+
+    Of this host, what no process holds; of others, whose locks may not be seen from here, what was besides not touched for a day.
+    """
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
-        pid = part.name.split(".")[-2]
-        if pid.isdigit() and not _runs(int(pid)):
-            if part.is_dir() and not part.is_symlink():
-                shutil.rmtree(part, ignore_errors=True)
-            else:
-                part.unlink(missing_ok=True)
+        with suppress(OSError):
+            old = time.time() - part.lstat().st_mtime > OLD
+            handle = os.open(part, (os.O_RDONLY if part.is_dir() else os.O_RDWR) | NO_LINK)
+            try:
+                free = claim(handle)
+                if free is not False and (old or (free and part.name.split(".")[-2].startswith(f"{_host()}-"))):
+                    _remove(part)
+            finally:
+                os.close(handle)
 
 
-def _runs(pid: int) -> bool:
-    if os.name != "posix":  # elsewhere asking would end it
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
+@cache
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> Path:

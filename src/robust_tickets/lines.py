@@ -7,6 +7,7 @@ line is dropped when the file is taken up again. One process at a time may have 
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import claim
 
 
 def to_line(value: Any) -> bytes:
@@ -62,17 +64,9 @@ class Lines(ABC):
         """The error where another process has the file."""
 
     def _own(self) -> None:
-        """Keep a second process out until the file is closed."""
-        try:
-            import fcntl
-        except ImportError:  # no POSIX
-            return
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise self.busy() from None
-        except OSError:
-            pass  # a file system without locks
+        """Keep a second process out until the file is closed; only in POSIX, since elsewhere nobody can read what is locked."""
+        if os.name == "posix" and claim(self.file.fileno()) is False:
+            raise self.busy()
 
     @contextmanager
     def _said(self) -> Iterator[None]:

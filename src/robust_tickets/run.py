@@ -23,7 +23,7 @@ from typing import Any
 
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
-from robust_tickets.files import DAMAGED, read_json, set_aside, sha256_file, write_json
+from robust_tickets.files import DAMAGED, claim, read_json, set_aside, sha256_file, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import plug_ins
 
@@ -219,24 +219,20 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
     The lock goes with the process, however it ends.
     """
-    import fcntl
-
     if folder.exists() and not folder.is_dir():
         raise TicketsError(f"{folder} is a file", hint="give a folder as --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115  # held until the work is done
+        lock = open(folder / ".lock", "ab")  # noqa: SIM115  # held until the work is done
     except OSError as problem:
         raise TicketsError(f"could not make {folder}: {problem.strerror}", hint="give another --out") from None
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if claim(lock) is False:
             if not wait:
                 hint = "wait for it, or give another --out"
-                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED) from None
+                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED)
             say(f"waiting for another process that works in {folder}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            claim(lock, wait=True)
         yield
 
 

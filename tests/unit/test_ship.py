@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import torch
 
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import part_of
 from robust_tickets.prune.compact import compact
 from robust_tickets.registry import BACKBONES
 from robust_tickets.ship import onnx
@@ -228,12 +228,13 @@ def test_a_full_disk_is_told_as_such(bert: Classifier, tmp_path: Path) -> None:
 
 
 def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    for left in (f".out.{gone.pid}.part", f".out.{gone.pid}.old", f".out.{os.getppid()}.part", f".mine.{gone.pid}.part"):
-        (tmp_path / left / "deep").mkdir(parents=True)
-    export(bert, tmp_path / "out")
-    assert {p.name for p in tmp_path.iterdir()} == {"out", f".out.{os.getppid()}.part", f".mine.{gone.pid}.part"}  # it runs; another's
+    killed = "import os, pathlib, robust_tickets.files as f\nwith f.part_of(pathlib.Path({!r}), folder=True) as part: os._exit(9)"
+    for name in ("out", "mine"):
+        subprocess.run([sys.executable, "-c", killed.format(str(tmp_path / name))], check=False)
+    mine = next(tmp_path.glob(".mine.*.part"))
+    with part_of(tmp_path / "out", folder=True) as alive:
+        export(bert, tmp_path / "out")
+        assert set(tmp_path.iterdir()) == {tmp_path / "out", alive, mine}
 
 
 def test_missing_onnx_packages_name_the_command(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

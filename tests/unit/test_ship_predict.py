@@ -132,11 +132,11 @@ def test_a_text_that_cannot_be_answered_costs_its_row(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_prediction_left_is_swept(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    data, left = tmp_path / "in.csv", tmp_path / f".out.csv.{gone.pid}.part"
+    data, out = tmp_path / "in.csv", tmp_path / "out.csv"
     data.write_text("text\nt1\n")
-    left.write_text("half of a file")
+    killed = f"import os, pathlib, robust_tickets.files as f\nwith f.part_of(pathlib.Path({str(out)!r})): os._exit(9)"
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
     predict_file(picky(set()), data, tmp_path / "out.csv")
     assert {p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -323,10 +324,28 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     code = "import os, sys, robust_tickets.files as f; from pathlib import Path\nos.replace = lambda a, b: os.kill(os.getpid(), 9)\n"
     subprocess.run([sys.executable, "-c", code + f"f.write_bytes(Path({str(tmp_path / 'x[1].json')!r}), b'1')"], check=False)
     assert [p.name.startswith(".x[1].json.") for p in tmp_path.iterdir()] == [True]
-    alive = tmp_path / f".x[1].json.{os.getppid()}.part"  # another process is at it
-    alive.write_bytes(b"")
+    recent, old = (tmp_path / f".x[1].json.another-{n}.part" for n in range(2))  # of another host: it may be at it
+    for part, age in ((recent, 3600), (old, 2 * 86400)):
+        part.write_bytes(b"")
+        os.utime(part, (time.time() - age,) * 2)
     files.write_bytes(tmp_path / "x[1].json", b"2")
-    assert {p.name for p in tmp_path.iterdir()} == {"x[1].json", alive.name}
+    assert {p.name for p in tmp_path.iterdir()} == {"x[1].json", recent.name}
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_two_writers_of_a_file_keep_out_of_each_others_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: bool) -> None:
+    """As two containers on one volume: their process ids are equal, or mean nothing to each other."""
+    ids = iter(range(4_000_000, 5_000_000))
+    monkeypatch.setattr(os, "getpid", lambda: 7 if alike else next(ids))
+    path = tmp_path / "x"
+
+    def chunks() -> Iterator[bytes]:
+        yield b"one "
+        files.write_bytes(path, b"another")
+        yield b"writer"
+
+    assert files.write_chunks(path, chunks()).read_bytes() == b"one writer"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ Who came first is first: units are handed out in their order, and one that is ov
 
 from __future__ import annotations
 
-import os
-import threading
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from robust_tickets.files import claim
 from robust_tickets.run import BusyError, locked
 
 LOOK = 0.2  # seconds between two looks for a free turn
@@ -60,13 +60,11 @@ def _taken(folder: Path, most: int, held: ExitStack) -> bool:
 @contextmanager
 def _in_line(line: Path) -> Iterator[Callable[[], bool]]:
     """A place behind those who came before; call what it gives to ask whether none of them waits any more."""
-    import fcntl
-
-    place = line / f"{time.time_ns():020d}-{os.getpid()}-{threading.get_ident()}"
+    place = line / f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     unseen = line / f".{place.name}"
     line.mkdir(parents=True, exist_ok=True)
-    with open(unseen, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(unseen, "xb") as lock:
+        claim(lock)
         unseen.rename(place)  # all that is seen is locked, as long as its process lives
         try:
             yield lambda: not any(_waits(other) for other in sorted(line.glob("[0-9]*")) if other.name < place.name)
@@ -76,14 +74,11 @@ def _in_line(line: Path) -> Iterator[Callable[[], bool]]:
 
 def _waits(place: Path) -> bool:
     """Whether its process lives; the place of one that was killed is cleared."""
-    import fcntl
-
     try:
-        with open(place) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(place, "r+b") as lock:
+            if claim(lock) is False:
+                return True
             place.unlink(missing_ok=True)
-    except BlockingIOError:
-        return True
     except FileNotFoundError:  # it has its turn meanwhile
         pass
     return False

@@ -6,13 +6,12 @@ hashes, so that a later export may replace it, and only it: a folder with anythi
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
-from robust_tickets.files import read_json, sha256_file, sweep, write_json
+from robust_tickets.files import part_of, read_json, sha256_file, sweep, write_json
 from robust_tickets.ship.card import Evidence, Facts, write_card
 
 if TYPE_CHECKING:
@@ -46,19 +45,15 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
         )
     place = Path(folder).expanduser().resolve()
     _refuse_unless_ours(place)
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        sweep(place)  # a killed export leaves a whole model behind, in a folder that nobody sees
-        _write(model, part, format, evidence or Evidence())
-        _mark(part)
-        _move(part, place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with part_of(place, folder=True) as part:
+            _write(model, part, format, evidence or Evidence())
+            _mark(part)
+            _move(part, place)
         sweep(place, "old")
     except OSError as problem:
         raise TicketsError(f"could not write {place}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return place
 
 
@@ -129,8 +124,7 @@ def _refuse_unless_ours(place: Path) -> None:
 
 def _move(part: Path, place: Path) -> None:
     """Put the finished folder in its place; an earlier export steps aside first and goes last."""
-    aside = place.with_name(f".{place.name}.{os.getpid()}.old")
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = part.with_suffix(".old")
     replaced = place.exists()
     if replaced:
         place.rename(aside)

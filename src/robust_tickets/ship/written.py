@@ -13,7 +13,7 @@ from typing import Any
 
 from robust_tickets.classifier.texts import clean
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import sweep
+from robust_tickets.files import part_of
 
 Row = dict[str, Any]
 
@@ -63,15 +63,12 @@ def make_folder(out: Path) -> None:
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
     """A file beside ``out`` that takes its place once it is whole."""
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        sweep(out)
-        yield part
-        os.replace(part, out)
+        with part_of(out) as part:
+            yield part
+            os.replace(part, out)
     except OSError as problem:
         raise TicketsError(f"could not write {out}: {problem.strerror}", hint="check the disk and its rights", exit_code=FAILED) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager
