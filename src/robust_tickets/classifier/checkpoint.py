@@ -7,7 +7,6 @@ the global random state nor the order of loading moves them; a checkpoint that l
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from robust_tickets.classifier.tokens import has_tokenizer
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.layout import Layout, has_layout, layout_of
+from robust_tickets.lexicon.digests import packaged
 from robust_tickets.lexicon.pretrained import first_line, is_complete, load_model
 from robust_tickets.seeds import torch_generator
 
@@ -46,10 +46,8 @@ def find_checkpoint(name: str | Path) -> Checkpoint:
         return Checkpoint(folder=folder, identity=text)
     if text in EMBEDDED:
         package, inside, command = EMBEDDED[text]
-        spec = importlib.util.find_spec(package)
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            if (Path(place) / inside).is_dir():
-                return Checkpoint(folder=Path(place) / inside, identity=text)
+        if (embedded := packaged(package, inside)) is not None:
+            return Checkpoint(folder=embedded, identity=text)
         raise TicketsError(f"the embedded model {text!r} is not installed (package {package})", hint=command)
     if folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1 or not text:
         raise TicketsError(f"{text!r} is not a model folder", hint="give a folder with config.json and model.safetensors, or a Hub id")

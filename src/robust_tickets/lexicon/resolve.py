@@ -16,7 +16,7 @@ from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json
 from robust_tickets.lexicon import encoder
-from robust_tickets.lexicon.digests import digest_of
+from robust_tickets.lexicon.digests import digest_of, packaged
 from robust_tickets.lexicon.kinds import KINDS, NOTE, Kind, Place
 
 NONE = "none"  # as a resource's name: do without it
@@ -166,11 +166,10 @@ def _placed(place: Place) -> Found:
 
 def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
     package, inside = kind.packages[name]
-    spec = importlib.util.find_spec(package)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if kind.files(Path(place) / inside):
-            return Found(path=Path(place) / inside, origin=f"package {package}", name=name)
-    looked.append(f"the package {package} ({'without it' if spec else 'not installed'})")
+    folder = packaged(package, inside)
+    if folder is not None and kind.files(folder):
+        return Found(path=folder, origin=f"package {package}", name=name)
+    looked.append(f"the package {package} ({'without it' if importlib.util.find_spec(package) else 'not installed'})")
     return None
 
 
