@@ -43,7 +43,8 @@ def rows(path: Path, names: tuple[Any, Any] = ("bad", "good"), count: int = 12) 
 
 
 def attack(capsys: Capture, model: Any, data: Path, out: Path, *flags: str, code: int = 0) -> Any:
-    return tickets(capsys, "attack", str(model), "--data", str(data), "--n", "4", "--out", str(out), *flags, code=code)
+    number = () if "--n" in flags else ("--n", "4")
+    return tickets(capsys, "attack", str(model), "--data", str(data), *number, "--out", str(out), *flags, code=code)
 
 
 def outcomes(folder: Path) -> list[dict[str, Any]]:
@@ -260,3 +261,101 @@ def test_more_examples_than_there_are(capsys: Capture, module: str, tmp_path: Pa
             main([*call, "--n", number])
         said = capsys.readouterr().err
         assert (end.value.code, "attack: 12 of the 500 asked for: there are no more" in said) == (0, number == "500")
+
+
+SERVICES = '''
+import os
+from my_judge import judge as plain
+
+asked = []
+
+def limited(texts):
+    """As a service that takes few texts at once."""
+    if len(texts) > 3:
+        raise ValueError("413")
+    return plain(texts)
+
+def picky(texts):
+    """While there is a file of that name: fails on what an attack makes of a good film, and on what is lost."""
+    asked.extend(texts)
+    if os.path.exists("picky") and any("lost" in text or ("film" in text and "good" not in text) for text in texts):
+        raise ValueError("odd")
+    return plain(texts)
+'''
+ALL = ("--labels", "bad,good", "--attack", "deepwordbug", "--n", "0")
+
+
+@pytest.fixture
+def services(module: str, tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "services.py").write_text(SERVICES)
+    yield "services"
+    sys.modules.pop("services", None)
+
+
+def some(path: Path, good: int, bad: int = 0, lost: int = 0) -> Path:
+    told = [("a good film", "good")] * good + [("a bad plot", "bad")] * bad + [("a lost plot", "bad")] * lost
+    return write_rows(path, [{"text": f"{text} {i}", "label": label} for i, (text, label) in enumerate(told)])
+
+
+def test_a_victim_that_takes_few_texts_at_once_has_its_own_numbers(capsys: Capture, services: str, tmp_path: Path) -> None:
+    """The examples that it had right failed, having many questions at once, and were left out: what it had wrong was left."""
+    data, flags = rows(tmp_path / "d.jsonl"), ("--labels", "bad,good", "--n", "0")
+    truth = attack(capsys, "my_judge:judge", data, tmp_path / "a", *flags)
+    for name, more in (("b", ()), ("c", ("--retries", "1"))):
+        found = attack(capsys, f"{services}:limited", data, tmp_path / name, *flags, *more)
+        kept = ("n", "clean", "aua", "aua_upper", "suc", "queries", "errors", "outcomes", "intervals", "curve", "flag_codes")
+        assert {key: found[key] for key in kept} == {key: truth[key] for key in kept}
+    assert truth["clean"] == 100
+
+
+def test_failed_examples_end_with_3_stand_first_and_fail_the_check(capsys: Capture, services: str, tmp_path: Path) -> None:
+    data, out = some(tmp_path / "d.jsonl", good=8, lost=4), tmp_path / "a"
+    (tmp_path / "picky").touch()
+    found = attack(capsys, f"{services}:picky", data, out, *ALL, code=3)
+    assert found["outcomes"] == {"success": 0, "failed": 0, "skipped": 0, "unknown": 8, "error": 4}
+    assert (found["n"], found["errors"], found["clean"], found["aua"], found["aua_upper"], found["suc"]) == (8, 12, 100, 0, 100, None)
+    assert found["flag_codes"][0] == "failed-examples"
+    assert "errors" not in found["flag_codes"]
+    told = tickets(capsys, "check", str(out), "--min", "aua=0", code=1)
+    assert [(gate["measure"], gate["passed"]) for gate in told["gates"]] == [("aua", True), ("flags", False)]
+    tickets(capsys, "report", str(out))
+    page = (out / "report.html").read_text()
+    assert page.index("failed examples: 12") < page.index("still labels")
+
+
+def test_two_examples_may_fail_and_one_percent(capsys: Capture, services: str, tmp_path: Path) -> None:
+    (tmp_path / "picky").touch()
+    for good, more, code in ((2, (), 0), (3, (), 3), (3, ("--max-failed", "50"), 0), (3, ("--max-failed", "49"), 3)):
+        data = some(tmp_path / "d.jsonl", good, bad=3)
+        found = attack(capsys, f"{services}:picky", data, tmp_path / f"{good}{code}{len(more)}", *ALL, *more, code=code)
+        assert (found["errors"], found["n"], found["outcomes"]["unknown"]) == (good, good + 3, good)
+        assert ("errors" in found["flag_codes"], "failed-examples" in found["flag_codes"]) == (code == 0, code == 3)
+    assert attack(capsys, f"{services}:picky", data, tmp_path / "a", *ALL, "--max-failed", "101", code=2)["error"]["hint"]
+
+
+def test_the_same_command_attacks_the_failed_examples_again_and_no_others(capsys: Capture, services: str, tmp_path: Path) -> None:
+    data, out = some(tmp_path / "d.jsonl", good=4, bad=14), tmp_path / "a"
+    truth = attack(capsys, f"{services}:picky", data, tmp_path / "truth", *ALL)
+    (tmp_path / "picky").touch()
+    found = attack(capsys, f"{services}:picky", data, out, *ALL, code=3)
+    assert found["outcomes"] == {"success": 0, "failed": 14, "skipped": 0, "unknown": 4, "error": 0}
+    (tmp_path / "picky").unlink()
+    asked = sys.modules[services].asked
+    asked.clear()
+    found = attack(capsys, f"{services}:picky", data, out, *ALL)
+    assert found["outcomes"] == truth["outcomes"] == {"success": 4, "failed": 14, "skipped": 0, "unknown": 0, "error": 0}
+    assert outcomes(out) == outcomes(tmp_path / "truth")
+    assert set(asked) & {f"a bad plot {i}" for i in range(8, 18)} == set(), "nothing but the first 8, which tell it from others"
+    assert sorted(path.name for path in out.iterdir()) == ["examples.jsonl", "result.json"]
+
+
+def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: str, tmp_path: Path) -> None:
+    attack(capsys, "my_judge:judge", some(tmp_path / "d.jsonl", good=8), tmp_path / "a", *ALL)
+    (tmp_path / "picky").touch()
+    call = ["replay", str(tmp_path / "a"), "my_judge:judge", f"{services}:picky", "--labels", "bad,good", "--out", str(tmp_path / "r")]
+    fine, picky = tickets(capsys, *call, code=3)["cells"]
+    assert (fine["errors"], fine["replayed"], picky["errors"], picky["n"]) == (0, 0, 8, 8)
+    assert (picky["clean"], picky["replayed"], picky["transfer"]) == (100, 0, None), "the clean texts were answered: they count"
+    assert picky["flag_codes"][0] == "failed-examples"
+    assert "failed-examples" not in fine["flag_codes"]
+    assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from calling import tickets
+from robust_tickets.attack.greedy import Greedy
 from robust_tickets.cli.main import main
 
 SMALL = ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "attack.n=6", "--set", "search.adversary.steps=2"]
@@ -200,3 +202,33 @@ def test_branches_share_one_search_and_say_what_they_are(
     before = {p: p.stat().st_mtime_ns for p in run.rglob("stage.json")}
     tickets(capsys, *common, "--out", str(run))
     assert before == {p: p.stat().st_mtime_ns for p in run.rglob("stage.json")}
+
+
+def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def fails(kit: Greedy, game: Any) -> Any:
+        calls.append(0)
+        if not whole and len(calls) in (2, 3, 4, 5):  # of the first arm
+            raise ValueError("odd")
+        return (yield from plain(kit, game))
+
+    plain, whole = Greedy.attack, False
+    monkeypatch.setattr(Greedy, "attack", fails)
+    arguments = ["run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL]
+    arguments += ["--out", str(tmp_path / "r")]
+    arms = {arm["name"]: next(iter(arm["attacks"].values())) for arm in tickets(capsys, *arguments, code=3)["arms"]}
+    assert sorted(arm["errors"] for arm in arms.values()) == [0, 4]
+    assert sorted(arm["n"] for arm in arms.values()) == [2, 6], "the other arm is finished, and so is the report"
+    assert (tmp_path / "r" / "report.html").is_file()
+    failed = next(name for name, arm in arms.items() if arm["errors"])
+    assert any("failed examples" in flag for flag in arms[failed]["flags"][:1])
+    told = tickets(capsys, "check", str(tmp_path / "r"), "--min", "aua=0", code=1)
+    assert {gate["arm"] for gate in told["gates"] if not gate["passed"]} == {failed}
+    calls.clear()
+    whole = True
+    arms = {arm["name"]: next(iter(arm["attacks"].values())) for arm in tickets(capsys, *arguments)["arms"]}
+    assert {(arm["errors"], arm["n"]) for arm in arms.values()} == {(0, 6)}
+    assert len(calls) == 4

@@ -50,7 +50,7 @@ def wanted_of(recipe: str, version: str) -> dict[str, Answer]:
     if recipe == "bertattack" and version != "0.3.11":
         return dict(zip(YEARS, JOINED[version], strict=True))
     if version == "0.3.11":
-        return {MARKED: ("error", 0, LOST)}
+        return {MARKED: ("unknown", 0, LOST)}  # the victim answered, and the attack failed
     return {MARKED: ("failed", UNMOVED[recipe, version], TEXT)} if (recipe, version) in UNMOVED else {}
 
 
@@ -58,8 +58,9 @@ def answers(recipe: str, compat: str | None, version: str, names: set[str], monk
     _, theirs = read(recipe, version)
     found = {}
     for name, outcome, _ in replay(recipe, compat, theirs, monkeypatch, live=1, only=names | BESIDE):
-        said = str(outcome.error).splitlines()[0] if outcome.status == "error" else "\n".join(outcome.perturbed or ())
-        found[name] = (outcome.status, outcome.queries, said if len(said) < 200 else hashlib.sha256(said.encode()).hexdigest())
+        said = str(outcome.error).splitlines()[0] if outcome.error else "\n".join(outcome.perturbed or ())
+        queries = 0 if outcome.error else outcome.queries  # how far it came depends on the recipe
+        found[name] = (outcome.status, queries, said if len(said) < 200 else hashlib.sha256(said.encode()).hexdigest())
     return {name: found[name] for name in names}
 
 

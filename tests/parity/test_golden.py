@@ -59,7 +59,7 @@ def compared(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch, keep: C
     seen, wrong = set(), {}
     for name, outcome, final in replay(recipe, PREFIX + version, wanted, monkeypatch, live=7, only=kept):
         seen.add(name)
-        if outcome.status == "error":
+        if outcome.error:
             wrong[name] = str(outcome.error)
         elif found := difference(wanted[name], outcome, final):
             wrong[name] = found

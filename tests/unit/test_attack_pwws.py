@@ -163,7 +163,7 @@ def test_result_file(tmp_path: Path) -> None:
     import json
 
     keys = (
-        "schema attack compat constraints resources model task ids n seed clean aua suc queries forward_passes temperature "
+        "schema attack compat constraints resources model task ids n seed clean aua aua_upper suc queries forward_passes temperature "
         "intervals flags flag_codes errors clean_full perturbed seconds env digest semantics query_budget subset scoring "
         "calibration seen precision unconfirmed similarity outcomes words spread curve"
     )

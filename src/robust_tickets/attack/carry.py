@@ -39,6 +39,7 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
     if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
         plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
     began, pace, wrong = time.monotonic(), Pace(len(numbers), live), 0
+    known = 0  # failed, but for their clean text
     with track(plan.prepared.title, total, done) as bar:
         found = (
             fan_out(numbers, job, services, live, crew) if crew else drive(((i, job(i)) for i in numbers), services, live, victim.groups)
@@ -48,9 +49,10 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
             if isinstance(outcome, Failed):
                 if end := fatal(outcome.problem):
                     raise end
-                if wrong == total or (wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))):
+                known += outcome.known is not None
+                if (wrong == total and not known) or (wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))):
                     raise hopeless(outcome.problem, wrong)
-                outcome = failed(plan, int(plan.rows[number]), outcome.problem)
+                outcome = outcome.known or failed(plan, int(plan.rows[number]), outcome.problem)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
             bar.advance(1)
             whole = pace.after(time.monotonic() - began, outcome.status)

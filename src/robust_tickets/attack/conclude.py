@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.chosen import by_class
-from robust_tickets.attack.flags import flags_of
+from robust_tickets.attack.failures import too_many
+from robust_tickets.attack.flags import FAILED_EXAMPLES, flags_of
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import unconfirmed
 from robust_tickets.attack.result import AttackResult
@@ -16,7 +17,7 @@ from robust_tickets.attack.tally import Tally
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import DAMAGED, set_aside, write_chunks
-from robust_tickets.progress import warn
+from robust_tickets.progress import say, warn
 from robust_tickets.run import made
 
 SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
@@ -31,14 +32,16 @@ def conclude(
     clean_full: float | None,
     foreign: bool,
     unsteady: tuple[int, int],
+    max_failed: float,
 ) -> AttackResult:
     tally = Tally.of(json.loads(line) for line in store.lines())
     clf = plan.clf
     doubted = None if plan.precision is None else unconfirmed(clf, store.lines(), plan.target)
     flags = flags_of(
         n=tally.n,
-        attacked=tally.attacked,
-        errors=tally.statuses["error"],
+        attacked=tally.ended,
+        errors=tally.errors,
+        limit=max_failed if too_many(tally.errors, len(ids), max_failed) else None,
         often=tally.reasons.often,
         classes=len(tally.classes),
         answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
@@ -121,9 +124,19 @@ def about_model(clf: Classifier) -> dict[str, Any]:
     }
 
 
-def finished(folder: Path, digest: str, *, held: bool) -> AttackResult | None:
+def to_repeat(folder: Path, max_failed: float) -> bool:
+    """Whether the result that lies there has too many failed examples, now or when it was made."""
+    return _failed(AttackResult.load(folder), max_failed)
+
+
+def _failed(result: AttackResult, max_failed: float) -> bool:
+    return result.failed(max_failed) or FAILED_EXAMPLES in result.flag_codes
+
+
+def finished(folder: Path, digest: str, max_failed: float, store: Memory | OnDisk | None = None) -> AttackResult | None:
     """The result an earlier call left, if it is whole; refused if it is of another attack. A damaged one makes room for a new one, and is
-    kept: of which attack it is nobody can tell. Only who holds the folder makes room; another may be writing a new one by now.
+    kept: of which attack it is nobody can tell. Of one with too many failed examples the others are taken over into the store. Only who
+    holds the folder, and has a ``store``, does either; another may be writing a new one by now.
     """
     if not (folder / RESULT).is_file():
         return None
@@ -138,10 +151,15 @@ def finished(folder: Path, digest: str, *, held: bool) -> AttackResult | None:
                 hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
             )
         if (lines := whole_lines(folder / FINAL)) == len(result.ids):
+            if _failed(result, max_failed):
+                if isinstance(store, OnDisk):
+                    say(f"attack: {result.errors} of {len(result.ids)} examples failed and are attacked again")
+                    store.take_over(folder / FINAL, result.seconds)
+                return None
             (folder / PART).unlink(missing_ok=True)
             return result
         why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
-    if held:
+    if store is not None:
         warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
         for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
             set_aside(folder / name, folder)

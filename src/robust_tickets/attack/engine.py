@@ -19,9 +19,9 @@ from robust_tickets.attack.calibrate import CALIBRATED, calibrate, held_out
 from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
-from robust_tickets.attack.failures import answers, fatal, hopeless
+from robust_tickets.attack.failures import MAX_FAILED, answers, fatal, hopeless
 from robust_tickets.attack.given import a_split
-from robust_tickets.attack.limits import check_numbers
+from robust_tickets.attack.limits import check_failed, check_numbers
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
 from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
@@ -64,6 +64,7 @@ def run_attack(
     workers: int | None = None,
     query_budget: int | None = None,
     precision: str | None = None,
+    max_failed: float = MAX_FAILED,
 ) -> AttackResult:
     """Attack ``n`` examples of ``split``, or those with the given ids (or row numbers); ``n=0`` takes all rows.
 
@@ -77,6 +78,8 @@ def run_attack(
     not confirm goes into the result.
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
+    Where more than two examples and more than ``max_failed`` percent of them failed, the result has the flag ``failed-examples``; the
+    same call attacks those again.
     """
     a_classifier(clf, "to attack")
     a_split(split, "what is attacked")
@@ -85,6 +88,7 @@ def run_attack(
             a_split(other, name)
     clf.check_columns(split.columns, "the split to attack")
     check_numbers({"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers})
+    check_failed(max_failed)
     if recipe.white_box and clf.model is None:
         raise TicketsError(
             f"{type(recipe).__name__} reads the victim's gradients, and {clf.identity} answers with probabilities only",
@@ -118,11 +122,11 @@ def run_attack(
     if code := code_of(recipe):
         key["code"] = code
     name, place = digest(key), None if folder is None else Path(folder)
-    if place is not None and (found := finished(place, name, held=False)) is not None:
+    if place is not None and (found := finished(place, name, max_failed)) is not None:
         return found
     store = Memory(len(rows)) if place is None else OnDisk(place, len(rows), name)
     try:
-        if place is not None and (found := finished(place, name, held=True)) is not None:
+        if place is not None and (found := finished(place, name, max_failed, store)) is not None:
             return found  # by a process that held the folder a moment ago
         heat, calibrated = (float(temperature), None) if held is None else calibrate(clf, held, classes)
         plan = Plan(
@@ -161,7 +165,7 @@ def run_attack(
                 f"the victim gave {moved} of {len(probes)} texts another answer when it was asked again: one that draws at random has no "
                 "robustness to measure, and the same command does not know it again"
             )
-        return conclude(plan, store, names, place, seconds, clean_full, foreign, (moved, len(probes)))
+        return conclude(plan, store, names, place, seconds, clean_full, foreign, (moved, len(probes)), max_failed)
     finally:
         store.close()
 

@@ -12,6 +12,8 @@ from robust_tickets.errors import FAILED, TicketsError
 T = TypeVar("T")
 R = TypeVar("R")
 REASON = 120  # letters of one inside a flag; examples.jsonl has it whole
+MAX_FAILED = 1.0  # percent of the examples that may fail before a result is no more to be relied on
+ALWAYS = 2  # examples that may
 LESS = "lower token_budget, or the classifier's max_length"
 
 
@@ -23,6 +25,11 @@ def in_short(reason: str) -> str:
     """A reason on one line that ends like no sentence: it is to stand inside one."""
     plain = " ".join(reason.split()).rstrip(".")
     return plain if len(plain) <= REASON else plain[: REASON - 1].rstrip() + "…"
+
+
+def too_many(failed: int, of: int, most: float) -> bool:
+    """Whether more than ``most`` percent of the examples failed, and more than two."""
+    return failed > ALWAYS and 100 * failed > most * of
 
 
 @dataclass

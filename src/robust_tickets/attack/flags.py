@@ -14,10 +14,12 @@ from robust_tickets.measure.metrics import FEW
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
+FAILED_EXAMPLES = "failed-examples"
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
+FIRST = (FAILED_EXAMPLES,)  # flags that stand before the numbers
 HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "cut", "errors",
+    FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "cut", "errors",
     "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget",
     "substitute", "constraint-dropped",
 )  # fmt: skip
@@ -33,6 +35,7 @@ def flags_of(
     n: int,
     attacked: int,
     errors: int,
+    limit: float | None,
     often: str,
     classes: int,
     answer: str | None,
@@ -57,14 +60,15 @@ def flags_of(
 ) -> list[Flag]:
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
 
+    ``limit`` is the percentage of failed examples that was allowed, where more failed, and none where they did not;
     ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one; ``unsteady`` counts
     the texts to which it gave another answer when it was asked again, and those that it was asked about twice; ``cut`` those that it does
     not read to their end, and how many tokens it reads.
     """
     return [
+        *failed(errors, limit, often),
         *_examples(n, classes, subset, seen, foreign),
         *_unread(*cut),
-        *_failed(errors, often),
         *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
         *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
@@ -102,9 +106,17 @@ def _unread(cut: int, tokens: int | None) -> Iterator[Flag]:
         )
 
 
-def _failed(errors: int, often: str) -> Iterator[Flag]:
-    if errors:
-        yield Flag("errors", f"errors: {errors} example(s) failed and are left out of n{often}")
+def failed(errors: int, limit: float | None, often: str) -> Iterator[Flag]:
+    """``limit``: as ``flags_of`` has it."""
+    counted = "one that was right counts as fallen, one whose clean text was not answered is left out"
+    if limit is not None:
+        yield Flag(
+            FAILED_EXAMPLES,
+            f"failed examples: {errors}, more than {limit:g} %, so that the numbers do not hold; {counted}{often}; the same command "
+            "attacks them again",
+        )
+    elif errors:
+        yield Flag("errors", f"errors: {errors} example(s) failed; {counted}{often}")
 
 
 def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: int) -> Iterator[Flag]:

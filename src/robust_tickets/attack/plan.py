@@ -15,12 +15,12 @@ from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.rules import Rules
-from robust_tickets.attack.scheduler import Service
+from robust_tickets.attack.scheduler import Failed, Service
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import ERROR
+from robust_tickets.measure.metrics import ERROR, UNKNOWN
 from robust_tickets.seeds import derive
 
 if TYPE_CHECKING:
@@ -122,7 +122,11 @@ def play(plan: Plan, row: int, victim: Victim, in_flight: int) -> Steps:
         budget=float("inf") if plan.query_budget is None else plan.query_budget,
         seed=derive(plan.seed, "attack", example.id),
     )
-    status, final, first, last = yield from plan.prepared.kit.attack(game)
+    try:
+        status, final, first, last = yield from plan.prepared.kit.attack(game)
+    except Exception as problem:
+        right = game.first is not None and game.first.row.predicted == game.label
+        return Failed(problem, _unknown(plan, example, game, problem) if right else None)
     before, after = first.row.probabilities, last.row.probabilities
     skipped = status == "skipped"
     return ExampleOutcome(
@@ -148,7 +152,26 @@ def play(plan: Plan, row: int, victim: Victim, in_flight: int) -> Steps:
     )
 
 
+def _unknown(plan: Plan, example: Example, game: Game, problem: Exception) -> ExampleOutcome:
+    """What is kept of an example that was answered right, and whose attack raised."""
+    assert game.first is not None
+    p = game.first.row.probabilities
+    return ExampleOutcome(
+        id=example.id,
+        label=example.label,
+        status=UNKNOWN,
+        original=example.texts,
+        queries=game.queries,
+        words=len(game.original),
+        predicted_before=plan.shown(game.first.row.predicted),
+        score_before=1 - float(p[game.label]),
+        confidence=float(p.max()),
+        forward_passes=game.passes,
+        error=said(problem),
+    )
+
+
 def failed(plan: Plan, row: int, problem: Exception) -> ExampleOutcome:
-    """What is kept of an example whose attack raised."""
+    """What is kept of an example whose clean text was not answered."""
     example = plan.split[row]
     return ExampleOutcome(id=example.id, label=example.label, status=ERROR, original=example.texts, error=said(problem))

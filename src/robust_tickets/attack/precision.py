@@ -19,7 +19,7 @@ from robust_tickets.checks import one_of
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import encoder_of
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, UNKNOWN
 
 PRECISIONS = ("bfloat16", "float16")
 HEAD = "float32"  # and the pooler
@@ -67,7 +67,7 @@ def _wide(value: Any) -> Any:
 def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
     """How many outcomes ``clf`` does not confirm; ``target`` gives its class for a label of the task."""
     count = 0
-    for some in _portions(line for line in map(json.loads, lines) if line["status"] != ERROR):
+    for some in _portions(line for line in map(json.loads, lines) if line["status"] not in (UNKNOWN, ERROR)):
         texts = [tuple(text) for line in some for text in (line["original"], line["perturbed"] or line["original"])]
         said = clf.logits(texts).argmax(axis=1).reshape(-1, 2)
         for line, (before, after) in zip(some, said, strict=True):

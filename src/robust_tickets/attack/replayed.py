@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.failures import Reasons
-from robust_tickets.attack.flags import Flag
+from robust_tickets.attack.failures import Reasons, too_many
+from robust_tickets.attack.flags import Flag, failed
 from robust_tickets.attack.sets import TextSet
 from robust_tickets.classifier import Classifier
 from robust_tickets.measure.metrics import FEW, paired_interval, wilson
 
 DIGITS = 4  # decimals of percentages
+LOST = "lost"  # of an adversarial text that was not answered, though its original was: fallen in ``replayed``, in no other number of it
 
 
 @dataclass
 class Count:
-    """How often (original right, adversarial right); None where there is no such text."""
+    """How often (original right, adversarial right); None where there is no such text, and LOST where it was not answered."""
 
-    seen: Counter[tuple[bool | None, bool | None]] = field(default_factory=Counter)
+    seen: Counter[tuple[bool | None, bool | str | None]] = field(default_factory=Counter)
     labels: set[int] = field(default_factory=set)
     errors: int = 0
     reasons: Reasons = field(default_factory=Reasons)
@@ -31,11 +32,12 @@ class Count:
         if "error" in row:
             self.errors += 1
             self.reasons.add(str(row["error"]))
-            return
+            if row.get("original_right") is None:
+                return
         self.labels.add(row["label"])
-        self.seen[row["original_right"], row["adversarial_right"]] += 1
+        self.seen[row["original_right"], LOST if "error" in row else row["adversarial_right"]] += 1
 
-    def numbers(self, texts: TextSet, clf: Classifier) -> dict[str, Any]:
+    def numbers(self, texts: TextSet, clf: Classifier, max_failed: float) -> dict[str, Any]:
         both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
         pairs, before = sum(both.values()), both[True, True] + both[True, False]
         known, after = ({b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1))
@@ -57,7 +59,7 @@ class Count:
             first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
             intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
         counts = {"n": n or count, "texts": count, "turned": both[True, False], "mended": both[False, True], "errors": self.errors}
-        flags = self._flags(texts, clf, count, pairs)
+        flags = [*self._failed(max_failed), *self._flags(texts, clf, count, pairs)]
         return {
             **counts,
             **values,
@@ -78,6 +80,8 @@ class Count:
             found.append(
                 Flag("no-originals", "no originals: without the clean texts a mistake cannot be told from one the attack did not cause")
             )
-        if self.errors:
-            found.append(Flag("errors", f"errors: {self.errors} example(s) failed and are left out{self.reasons.often}"))
         return found
+
+    def _failed(self, most: float) -> Iterator[Flag]:
+        of = self.errors + sum(count for (_, after), count in self.seen.items() if after != LOST)
+        return failed(self.errors, most if too_many(self.errors, of, most) else None, self.reasons.often)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.attack.failures import too_many
 from robust_tickets.attack.store import FINAL, RESULT, read_lines
 from robust_tickets.attack.tables import write_table
 from robust_tickets.config import build
@@ -23,7 +24,7 @@ class ExampleOutcome:
 
     id: str
     label: int
-    status: str  # success | failed | skipped | error
+    status: str  # success | failed | skipped | unknown (right before, and its attack failed) | error
     original: tuple[str, ...]
     perturbed: tuple[str, ...] | None = None  # where the search ended; of a failed attack, its best try
     queries: int = 0
@@ -72,7 +73,8 @@ class AttackResult:
     scoring: str  # what candidates were judged by: probability | log-odds
     query_budget: int | None
     clean: float | None
-    aua: float | None
+    aua: float | None  # one answered right whose attack failed counts as fallen
+    aua_upper: float | None = None  # and here as held
     suc: float | None
     queries: float | None
     forward_passes: int
@@ -115,6 +117,10 @@ class AttackResult:
             raise TicketsError(f"there is no interval of {name!r} here", hint=did_you_mean(name, self.intervals))
         low, high = self.intervals[name]
         return low, high
+
+    def failed(self, most: float) -> bool:
+        """Whether too many examples failed: more than ``most`` percent of them, and more than two."""
+        return too_many(self.errors, len(self.ids), most)
 
     def examples(self) -> Iterator[ExampleOutcome]:
         """Every example in the order of the attack set."""
@@ -166,4 +172,4 @@ class AttackResult:
         except (TicketsError, KeyError, TypeError) as problem:
             said = problem.message if isinstance(problem, TicketsError) else f"{folder / RESULT}: its curve cannot be read"
             raise DamagedError(said, hint="the file is damaged: run the attack again") from None
-        return replace(found, curve=curve, folder=folder)
+        return replace(found, curve=curve, folder=folder, aua_upper=found.aua if found.aua_upper is None else found.aua_upper)

@@ -29,6 +29,7 @@ class Failed:
     """An exception in the place of an answer or a result."""
 
     problem: Exception
+    known: Any = None  # of a result: what is known all the same
 
 
 def drive(jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int, groups: int = 1) -> Iterator[tuple[int, Any]]:

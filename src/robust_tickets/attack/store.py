@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.lines import Lines, loaded
-from robust_tickets.measure.metrics import ERROR
+from robust_tickets.lines import Lines, loaded, to_line
+from robust_tickets.measure.metrics import ERROR, UNKNOWN
 
 SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
@@ -68,9 +68,16 @@ class OnDisk(Lines):
         number, spent, body = _parts(line)
         if not isinstance(body, dict) or not 0 <= number < len(self.places):
             return False
-        self.places[number] = -1 if body.get("status") == ERROR else place
+        self.places[number] = -1 if body.get("status") in (UNKNOWN, ERROR) else place
         self.spent = spent
         return True
+
+    def take_over(self, path: Path, seconds: float) -> None:
+        """The examples of a finished attack in ``path`` that did not fail, but for those that are here already."""
+        for number, line in enumerate(read_lines(path)):
+            if not self.done(number) and line["status"] not in (UNKNOWN, ERROR):
+                self.add(number, to_line(line), seconds)
+        self.spent = max(self.spent, seconds)
 
     def done(self, number: int) -> bool:
         return self.places[number] >= 0

@@ -20,7 +20,7 @@ from typing import Any
 
 from robust_tickets.attack.failures import Reasons
 from robust_tickets.attack.game import STILL
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, attack_metrics, wilson
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics, wilson
 
 DIGITS = 4  # decimals of percentages and means in result.json
 SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p
@@ -61,7 +61,7 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
     answers: set[int | None] = field(default_factory=set)  # classes the victim gave before the attack; None: one the task does not have
-    queries: Mean = field(default_factory=Mean)  # over the attacked, as the next four
+    queries: Mean = field(default_factory=Mean)  # over those whose attack came to its end, as the next four
     words: Mean = field(default_factory=Mean)
     confidence: Mean = field(default_factory=Mean)
     spent: Counter[int] = field(default_factory=Counter)  # how many took so many queries
@@ -85,8 +85,9 @@ class Tally:
         status = line["status"]
         self.statuses[status] += 1
         self.passes += line["forward_passes"]
-        if status == ERROR:
+        if status in (UNKNOWN, ERROR):
             self.reasons.add(line.get("error") or "")
+        if status == ERROR:
             return
         self.classes.add(line["label"])
         self.answers.add(line.get("predicted_before"))
@@ -116,10 +117,17 @@ class Tally:
 
     @property
     def n(self) -> int:
+        """Examples whose clean text was answered."""
         return sum(self.statuses.values()) - self.statuses[ERROR]
 
     @property
-    def attacked(self) -> int:
+    def errors(self) -> int:
+        """Examples that failed, before or after their clean text was answered."""
+        return self.statuses[UNKNOWN] + self.statuses[ERROR]
+
+    @property
+    def ended(self) -> int:
+        """Attacked examples whose attack came to its end."""
         return self.statuses[SUCCESS] + self.statuses[FAILED]
 
     def mean_confidence(self) -> float | None:
@@ -127,8 +135,8 @@ class Tally:
 
     def metrics(self, query_budget: int | None = None) -> dict[str, Any]:
         """The numbers of result.json, counted as TextAttack counts; None where nothing was counted."""
-        s, f, k = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED))
-        values, ends = attack_metrics(successes=s, failures=f, skipped=k)
+        s, f, k, u = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED, UNKNOWN))
+        values, ends = attack_metrics(successes=s, failures=f, skipped=k, unknown=u)
         found: dict[str, Any] = dict(values)
         means = {"queries": self.queries, "perturbed": self.changed, "similarity": self.similarity}
         found |= {name: mean.value for name, mean in means.items()} | {"words": self.words.value}
@@ -140,7 +148,7 @@ class Tally:
             "spread": self.spread(),
             "curve": self.curve(query_budget),
             "n": self.n,
-            "errors": self.statuses[ERROR],
+            "errors": self.errors,
             "forward_passes": self.passes,
         }
 
@@ -149,7 +157,7 @@ class Tally:
         if not self.spent:
             return None
         found, ranked, seen = {}, sorted(self.spent.items()), 0
-        wanted = [(name, max(1, math.ceil(share * self.attacked))) for name, share in SPREAD.items()]
+        wanted = [(name, max(1, math.ceil(share * self.ended))) for name, share in SPREAD.items()]
         for number, times in ranked:
             seen += times
             while wanted and seen >= wanted[0][1]:
@@ -164,7 +172,7 @@ class Tally:
         last = max(self.spent, default=1)
         for budget in budgets(last if query_budget is None else min(last, query_budget), query_budget):
             broken = sum(times for at, times in self.fell.items() if at <= budget)
-            right = self.attacked - broken
+            right = self.ended - broken  # what is unknown has fallen, at any budget
             low, high = wilson(right, self.n)
             interval = (_round(100 * low), _round(100 * high))
             points.append({"budget": budget, "broken": broken, "accuracy": _round(100 * right / self.n), "interval": interval})

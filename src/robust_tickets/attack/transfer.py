@@ -17,8 +17,10 @@ from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.choose import classes_of
 from robust_tickets.attack.conclude import about_model
 from robust_tickets.attack.earlier import REPLAY, ROWS, SCHEMA, Earlier
-from robust_tickets.attack.failures import fatal, hopeless, said
+from robust_tickets.attack.failures import MAX_FAILED, answers, fatal, hopeless, said
+from robust_tickets.attack.flags import FAILED_EXAMPLES
 from robust_tickets.attack.game import IN_FLIGHT, Game
+from robust_tickets.attack.limits import check_failed
 from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.scheduler import Failed, drive
 from robust_tickets.attack.sets import Pair, TextSet, open_set
@@ -57,6 +59,11 @@ class Replay:
             f"there is no cell of set {source} on model {model}", hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0"
         )
 
+    @property
+    def failed(self) -> bool:
+        """Whether too many examples of a cell failed."""
+        return any(FAILED_EXAMPLES in cell["flag_codes"] for cell in self.cells)
+
     def to_json(self) -> dict[str, Any]:
         names = ("sources", "models", "cells", "label_map", "seconds", "env")
         return {"schema": SCHEMA, **{name: getattr(self, name) for name in names}}
@@ -70,13 +77,16 @@ def replay(
     label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]] | None = None,
     folder: str | Path | None = None,
     token_budget: int | None = None,
+    max_failed: float = MAX_FAILED,
 ) -> Replay:
     """Put texts to models. ``sources``: an attack's result or folder, a file, a split, what ``open_set`` opened, or a list of these.
 
     Labels are matched to each model's by name, or by ``label_map``, one for all models or a list with one of each; ``labels`` names those
     of a split or a file. ``models`` may load one after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a
-    line for every set, model and example, and ``replay.json`` the numbers; a folder with another replay is refused.
+    line for every set, model and example, and ``replay.json`` the numbers; a folder with another replay is refused. ``max_failed`` as
+    ``attack.engine.run_attack`` has it.
     """
+    check_failed(max_failed)
     several = isinstance(sources, Iterable) and not isinstance(sources, Split | str | bytes)
     given = list(sources) if several else [sources]
     sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
@@ -110,7 +120,7 @@ def replay(
                 for row in _judged(texts, clf, victim, _classes(texts, clf, maps[number if each else 0])):
                     count.add(row)
                     yield to_line({"source": which, "model": number, **row})
-                cells.append({"source": which, "model": number, **count.numbers(texts, clf)})
+                cells.append({"source": which, "model": number, **count.numbers(texts, clf, max_failed)})
         earlier.check(told, all_of_them=True)
         if each and len(told) < len(maps):
             raise TicketsError(f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model")
@@ -151,7 +161,18 @@ def _judge(pair: Pair, target: int, names: tuple[str, ...], noise: float, in_fli
     """(right, predicted class) of the original and of the adversarial text; None where there is none."""
     texts = [columns for columns in (pair.original, pair.adversarial) if columns is not None]
     game = Game(original=Text.of(texts[0]), label=target, column_names=names, noise=noise, in_flight=in_flight, still=False)
-    answers = yield from game.ask([_Plain(columns) for columns in texts])
+    asked = [_Plain(columns) for columns in texts]
+    try:
+        return (yield from _rights(game, asked, pair))
+    except Exception as problem:
+        if len(asked) == 1:
+            raise
+        original = yield from _rights(game, asked[:1], pair)
+        return Failed(problem, original)
+
+
+def _rights(game: Game, asked: Sequence[_Plain], pair: Pair) -> Steps:
+    answers = yield from game.ask(asked)
     found: list[tuple[bool, int] | None] = []
     for answer in answers:
         won = yield from game.won(answer)
@@ -171,7 +192,7 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
             asked[number] = pair
             yield number, _judge(pair, classes[pair.label], texts.columns, victim.noise, IN_FLIGHT // victim.live)
 
-    turn = wrong = 0
+    turn = wrong = known = 0
     with track(f"replay {texts.name} on {clf.identity}", texts.size) as bar:
         for number, found in drive(jobs(), {"victim": victim}, victim.live):
             pair = asked.pop(number)
@@ -179,9 +200,11 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
             if isinstance(found, Failed):
                 if end := fatal(found.problem):
                     raise end
-                if wrong >= HOPELESS or wrong == texts.size:
+                known += found.known is not None
+                if (wrong % HOPELESS == 0 and not answers(clf, len(texts.columns))) or (wrong == texts.size and not known):
                     raise hopeless(found.problem, wrong)
-                ready[number] = {"id": pair.id, "label": pair.label, "error": said(found.problem)}
+                row = {} if found.known is None else _row(found.known, classes)
+                ready[number] = {"id": pair.id, "label": pair.label, **row, "error": said(found.problem)}
             else:
                 ready[number] = {"id": pair.id, "label": pair.label, **_row(found, classes)}
             bar.advance(1)

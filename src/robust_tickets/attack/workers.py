@@ -85,7 +85,8 @@ def _serve(crew: Mapping[Connection, Any], services: Mapping[str, Service]) -> I
             elif kind == "done":
                 yield content
             elif kind == "lost":
-                yield content[0], Failed(_problem(content[1]))
+                number, problem, known = content
+                yield number, Failed(_problem(problem), known)
             elif kind == "broken":
                 raise _problem(content)
             else:
@@ -135,7 +136,7 @@ def _work(
         halves = {name: _half(service, name, pipe) for name, service in services.items()}
         for number, result in drive(((number, job(number)) for number in numbers), halves, live):
             if isinstance(result, Failed):
-                pipe.send(("lost", (number, _told(result.problem))))
+                pipe.send(("lost", (number, _told(result.problem), result.known)))
             else:
                 pipe.send(("done", (number, result)))
         pipe.send(("end", None))

@@ -1,8 +1,9 @@
 """Calls to a function that may be far away: in batches, spaced, tried again.
 
-A call that raises is repeated after 0.5, 1, 2, … seconds; when that is used up the exception goes to the caller, and with it the example
-whose text it was. Answers already had are kept for a while, so that looking for the culprit in a failed round asks nothing twice. One
-that has failed ``HOPELESS`` calls in a row, each tried again, is taken to be gone, and the run ends: it can be resumed.
+A call that raises is repeated after 0.5, 1, 2, … seconds; when that is used up it is made in halves, down to one text: a service may take
+only so many at once. The exception of one text goes to the caller, and with it the example whose text it was. Answers already had are
+kept for a while, so that looking for the culprit in a failed round asks nothing twice. One that has failed on ``HOPELESS`` texts in a
+row, each alone and tried again, is taken to be gone, and the run ends: it can be resumed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 from robust_tickets.checks import at_least_one, not_negative
 from robust_tickets.errors import FAILED, TicketsError
 
-HOPELESS = 10  # failed calls in a row, with all their retries
+HOPELESS = 10  # failed calls of one text in a row, with all their retries
+CALM = 100  # calls without a failure after which more texts at once are tried again: the limit may have been a moment's
 MOST = 1e6  # seconds to wait, or calls a second; a thread cannot wait for ever
 KEPT = 4_000_000  # characters of texts whose answers are kept
 
@@ -41,6 +43,9 @@ class Calls:
                 raise TicketsError(f"{name} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
 
 
+PLAIN = Calls()  # of a function that is near: its answers are not kept
+
+
 class Caller:
     """``function`` called as ``calls`` says."""
 
@@ -50,22 +55,43 @@ class Caller:
         self.failed = 0  # calls in a row that failed for good
         self.kept: dict[Any, Any] = {}
         self.held = 0  # characters in kept
+        self.most: int | None = None  # texts at once, since more of them failed
+        self.calm = 0  # calls since the last failure
+        self.culprit: Any = None  # the last text that failed alone: asked about first, it fails no other's call
 
     def __call__(self, texts: Sequence[Any], afresh: bool = False) -> Any:
         """Its answers; ``afresh``: past those that are kept, and keeping none."""
         kept = {} if afresh else self.kept
         wanted = [text for text in dict.fromkeys(texts) if text not in kept]
-        size = self.calls.batch_size or len(wanted) or 1
         rows: dict[Any, Any] = {text: kept[text] for text in texts if text in kept}
-        for start in range(0, len(wanted), size):
-            part = wanted[start : start + size]
-            answer = self._patiently(part)
+        if self.culprit in wanted:
+            wanted.remove(self.culprit)
+            wanted.insert(0, self.culprit)
+        before = self.most
+        while wanted:
+            part = wanted[: 1 if wanted[0] == self.culprit else min(filter(None, (self.calls.batch_size, self.most, len(wanted))))]
+            try:
+                answer = self._patiently(part)
+            except TicketsError:
+                raise  # it knows better
+            except Exception:
+                self.calm = 0
+                if len(part) == 1:
+                    self.culprit, self.most = part[0], before  # the text was at fault, not how many there were
+                    raise
+                self.most = len(part) // 2
+                continue
             answer = answer.detach().cpu().tolist() if hasattr(answer, "detach") else answer
+            answer = answer.to_numpy() if hasattr(answer, "to_numpy") else answer  # a table's rows, not its columns
             if not hasattr(answer, "__len__") or len(answer) != len(part):
                 return answer  # not one row a text: the check that follows says so
+            wanted = wanted[len(part) :]
             rows |= dict(zip(part, answer, strict=True))
-            if not afresh:
+            if self.calls != PLAIN and not afresh:
                 self._keep(part, answer)
+            self.calm += 1
+            if self.most is not None and self.calm >= CALM:
+                self.most, self.calm = 2 * self.most, 0
         return [rows[text] for text in texts]
 
     def _patiently(self, part: list[Any]) -> Any:
@@ -82,7 +108,7 @@ class Caller:
             else:
                 self.failed = 0
                 return answer
-        self.failed += 1
+        self.failed += len(part) == 1
         if self.calls.retries and self.failed >= HOPELESS:
             raise TicketsError(
                 f"{self.name} failed {self.failed} calls in a row, {self.calls.retries + 1} times each: {type(last).__name__}: {last}",

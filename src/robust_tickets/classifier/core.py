@@ -112,8 +112,7 @@ class Classifier:
             )
         name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
-        asked = fed(function, checked_labels(labels), name)
-        asked = Caller(asked, name, calls) if calls != Calls() else asked
+        asked = Caller(fed(function, checked_labels(labels), name), name, calls)
         return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)
 
     @classmethod

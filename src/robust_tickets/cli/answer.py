@@ -10,6 +10,11 @@ from cyclopts import Parameter
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, help="key=value, any number of times.")]
 
+MaxFailed = Annotated[
+    float,
+    Parameter(help="Percent of the examples, and never fewer than three, above which failed ones end the command with exit code 3."),
+]
+
 Strict = Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")]
 
 

@@ -47,7 +47,8 @@ def check(
 ) -> Answer:
     """A gate for CI: exits with 0 if every number is at least what is asked for, with 1 if not, and says which.
 
-    Flags are repeated and decide only under --fail-on; where a number that a flag makes meaningless passes, a warning says so.
+    Flags are repeated and decide only under --fail-on, but for failed-examples, which always fails; where a number that a flag makes
+    meaningless passes, a warning says so.
 
     Parameters
     ----------
@@ -140,8 +141,10 @@ def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, A
     """One gate for all codes that are to fail, none where there are none. It stays shut for an arm that was not attacked, of which no
     more than one-answer can be known.
     """
-    from robust_tickets.attack.flags import ONE_ANSWER
+    from robust_tickets.attack.flags import FAILED_EXAMPLES, ONE_ANSWER
 
+    if FAILED_EXAMPLES not in unwanted and any(flag.code == FAILED_EXAMPLES for flag in row.flags):
+        unwanted = (FAILED_EXAMPLES, *unwanted)
     if unwanted:
         found = [code for code in unwanted if any(flag.code == code for flag in row.flags)]
         unknown = [code for code in unwanted if code != ONE_ANSWER] if not row.attack and not found else []

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.limits import check_failed
+from robust_tickets.cli.answer import Answer, Common, MaxFailed
 from robust_tickets.cli.early import look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, mapped
-from robust_tickets.errors import TicketsError
-from robust_tickets.progress import say
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.progress import say, warn
 
 Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
 Maps = Annotated[tuple[str, ...], Parameter(name="--label-map", negative="", consume_multiple=False)]
@@ -30,6 +32,7 @@ def replay(
     original: str | None = None,
     label_map: Maps = (),
     token_budget: int | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
     opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -67,6 +70,7 @@ def replay(
             f"replay: {len(label_map)} label maps for {len(models)} models",
             hint="--label-map once for all of them, or once for each, in their order",
         )
+    check_failed(max_failed, "--max-failed")
     is_folder(out)
     look_for(source, *also)
     say(f"loading {', '.join(models)}")
@@ -76,14 +80,23 @@ def replay(
     reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
     sets = [open_set(one, **reading) for one in (source, *also)]
     opened = (opening.open(model, columns(text)) for model in models)
-    found = put(sets, opened, label_map=[mapped(one) or {} for one in label_map] or None, folder=out, token_budget=token_budget)
+    found = put(
+        sets,
+        opened,
+        label_map=[mapped(one) or {} for one in label_map] or None,
+        folder=out,
+        token_budget=token_budget,
+        max_failed=max_failed,
+    )
     told = found.to_json()
 
     def show(console: Any) -> None:
         console.print(table(told, models))
         print(f"result: {out / 'replay.json'}")
 
-    return Answer(data=told, show=show)
+    if found.failed:
+        warn("replay: too many examples failed: the numbers do not hold; the same command makes it again")
+    return Answer(data=told, show=show, exit_code=FAILED if found.failed else 0)
 
 
 def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
@@ -93,9 +106,12 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
 
     from robust_tickets.report import numbers
     from robust_tickets.report.markup import clean
+    from robust_tickets.report.terminal import first
 
     heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")
-    grid = Table(*heads, title="accuracy in %, 95 % intervals below; transfer: turned, of those right before", title_justify="left")
+    before = [f"{models[cell['model']]}: {flag}" for cell in told["cells"] for flag in first(cell)]
+    title = "accuracy in %, 95 % intervals below; transfer: turned, of those right before"
+    grid = Table(*heads, title=Text(clean("\n".join([*dict.fromkeys(before), title]))), title_justify="left")
     flags: dict[str, None] = {}
     for cell in told["cells"]:
         where, model = told["sources"][cell["source"]], models[cell["model"]]
@@ -105,7 +121,7 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
             shown.append("–" if value is None else numbers.percent(value) + (f"\n{numbers.span(ends)}" if ends else ""))
         turned = "–" if cell["originals"] is None else f"{cell['turned']} of {cell['texts']}"
         grid.add_row(*(Text(clean(one)) for one in (str(where["name"]), model, *shown, turned)))
-        flags.update(dict.fromkeys(f"{model}: {flag}" for flag in cell["flags"]))
+        flags.update(dict.fromkeys(f"{model}: {flag}" for flag in cell["flags"] if flag not in first(cell)))
     if flags:
         grid.caption, grid.caption_justify = Text(clean("flags: " + "; ".join(flags))), "left"
     return grid

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.attack.limits import check_numbers
-from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.limits import check_failed, check_numbers
+from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
 from robust_tickets.cli.early import flag, look_for
 from robust_tickets.cli.making import columns, is_folder
 from robust_tickets.cli.opening import Opening, is_function, mapped, number_or_word
@@ -40,6 +41,7 @@ def attack(
     token_budget: int | None = None,
     live: int | None = None,
     workers: int | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
     csv: Path | None = None,
     parquet: Path | None = None,
     opening: Opening = Opening(),  # noqa: B008
@@ -106,6 +108,7 @@ def attack(
     if data is None and task is None:
         raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
     check_numbers({"n": n, "query_budget": query_budget, "token_budget": token_budget, "live": live, "workers": workers}, flag)
+    check_failed(max_failed, "--max-failed")
     is_folder(out)
     look_for(data, calibration, seen)
     say(f"loading {attack} and {model}")
@@ -153,7 +156,9 @@ def attack(
         workers=workers,
         precision=precision,
         query_budget=query_budget,
+        max_failed=max_failed,
     )
+    failed = result.failed(max_failed)
     told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
 
     def show(console: Any) -> None:
@@ -162,7 +167,9 @@ def attack(
         console.print(attack_table(told))
         print(f"result: {out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
-    return Answer(data=told, show=show)
+    if failed:
+        warn(f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again")
+    return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
 
 
 def predict(

@@ -7,13 +7,23 @@ import sys
 import time
 from pathlib import Path
 
-from robust_tickets.cli.answer import Answer, Common, Settings, Strict
+from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.limits import check_failed
+from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
 from robust_tickets.cli.early import files_in, look_for
 from robust_tickets.cli.making import is_folder
-from robust_tickets.progress import duration, say
+from robust_tickets.errors import FAILED
+from robust_tickets.progress import duration, say, warn
 
 
-def demo(*, set: Settings = (), out: Path | None = None, strict: Strict = False, common: Common = Common()) -> Answer:  # noqa: B008
+def demo(
+    *,
+    set: Settings = (),
+    out: Path | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
+    strict: Strict = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
     """The embedded walk: search, draw, train, attack, report; opens nothing, prints the path.
 
     Parameters
@@ -21,10 +31,18 @@ def demo(*, set: Settings = (), out: Path | None = None, strict: Strict = False,
     out
         The run folder; by default runs/demo-HASH.
     """
-    return _walk("demo", _with(set, strict), out, "tickets demo")
+    return _walk("demo", _with(set, strict), out, "tickets demo", max_failed)
 
 
-def run(recipe: str, *, set: Settings = (), out: Path | None = None, strict: Strict = False, common: Common = Common()) -> Answer:  # noqa: B008
+def run(
+    recipe: str,
+    *,
+    set: Settings = (),
+    out: Path | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
+    strict: Strict = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
     """Walk a recipe; running it again resumes or finds it done.
 
     Parameters
@@ -34,13 +52,15 @@ def run(recipe: str, *, set: Settings = (), out: Path | None = None, strict: Str
     out
         The run folder; by default runs/RECIPE-HASH.
     """
-    return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}")
+    return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}", max_failed)
 
 
-def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) -> Answer:
+def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float) -> Answer:
+    from robust_tickets.attack.flags import FAILED_EXAMPLES
     from robust_tickets.walk.recipe import read_recipe
 
     begun = time.monotonic()
+    check_failed(max_failed, "--max-failed")
     if out is not None:
         is_folder(out)
     look_for(*files_in(settings))
@@ -60,7 +80,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
         say(f"{walk.run.folder} is done already; checking its stages")
     else:
         tell(walk)
-    folder = walk.go()
+    folder = walk.go(max_failed)
     say(f"done in {duration(time.monotonic() - begun)}")
     page = folder / "report.html"
 
@@ -72,8 +92,12 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str) 
         sys.stdout.flush()
 
     models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
-    told = {"models": models, "run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read_run(folder))}
-    return Answer(data=told, show=show)
+    read = read_run(folder)
+    told = {"models": models, "run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read)}
+    failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.codes for found in arm.attacks)]
+    if failed:
+        warn(f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again")
+    return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
 
 
 def _with(settings: tuple[str, ...], strict: bool) -> tuple[str, ...]:

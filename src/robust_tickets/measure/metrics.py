@@ -17,8 +17,8 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
-SUCCESS, FAILED, SKIPPED, ERROR = "success", "failed", "skipped", "error"
-STATUSES = (SUCCESS, FAILED, SKIPPED, ERROR)
+SUCCESS, FAILED, SKIPPED, UNKNOWN, ERROR = "success", "failed", "skipped", "unknown", "error"
+STATUSES = (SUCCESS, FAILED, SKIPPED, UNKNOWN, ERROR)
 FEW = 100  # attacked examples; below, a 95 % interval of an accuracy may be 20 points wide
 RESAMPLES = 2000  # of the bootstrap: the ends of a 95 % interval then move by about 2 % of its width from seed to seed
 
@@ -143,15 +143,16 @@ def only_class(per_class: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def attack_metrics(
-    *, successes: int, failures: int, skipped: int, level: float = 0.95
+    *, successes: int, failures: int, skipped: int, unknown: int = 0, level: float = 0.95
 ) -> tuple[dict[str, float | None], dict[str, tuple[float, float]]]:
-    """Percentages of an attack and their Wilson intervals, counted as TextAttack counts; examples that ended in an error are in no count.
+    """Percentages of an attack and their Wilson intervals, counted as TextAttack counts, over the examples whose clean text was answered.
 
     ``clean``: right before the attack; ``aua``: still right after it, where one that was wrong before counts as wrong; ``suc``: turned,
-    of those that were attacked at all.
+    of those whose attack came to its end. One whose attack did not is unknown: fallen in ``aua``, held in ``aua_upper``.
     """
-    attacked, n = successes + failures, successes + failures + skipped
-    counts = {"clean": (attacked, n), "aua": (failures, n), "suc": (successes, attacked)}
+    ended, n = successes + failures, successes + failures + skipped + unknown
+    held = {"clean": ended + unknown, "aua": failures, "aua_upper": failures + unknown}
+    counts = {**{name: (x, n) for name, x in held.items()}, "suc": (successes, ended)}
     values = {name: 100 * x / of if of else None for name, (x, of) in counts.items()}
     ends = {name: wilson(x, of, level) for name, (x, of) in counts.items() if of}
     return values, {name: (100 * low, 100 * high) for name, (low, high) in ends.items()}

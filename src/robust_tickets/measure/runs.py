@@ -16,7 +16,7 @@ import numpy as np
 
 from robust_tickets.checks import not_negative, one_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.measure.resample import RESAMPLES, percent, two_level_interval
 from robust_tickets.measure.student import LEVEL, Interval, mean_interval, prediction_interval
 
@@ -63,13 +63,15 @@ class TrainedRun:
     ) -> TrainedRun:
         """A run from what an attack did to each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
 
-        Examples that ended in an error are left out; for ``suc`` also those that were not attacked, being wrong before.
+        Examples whose clean text was not answered are left out; for ``suc`` also those that were not attacked, being wrong before, and
+        those whose attack did not come to its end, which count as fallen elsewhere.
         """
         one_of("measure", measure, ("aua", "clean", "suc"))
         for status in set(statuses.values()):
             one_of("a status", status, STATUSES)
-        counted = {name: status for name, status in statuses.items() if status != ERROR and (measure != "suc" or status != SKIPPED)}
-        true = {"aua": (FAILED,), "clean": (FAILED, SUCCESS), "suc": (SUCCESS,)}[measure]
+        left_out = (ERROR, SKIPPED, UNKNOWN) if measure == "suc" else (ERROR,)
+        counted = {name: status for name, status in statuses.items() if status not in left_out}
+        true = {"aua": (FAILED,), "clean": (FAILED, SUCCESS, UNKNOWN), "suc": (SUCCESS,)}[measure]
         return cls.of_outcomes({name: status in true for name, status in counted.items()}, seed=seed, repeat=repeat, source=source)
 
 

@@ -98,5 +98,7 @@ def contest(run: Run, attack: str | None) -> Contest:
 
 
 def _stood(attack: Attack) -> dict[str, bool]:
-    """Whether each example was right and stayed right; one that was wrong before the attack counts as wrong, an error not at all."""
+    """Whether each example was right and stayed right; one that was wrong before, or whose attack failed, counts as fallen, one whose clean
+    text was not answered not at all.
+    """
     return {example.id: example.status == FAILED for example in attack.examples if example.status != ERROR}

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from robust_tickets.attack.flags import FIRST
+
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One attacked example; ``status`` is success, failed, skipped or error, from the attacker's side."""
+    """One attacked example; ``status`` is success, failed, skipped, unknown or error, from the attacker's side."""
 
     id: str
     label: Any
@@ -53,6 +55,11 @@ class Attack:
     ids: tuple[str, ...]
     examples: tuple[Example, ...]
     about: Mapping[str, Any]  # the rest of result.json: constraints, resources, hashes, how it was scored
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The flags that stand before the numbers."""
+        return tuple(flag for flag, code in zip(self.flags, self.codes, strict=True) if code in FIRST)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.chosen import how, short_of
+from robust_tickets.attack.flags import FIRST
 from robust_tickets.report import numbers
 from robust_tickets.report.compare import contest
 from robust_tickets.report.markup import clean
@@ -198,10 +199,15 @@ def _chosen(result: Mapping[str, Any]) -> str:
     task = result["task"]
     said = [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])] if "by_class" in task else []
     short = short_of(task.get("asked"), len(result["ids"]))
-    failed = int(result.get("errors") or 0)  # chosen with the others, and in no number
-    total = result["n"] + failed
-    many = f"{total} example{'s' * (total != 1)}" + (f", of which {failed} failed and {result['n']} are counted" if failed else "")
+    failed, total, outcomes = int(result.get("errors") or 0), len(result["ids"]), result["outcomes"]
+    attacked = total - outcomes["skipped"] - outcomes["error"]
+    many = f"{total} example{'s' * (total != 1)}, {attacked} of them attacked" + (f", {failed} failed" if failed else "")
     return ", ".join([many, *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
+
+
+def first(told: Mapping[str, Any]) -> list[str]:
+    """What stands before the numbers of a result, or of a cell of a replay."""
+    return [flag for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False) if code in FIRST]
 
 
 def attack_table(result: Mapping[str, Any]) -> Table:
@@ -213,8 +219,8 @@ def attack_table(result: Mapping[str, Any]) -> Table:
     heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
     table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
     table.columns[0].header, table.columns[0].no_wrap = "attack", False  # a long name is folded, numbers never are
-    table.title, table.title_justify = Text(clean(_chosen(result))), "left"
-    flags = "; ".join(str(flag) for flag in result["flags"])
+    table.title, table.title_justify = Text(clean("\n".join([*first(result), _chosen(result)]))), "left"
+    flags = "; ".join(str(flag) for flag in result["flags"] if flag not in first(result))
     if flags:
         table.caption, table.caption_justify = Text(clean(f"flags: {flags}")), "left"
     return table

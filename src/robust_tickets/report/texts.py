@@ -18,7 +18,7 @@ __all__ = ["choice", "mark", "texts", "turner"]
 MOST = 2000  # texts on the page over all attacks; the files hold all
 SIZE = 6_000_000  # characters of markup, likewise
 OPEN = 6  # of them in sight without the script
-OUTCOMES = {"success": "fooled", "failed": "held", "skipped": "wrong before", "error": "error"}
+OUTCOMES = {"success": "fooled", "failed": "held", "skipped": "wrong before", "unknown": "attack failed", "error": "error"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,14 @@ def verdicts(run: Run) -> list[Verdict]:
 
 
 def verdict(run: Run, attack: str) -> Verdict:
-    """The arms that mean something, compared; before that, those that do not."""
+    """The arms that mean something, compared; before that, what takes the meaning out of a number, and the arms that mean nothing."""
+    found = _of_sound_arms(run, attack)
+    flagged = [(arm, flag) for arm in run.arms if (one := arm.attack(attack)) for flag in one.before]
+    told = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
+    return replace(found, headline=" ".join([*told, found.headline]))
+
+
+def _of_sound_arms(run: Run, attack: str) -> Verdict:
     empty = [arm for arm in run.arms if hollow.hollow(arm, attack)]
     if not empty:
         return _compared(run, attack, run.arms)
@@ -192,7 +199,7 @@ def warnings(run: Run) -> list[str]:
         said += [flag_sentence(run, key, flag) for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)]
         said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
         for arm, found in results:
-            if found.errors and not _says(found, "error"):
+            if found.errors and not _says(found, "error") and not found.before:
                 said.append(f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out.")
     unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
     if unsettled:  # arms that share a search share its fault: one sentence

@@ -16,14 +16,14 @@ from typing import Any, Literal
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS
+from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.measure.runs import TrainedRun
 from robust_tickets.reproduce.sound import HINT, check, check_apart, check_texts
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
 SCHEMA = 1
-LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", ERROR: "e"}  # a failed attack is a robust example
+LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", UNKNOWN: "u", ERROR: "e"}  # a failed attack is a robust example
 INSTEAD = {
     "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
     "masked": "the masked language model",
@@ -56,12 +56,12 @@ class Attacked:
         if wrong or len(self.statuses) != len(self.queries):
             raise TicketsError(
                 f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries" + (f", {wrong}" if wrong else ""),
-                hint="one letter of f, s, k, e and one number for each example",
+                hint="one letter of f, s, k, u, e and one number for each example",
             )
 
     @property
     def n(self) -> int:
-        """Examples that were counted: not those that ended in an error."""
+        """Examples that were counted: not those whose clean text was not answered."""
         return len(self.statuses) - self.statuses.count("e")
 
     @property
@@ -71,8 +71,8 @@ class Attacked:
 
     def share(self, metric: Metric) -> float | None:
         """Percent; ``None`` where nothing was counted."""
-        f, s = self.statuses.count("f"), self.statuses.count("s")
-        over, of = {"aua": (f, self.n), "clean": (f + s, self.n), "suc": (s, f + s)}[metric]
+        f, s, u = (self.statuses.count(letter) for letter in "fsu")
+        over, of = {"aua": (f, self.n), "clean": (f + s + u, self.n), "suc": (s, f + s)}[metric]
         return 100 * over / of if of else None
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
+from robust_tickets.attack.failures import MAX_FAILED
 from robust_tickets.config import describe, to_plain
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say, warn
@@ -172,10 +173,25 @@ def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None,
     return apply(start, ticket)
 
 
-def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean_full: float | None, workers: int | None = None) -> None:
-    """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted."""
+def attack(
+    stage: Stage,
+    plan: AttackPlan,
+    victim: Classifier,
+    task: Task,
+    clean_full: float | None,
+    workers: int | None = None,
+    max_failed: float = MAX_FAILED,
+) -> None:
+    """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted.
+
+    Where too many failed, a stage that is done is not: those are attacked again.
+    """
+    from robust_tickets.attack.conclude import to_repeat
+
     if stage.found("attack"):
-        return
+        if not to_repeat(stage.folder, max_failed):
+            return
+        stage.mark.unlink()
     result = plan.attack(
         victim,
         attacked(plan, task),
@@ -192,6 +208,7 @@ def attack(stage: Stage, plan: AttackPlan, victim: Classifier, task: Task, clean
         token_budget=plan.token_budget,
         precision=plan.precision,
         workers=workers,
+        max_failed=max_failed,
     )
     stage.finish()
     if result.aua is None or result.queries is None:

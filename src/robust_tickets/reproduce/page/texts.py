@@ -26,7 +26,13 @@ ARMS = 8  # on a card: those with most runs
 MOST = 90  # cards on the page
 SIZE = 900_000  # characters of markup, likewise
 OPEN = 4  # in sight without the script
-FATES = {"s": ("success", "fooled"), "f": ("failed", "held"), "k": ("skipped", "wrong before"), "e": ("error", "error")}
+FATES = {
+    "s": ("success", "fooled"),
+    "f": ("failed", "held"),
+    "k": ("skipped", "wrong before"),
+    "u": ("error", "error"),
+    "e": ("error", "error"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
