@@ -32,6 +32,19 @@ class DamagedError(TicketsError):
     """A file that does not hold what was written into it; one that may not be read is no such file."""
 
 
+@contextmanager
+def tokenising() -> Iterator[None]:
+    """A tokenizer's panic as an error: Rust's is a BaseException, so that one text would end the process past every handler."""
+    try:
+        yield
+    except BaseException as problem:
+        if type(problem).__name__ != "PanicException":  # pyo3_runtime's, which cannot be imported
+            raise
+        raise TicketsError(
+            f"the tokenizer failed: {problem}", hint="leave the text out, or see that tokenizer.json is the model's own"
+        ) from None
+
+
 def inside(key: str) -> AbstractContextManager[None]:
     """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
     return _set_by(f"--set {key}.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import robust_tickets as rt
 from calling import tickets
 from fake_run import make_run
 from robust_tickets.cli import doctor
@@ -236,3 +239,80 @@ def test_a_page_is_not_written_over_a_folder(capsys: pytest.CaptureFixture[str],
         told = tickets(capsys, "report", str(run), "--out", out, code=2)["error"]
         assert told["message"] == f"report: --out {out} is a folder"
         assert told["hint"].endswith(f"--out {page}")
+
+
+@pytest.mark.parametrize("cut", [None, 16])
+def test_a_saved_tokenizer_is_that_of_the_base_whatever_the_cache_held(
+    cut: int | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    model_folder: Path,
+    three_classes: Path,
+    tmp_path: Path,
+) -> None:
+    """Calls set how a fast tokenizer cuts and pads, and a run that finds its token table makes none."""
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    base = shutil.copytree(model_folder, tmp_path / "base")
+    rules = json.loads((base / "tokenizer.json").read_text())
+    if cut:
+        rules["truncation"] = {"direction": "Right", "max_length": cut, "strategy": "LongestFirst", "stride": 0}
+        rules["padding"] = {
+            "strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": 8, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"
+        }  # fmt: skip
+        (base / "tokenizer.json").write_text(json.dumps(rules))
+    made = []
+    for name in ("cold", "warm"):
+        train = ["train", str(base), "--task", str(three_classes), "--max-length", "32", "--max-rows", "32", "--set", "epochs=1"]
+        tickets(capsys, *train, "--out", str(tmp_path / name))
+        made.append(tmp_path / name / "model")
+    for form in ("compact", "dense", *(["onnx"] if cut else [])):
+        tickets(capsys, "export", str(made[0]), "--format", form, "--out", str(tmp_path / form))
+        made.append(tmp_path / form)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert len({(folder / name).read_bytes() for folder in made}) == 1, name
+    saved = json.loads((made[0] / "tokenizer.json").read_text())
+    assert [saved[name] for name in ("truncation", "padding")] == [rules[name] for name in ("truncation", "padding")]
+
+
+def panicking(model_folder: Path, folder: Path, on: str) -> Path:
+    """A model whose tokenizer panics, in Rust, on many x (its regex backtracks too often) or on every text (its template lacks a token)."""
+    shutil.copytree(model_folder, folder)
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    if on == "every":
+        rules["post_processor"]["single"][0]["SpecialToken"]["id"] = "[GONE]"
+    else:
+        split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
+        rules["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, rules["pre_tokenizer"]]}
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    return folder
+
+
+def test_a_text_on_which_the_tokenizer_panics_costs_its_row(capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path) -> None:
+    model, data, out = panicking(model_folder, tmp_path / "model", "x"), tmp_path / "d.csv", tmp_path / "o.csv"
+    texts = [f"film {i}" if i != 7 else "x" * 40 for i in range(12)]
+    data.write_text("text,label\n" + "".join(f"{text},{('good', 'bad', 'flat')[i % 3]}\n" for i, text in enumerate(texts)))
+    told = tickets(capsys, "predict", str(model), "--data", str(data), "--out", str(out))
+    assert [sum(told["labels"].values()), told["rows"]] == [11, 12]
+    assert [row["predicted"] == "" for row in csv.DictReader(out.read_text().splitlines())] == [i == 7 for i in range(12)]
+    result = tickets(capsys, "attack", str(model), "--data", str(data), "--attack", "pwws", "--out", str(tmp_path / "a"))
+    assert result["n"] == 11
+    assert "errors" in [flag.partition(":")[0] for flag in result["flags"]]
+
+
+@pytest.mark.parametrize("verb", ["predict", "attack", "train"])
+def test_a_tokenizer_that_panics_on_every_text_is_an_error(
+    verb: str, capsys: pytest.CaptureFixture[str], model_folder: Path, three_classes: Path, tmp_path: Path
+) -> None:
+    model = panicking(model_folder, tmp_path / "model", "every")
+    flags = {
+        "predict": ["--data", str(three_classes), "--out", str(tmp_path / "o.csv")],
+        "attack": ["--data", str(three_classes), "--attack", "pwws", "--out", str(tmp_path / "a")],
+        "train": ["--task", str(three_classes), "--max-length", "32", "--out", str(tmp_path / "m")],
+    }
+    assert "tokenizer" in tickets(capsys, verb, str(model), *flags[verb], code=2)["error"]["message"]
+
+
+def test_a_callable_whose_tokenizer_panics_raises_an_error(model_folder: Path, tmp_path: Path) -> None:
+    tokenizer = rt.Classifier.from_pretrained(panicking(model_folder, tmp_path / "model", "every")).tokenizer
+    with pytest.raises(rt.TicketsError):
+        rt.Classifier.wrap(lambda texts: tokenizer(texts), labels=["a", "b"]).logits(["a film"])

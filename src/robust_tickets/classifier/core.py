@@ -31,7 +31,7 @@ from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, chec
 from robust_tickets.classifier.tokens import digest_of, save_tokenizer, settings_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
-from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.errors import FAILED, TicketsError, tokenising
 from robust_tickets.layout import code_of_layout
 from robust_tickets.lexicon.pretrained import silence
 from robust_tickets.lexicon.splice import Splicer
@@ -257,7 +257,8 @@ class Classifier:
         if self.tokenizer is None:
             return [Encoded(columns=row, size=1 + sum(column.count(" ") for column in row)) for row in rows]
         if self._splicer is None or self._splicer[0] is not self.tokenizer:
-            self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
+            with tokenising():
+                self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
         return encoded(self.tokenizer, self._splicer[1], rows, max_length or self.max_length, self.token_types)
 
     def cuts(self, text: Text) -> bool:

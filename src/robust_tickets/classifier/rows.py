@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier.texts import Encoded
+from robust_tickets.errors import tokenising
 from robust_tickets.lexicon.splice import Frame, Splicer, packed
 
 
+@tokenising()
 def encoded(tokenizer: Any, splicer: Splicer | None, rows: Sequence[tuple[str, ...]], longest: int, token_types: bool) -> list[Encoded]:
     """Token ids of each row, cut to ``longest`` tokens: from its pieces where that is the same, else read whole."""
     out: list[Encoded | None] = [None] * len(rows)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier.pipelined import by_label
-from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
+from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError, tokenising
 
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 
@@ -16,7 +16,9 @@ HINT = "return probabilities, one row a text and one column a label, rows summin
 def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: Sequence[str], name: str) -> np.ndarray:
     """Ask ``function`` for the probabilities of ``rows``; single texts are passed as strings, pairs as tuples."""
     assert function is not None
-    given = by_label(function([row if len(row) > 1 else row[0] for row in rows]), labels, name)
+    with tokenising():  # a pipeline does
+        answer = function([row if len(row) > 1 else row[0] for row in rows])
+    given = by_label(answer, labels, name)
     try:
         p = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as problem:

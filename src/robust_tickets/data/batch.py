@@ -16,7 +16,7 @@ import numpy as np
 
 from robust_tickets.data.task import Split
 from robust_tickets.data.tokens import TokenTable
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class Batches:
         at = bisect_left(self.widths, longest)
         return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
 
+    @tokenising()
     def _read(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """The same rows, tokenised now."""
         from torch.nn.functional import pad

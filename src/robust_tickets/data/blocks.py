@@ -23,7 +23,7 @@ from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.classifier.tokens import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.corpus import Corpus
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import write_chunks
 from robust_tickets.progress import track, warn
 from robust_tickets.seeds import numpy_generator
@@ -133,6 +133,7 @@ def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dic
         yield np.hstack([np.tile(before, (whole, 1)), pieces, np.tile(after, (whole, 1))]).astype(kind).tobytes()
 
 
+@tokenising()
 def _around(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """The special tokens that a text gets before and after it."""
     told = tokenizer("a", return_special_tokens_mask=True)
@@ -145,7 +146,8 @@ def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, Any]) -> Iterat
     read = 0
     with track(f"tokenising {corpus.name} (million characters)", max(1, corpus.size // 10**6)) as bar:
         for texts in _groups(corpus, report):
-            ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+            with tokenising():
+                ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
             yield np.array([number for one in ids for number in (*one, end)], dtype=np.int64)
             told, read = read // 10**6, read + sum(map(len, texts))
             bar.advance(read // 10**6 - told)

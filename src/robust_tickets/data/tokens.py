@@ -21,7 +21,7 @@ from robust_tickets.cache import cache_folder, cache_place, read_report, write_r
 from robust_tickets.classifier.tokens import BYTES, digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import write_chunks
 from robust_tickets.progress import say, track
 
@@ -177,13 +177,14 @@ def _tokenised(
     with track(f"tokenising {split.name}", len(split)) as bar:
         for start, end in _groups(split.lengths):
             examples = split.take(range(start, end))
-            told = tokenizer(
-                *([e.texts[i] for e in examples] for i in range(len(split.columns))),
-                truncation="longest_first",
-                max_length=max_length,
-                return_attention_mask=False,
-                return_token_type_ids=token_types,
-            )
+            with tokenising():
+                told = tokenizer(
+                    *([e.texts[i] for e in examples] for i in range(len(split.columns))),
+                    truncation="longest_first",
+                    max_length=max_length,
+                    return_attention_mask=False,
+                    return_token_type_ids=token_types,
+                )
             yield start, told["input_ids"], told["token_type_ids"] if token_types else None
             bar.advance(end - start)
 

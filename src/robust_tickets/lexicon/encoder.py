@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.modules import Step, pool, poolings, steps_after, transformer_folder, width_after
 from robust_tickets.lexicon.pretrained import load_model, load_tokenizer, read_config
@@ -118,6 +118,7 @@ class SentenceEncoder:
                 rows[batch] = torch.nn.functional.normalize(pooled.float(), dim=-1).cpu().numpy()
         return rows
 
+    @tokenising()
     def ids(self, given: Sequence[str]) -> list[np.ndarray]:
         """Token ids of each text: put together from its pieces where the tokenizer allows it (see ``splice``), else read whole."""
         texts = [whole(text).lower() if self.lower else whole(text) for text in given]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.lexicon.encoder import model_files
 from robust_tickets.lexicon.pretrained import load_model, load_tokenizer, read_config
 from robust_tickets.lexicon.words import is_one_word
@@ -63,10 +63,12 @@ class MaskedModel:
         bare = [token.replace(CONTINUES, "") for token in self.tokens]
         return np.array([i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)])
 
+    @tokenising()
     def encode(self, text: str) -> list[int]:
         """Token ids with the special ones, cut to what the model takes."""
         return list(self.tokenizer(text, truncation=True, max_length=self.longest)["input_ids"])
 
+    @tokenising()
     def place(self, text: str) -> int | None:
         """At which token the first mask of ``text`` stands; none if it has none, or is cut before it.
 
@@ -77,6 +79,7 @@ class MaskedModel:
         found = ids.index(self.tokenizer.mask_token_id) if self.tokenizer.mask_token_id in ids else self.longest
         return found if found < self.longest - 1 else None
 
+    @tokenising()
     def pieces(self, word: str) -> int:
         """How many tokens a word is when it stands alone."""
         return len(self.tokenizer(word, add_special_tokens=False)["input_ids"])

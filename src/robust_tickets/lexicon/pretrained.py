@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
 
 WEIGHTS = "model.safetensors"
@@ -64,7 +64,8 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        with tokenising():
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as problem:  # transformers raises many kinds
         raise TicketsError(
             f"no tokenizer could be read from {folder}: {first_line(problem)}", hint="save or copy the tokenizer there too"

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_tickets.cache import cached
+from robust_tickets.errors import tokenising
 from robust_tickets.files import write_bytes
 from robust_tickets.lexicon.resolve import Resource
 from robust_tickets.lexicon.sources import look_up_in, source_of, stop_words
@@ -56,6 +57,7 @@ class SynonymTable:
         continues[1:-1] = self.joined[ids[1:]] & self.open[ids[:-1]]
         return (self.counts[ids] > 1) & ~continues[:-1] & ~continues[1:]
 
+    @tokenising()
     def coverage(self, tokenizer: Any, texts: Iterable[str]) -> dict[str, float]:
         """How many words ``texts`` hold and which shares of them are one token, are stop words, and can be swapped."""
         stop = stop_words(self.source)
