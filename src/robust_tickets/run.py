@@ -23,7 +23,7 @@ from typing import Any
 
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
-from robust_tickets.files import DAMAGED, claim, read_json, set_aside, sha256_file, write_json
+from robust_tickets.files import DAMAGED, claim, listed, mapping, read_json, set_aside, sha256_file, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import plug_ins
 
@@ -286,6 +286,18 @@ def environment() -> Mapping[str, Any]:
         "threads": torch.get_num_threads(),
         "packages": {**versions(), **plug_ins()},
     }
+
+
+def with_earlier(env: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """``env``, and under ``earlier`` the other environments of the run whose env.json is ``path``: it may be resumed elsewhere."""
+    before = record(path)
+    now = dict(environment())
+    earlier: list[dict[str, Any]] = []
+    for one in map(mapping, [*listed(before.get("earlier")), before]):
+        known = {name: one[name] for name in now if name in one}
+        if known and known != now and known not in earlier:
+            earlier.append(known)
+    return {**env, "earlier": earlier} if earlier else dict(env)
 
 
 @cache

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fake_run import make_run
 from robust_tickets.cli.main import main
+from robust_tickets.run import environment
 from robust_tickets.train.loop import Loop
 
 Capture = pytest.CaptureFixture[str]
@@ -33,6 +35,27 @@ def stopped(patch: pytest.MonkeyPatch, kind: type, name: str) -> None:
         raise KeyboardInterrupt
 
     patch.setattr(kind, name, stop)
+
+
+def test_a_run_that_is_resumed_elsewhere_keeps_all_environments(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    command = ["run", "finetune", "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none"]
+    command += ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "max_rows=32", "--out", str(tmp_path / "r")]
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 2, 1, 3):
+            torch.set_num_threads(threads)
+            environment.cache_clear()
+            with monkeypatch.context() as patch:
+                if threads != 3:
+                    stopped(patch, Loop, "_update")
+                tickets(capsys, *command, code=0 if threads == 3 else 130)
+    finally:
+        torch.set_num_threads(before)
+        environment.cache_clear()
+    env = json.loads((tmp_path / "r" / "env.json").read_text())
+    assert [env["threads"], *sorted(one["threads"] for one in env["earlier"])] == [3, 1, 2]
 
 
 def test_an_unfinished_run_says_the_command_that_goes_on(

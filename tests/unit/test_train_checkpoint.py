@@ -290,6 +290,18 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
     assert problem.value.exit_code == 2
 
 
+def test_other_threads_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, warned = torch.get_num_threads(), []
+    try:
+        for threads, last in ((1, 1), (2, 2), (2, 3), (1, None)):
+            torch.set_num_threads(threads)
+            FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=last)
+            warned.append(capsys.readouterr().err.count("warning: "))
+    finally:
+        torch.set_num_threads(before)
+    assert warned == [0, 1, 0, 1]
+
+
 def _said(folder: Path, **values: Any) -> None:
     """Change what the checkpoint below ``folder`` says; None: not a word."""
     found = checkpoint.read(folder / "checkpoint")

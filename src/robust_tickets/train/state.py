@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robust_tickets.data.batch import PLAIN
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import warn
 from robust_tickets.train.checkpoint import State
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def capture(loop: Loop) -> State:
         "identity": loop.identity,
         "total": loop.total,
         "device": loop.device.type,
+        "threads": torch.get_num_threads(),
         "reading": getattr(loop.batches, "reading", ""),
         "stopped": loop.stopped,
         "counted": loop.counted,
@@ -67,6 +69,12 @@ def restore(loop: Loop, state: State) -> None:
         raise TicketsError(
             f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
             hint=f"continue on the device it was begun on, or remove {loop.folder}/checkpoint to start anew",
+        )
+    threads, here = state.values.get("threads"), torch.get_num_threads()
+    if begun_on == "cpu" and threads not in (None, here):
+        warn(
+            f"{loop.folder} was trained with {threads} threads until now, and resumes with {here}: its weights may differ in the last bits "
+            f"from those of a run with one number of threads (OMP_NUM_THREADS={threads} gives that)"
         )
     now = getattr(loop.batches, "reading", "")
     before = state.values.get("reading", PLAIN if now else "")  # one of an older version does not say

@@ -17,7 +17,7 @@ from robust_tickets.errors import in_table, inside
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
-from robust_tickets.run import Run, Stage, locked, made
+from robust_tickets.run import Run, Stage, locked, made, with_earlier
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 from robust_tickets.walk import allowed, bad_rows, stages
 from robust_tickets.walk.arms import Arm, Origin
@@ -79,7 +79,8 @@ class Walk:
         with locked(folder):
             self.run.begin(self.config)
             self.run.goes_on_by(self.goes_on)
-            write_json(folder / "env.json", made(file for task in (self.task, *self.elsewhere.values()) for file in task.files))
+            env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
+            write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
             bad_rows.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
             rows = [self._arm(arm, max_failed) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
