@@ -1,6 +1,7 @@
 """Progress on standard error: a rich bar on a terminal, a line every few seconds elsewhere, nothing under ``--quiet``.
 
-Standard output belongs to results. ``say`` prints one line; ``track`` wraps anything that takes over two seconds.
+Standard output belongs to results. ``say`` prints one line; ``track`` wraps anything that takes over two seconds. Names that people chose
+(labels, titles, models) reach a terminal through ``write``, ``Cleaned`` or ``console`` alone, which let no control character pass.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 _quiet = False
 
@@ -35,10 +41,46 @@ def warn(text: str) -> None:
     write(f"warning: {text}")
 
 
+def clean(value: object) -> str:
+    """``value`` as text in which everything is visible and every character is valid in HTML and on a terminal."""
+    return CONTROL.sub(_visible, str(value))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+
+
+class Cleaned:
+    """A stream whose every text is cleaned as it is written."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(clean(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def console(stream: IO[str]) -> Console:
+    """A rich console that cleans the texts it is given, and styles them as ever."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class CleanedConsole(Console):
+        def render(self, *given: Any, **named: Any) -> Any:
+            for text, style, control in super().render(*given, **named):
+                yield Segment(text if control else clean(text), style, control)
+
+    return CleanedConsole(file=stream)
+
+
 def write(text: str) -> None:
     """A line on standard error. Where its reader is gone (``… 2>&1 | tee log`` dies of the same Ctrl-C) work goes on without a word."""
     with suppress(OSError, ValueError):  # a broken pipe, a closed stream
-        print(text, file=sys.stderr, flush=True)
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -104,11 +146,10 @@ def track(title: str, total: int, done: int = 0) -> Iterator[Bar]:
         if spent > 2:
             say(f"{title}: {bar.done}/{total} in {duration(spent)}{'  ' + bar.note if bar.note else ''}")
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    told = TextColumn("{task.fields[note]}")
+    title_of, note_of = (TextColumn("{task." + field + "}", markup=False) for field in ("description", "fields[note]"))
+    columns = (title_of, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), note_of)
     # drawn by a thread beside the work: at rich's own 10 times a second it takes 1 % of a core from it
-    with Progress(*columns, told, console=Console(stderr=True), refresh_per_second=2) as progress:
+    with Progress(*columns, console=console(sys.stderr), refresh_per_second=2) as progress:
         yield _RichBar(title, total, done, progress, progress.add_task(title, total=total, completed=done, note=""))

@@ -15,8 +15,9 @@ from rich.console import Console
 from fake_run import make_run
 from hostile import HOSTILE
 from robust_tickets.files import read_json, write_json
+from robust_tickets.progress import clean
 from robust_tickets.report.diff import folded, opening
-from robust_tickets.report.markup import Html, clean, escape, tag
+from robust_tickets.report.markup import Html, escape, tag
 from robust_tickets.report.page import write_report
 from robust_tickets.report.read import read_run
 from robust_tickets.report.terminal import summary

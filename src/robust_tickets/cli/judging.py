@@ -105,13 +105,12 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
     from rich.text import Text
 
     from robust_tickets.report import numbers
-    from robust_tickets.report.markup import clean
     from robust_tickets.report.terminal import first
 
     heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")
     before = [f"{models[cell['model']]}: {flag}" for cell in told["cells"] for flag in first(cell)]
     title = "accuracy in %, 95 % intervals below; transfer: turned, of those right before"
-    grid = Table(*heads, title=Text(clean("\n".join([*dict.fromkeys(before), title]))), title_justify="left")
+    grid = Table(*heads, title=Text("\n".join([*dict.fromkeys(before), title])), title_justify="left")
     flags: dict[str, None] = {}
     for cell in told["cells"]:
         where, model = told["sources"][cell["source"]], models[cell["model"]]
@@ -120,8 +119,8 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
             value, ends = cell[name], cell["intervals"].get(name)
             shown.append("–" if value is None else numbers.percent(value) + (f"\n{numbers.span(ends)}" if ends else ""))
         turned = "–" if cell["originals"] is None else f"{cell['turned']} of {cell['texts']}"
-        grid.add_row(*(Text(clean(one)) for one in (str(where["name"]), model, *shown, turned)))
+        grid.add_row(*(Text(one) for one in (str(where["name"]), model, *shown, turned)))
         flags.update(dict.fromkeys(f"{model}: {flag}" for flag in cell["flags"] if flag not in first(cell)))
     if flags:
-        grid.caption, grid.caption_justify = Text(clean("flags: " + "; ".join(flags))), "left"
+        grid.caption, grid.caption_justify = Text("flags: " + "; ".join(flags)), "left"
     return grid

@@ -21,7 +21,7 @@ from robust_tickets import __version__, progress
 from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, usage, using, walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
-from robust_tickets.report.markup import clean
+from robust_tickets.progress import clean
 from robust_tickets.run import typed
 
 INTERRUPTED = 130
@@ -76,19 +76,19 @@ def _run(arguments: list[str]) -> int:
         return _fail(*usage.said(problem), BAD_INPUT, as_json)
     except TicketsError as problem:
         if debug:
-            traceback.print_exc()
+            progress.write(traceback.format_exc())
         return _fail(problem.message, problem.hint, problem.exit_code, as_json)
     except SystemExit as end:  # no verb ends the process: code that a verb called did
         if isinstance(end.__context__, BrokenPipeError):  # rich, when the reader went away (`tickets --help | head -1`)
             return 0
         if debug:
-            traceback.print_exc()
+            progress.write(traceback.format_exc())
         return _fail(
             f"code that was called ended the process (exit {end.code})", "see that it returns, or raises an error", FAILED, as_json
         )
     except Exception as problem:
         if debug:
-            traceback.print_exc()
+            progress.write(traceback.format_exc())
         message, hint = _unexpected(problem)
         return _fail(message, hint, FAILED, as_json)
 
@@ -103,9 +103,9 @@ def _print(answer: Any, as_json: bool) -> int:
     if as_json:
         print(json.dumps(answer.data, indent=2, sort_keys=True, ensure_ascii=True))
     else:
-        from rich.console import Console
-
-        answer.show(Console())
+        console = progress.console(sys.stdout)
+        with redirect_stdout(progress.Cleaned(sys.stdout)):  # type: ignore[type-var]  # what is printed; the console has escapes of its own
+            answer.show(console)
     return answer.exit_code
 
 

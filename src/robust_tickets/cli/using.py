@@ -218,16 +218,14 @@ def predict(
         ) from problem
 
     def show(console: Any) -> None:
-        from robust_tickets.report.markup import clean
-
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
         print(f"{told['rows']} rows: {counts}" + (f"; {_rows(told['bad'], 'bad ')} left without a label:" if told["bad"] else ""))
         for reason in told["reasons"][:REASONS]:
-            print(clean(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})"))  # an error message may have several lines
+            print(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})")  # an error message may have several lines
         if len(told["reasons"]) > REASONS:
             print(f"  … and {len(told['reasons']) - REASONS} other reasons")
         if told["hint"]:
-            print(clean(f"  what to do: {told['hint']}"))
+            print(f"  what to do: {told['hint']}")
         print(f"predictions: {out}")
 
     if told["exit_code"]:

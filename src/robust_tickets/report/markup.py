@@ -7,27 +7,17 @@ break the file's UTF-8, control characters its parsing, and direction overrides 
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable
 
+from robust_tickets.progress import clean
+
 _VOID = {"meta", "br", "hr", "link", "input", "rect", "line", "circle", "path", "polygon", "use", "wbr"}
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
 class Html(str):
     """A piece of finished markup."""
 
     __slots__ = ()
-
-
-def clean(value: object) -> str:
-    """``value`` as text in which everything is visible and every character is valid in HTML and on a terminal."""
-    return _CONTROL.sub(_visible, str(value))
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
 
 
 def escape(value: object) -> Html:
