@@ -77,7 +77,8 @@ def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_pa
     with pytest.raises(SystemExit) as end:
         main(typed[1:])
     assert end.value.code == 0
-    assert json.loads(capsys.readouterr().out)["digest"] == first["digest"]
+    again = json.loads(capsys.readouterr().out)
+    assert again["digest"] == first["digest"]
 
     odd = attack(capsys, albert, other, Path("\x1b[31mred\u202e"), "--seed", "3")
     assert odd["digest"] == first["digest"]
@@ -90,7 +91,7 @@ def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_pa
 
     tickets(capsys, "report", "a", "\x1b[31mred\u202e", "--out", "page.html")
     page = Path("page.html").read_text("utf-8")
-    for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"], env["date"], odd["env"]["date"]):
+    for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"], again["env"]["date"], odd["env"]["date"]):
         assert html.escape(words) in page, words
     assert not {"\x1b", "\u202e"} & set(page)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Rows:
     """A split as a list: a table of texts on disk would refuse some of these before the attack sees them."""
 
     name, columns, digest = "test", ("text",), "rows"
+    table = SimpleNamespace(files=())
 
     def __init__(self, texts: list[str], labels: list[int]) -> None:
         from robust_tickets.data.task import Example
