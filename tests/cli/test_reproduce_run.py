@@ -145,7 +145,7 @@ def test_a_smoke_budget_runs_and_fills_the_table(capsys: pytest.CaptureFixture[s
     found = read_all(tmp_path / "results")
     assert {(o.unit.arm, *[a.name for a in o.attacks]) for o in found} == {
         ("finetune", "textbugger-real"),
-        ("earlyrobust", "textbugger-real"),
+        ("earlyrobust_first", "textbugger-real"),
     }
     (table,) = told["tables"]
     filled = {(c["row"], c["metric"]): c for c in table["cells"]}

@@ -152,5 +152,5 @@ def test_searches_alone_are_no_ways_to_train(tmp_path: Path) -> None:
 
 
 def test_shares_are_told_in_percent() -> None:
-    assert arm("earlyrobust_heads_1_12").title == "EarlyRobust, 8.33 % of the heads removed"
+    assert arm("earlyrobust_first_heads_1_12").title == "EarlyRobust, 8.33 % of the heads removed"
     assert arm("robustt_sparsity_30").title == "RobustT, 30 % of the weights removed"

@@ -68,7 +68,7 @@ def test_the_question_that_was_asked_is_a_family() -> None:
 def test_a_table_is_a_family_of_its_own_method_against_the_other_rows() -> None:
     claims = family("ER-T3").claims
     assert {claim.task for claim in claims} == set(published.table("ER-T3").tasks)
-    assert {claim.arm for claim in claims} == {"earlyrobust"}
+    assert {claim.arm for claim in claims} == {"earlyrobust_first"}
     assert "random" in {claim.other for claim in claims}
     assert len(set(claims)) == len(claims)
     assert families_of("ER-T3") == ("ER-T3",)
@@ -95,7 +95,8 @@ def test_claims_are_adjusted_together(tmp_path: Path) -> None:
 
 def test_claims_to_come_are_counted_already() -> None:
     """Of a table those on the task: so a verdict stands when more rows come."""
-    runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR}), *arm("freelb3", {REAL: FAR})]
+    drawn = [run for name in ("earlyrobust", "earlyrobust_first") for run in arm(name, {REAL: FAR})]
+    runs = [*arm("finetune", {REAL: BASE}), *drawn, *arm("freelb3", {REAL: FAR})]
 
     def counted(id: str) -> set[int]:
         return {one.comparison.of for one in judge(id, runs) if one.comparison}
@@ -110,7 +111,7 @@ def test_claims_to_come_are_counted_already() -> None:
 
 def test_a_table_s_tasks_are_adjusted_apart() -> None:
     """Each is a study of its own: runs on one change nothing of what is said on another."""
-    far, near = ([*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: counts})] for counts in (FAR, NEAR))
+    far, near = ([*arm("finetune", {REAL: BASE}), *arm("earlyrobust_first", {REAL: counts})] for counts in (FAR, NEAR))
     here, there = judge("ER-T1", far), [replace(one, unit=replace(one.unit, task="imdb")) for one in near]
     both = judge("ER-T1", [*far, *there])
     assert [one for one in both if one.claim.task == "sst2"] == [one for one in here if one.claim.task == "sst2"]
@@ -120,7 +121,7 @@ def test_a_table_s_tasks_are_adjusted_apart() -> None:
 
 
 def test_more_rows_of_a_table_take_no_verdict_back() -> None:
-    runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})]
+    runs = [*arm("finetune", {REAL: BASE}), *arm("earlyrobust_first", {REAL: FAR})]
     (first,) = [one for one in judge("ER-T1", runs) if one.comparison]
     more = [run for name in ("earlybert", "pgd", "freelb", "infobert") for run in arm(name, {REAL: BASE[::-1]})]
     (later,) = [one for one in judge("ER-T1", [*runs, *more]) if one.comparison and one.claim.other == "finetune"]
@@ -184,11 +185,11 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
     found = repeated([*same, *two, *once], task="sst2")
     assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [("earlyrobust", 3, 2, 2), ("finetune", 3, 1, None)]
     said = models_told(found)
-    assert "EarlyRobust, seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs." in said
+    assert "EarlyRobust (drawn at the last point), seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs." in said
     assert said.endswith("Runs of one model differ by their attack alone.")
     assert models_told(repeated(once, task="sst2")) == ""
     other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")], task="sst2")
-    assert models_told(other).endswith("EarlyRobust, seed 0: 2 models of 1 ticket in 2 runs.")
+    assert models_told(other).endswith("EarlyRobust (drawn at the last point), seed 0: 2 models of 1 ticket in 2 runs.")
     versions = [replace(one, inputs={**one.inputs, "code": str(one.unit.repeat % 2)}) for one in same]
     assert "Fine-tuning, seed 0: 1 model in 3 runs, made by 2 versions of the code." in models_told(repeated(versions, task="sst2"))
     for runs, words in (
@@ -372,4 +373,4 @@ def test_what_may_not_hold_of_other_texts_is_said_so() -> None:
     for over, sure in (((-0.3, 6.5), False), ((0.3, 6.5), True), (None, True)):
         one = replace(judged, comparison=replace(judged.comparison, over_examples=over))
         assert ("others may differ" not in answered([one])) is sure
-        assert "EarlyRobust is 15.0 points sturdier than Fine-tuning" in answered([one])
+        assert "EarlyRobust (drawn at the last point) is 15.0 points sturdier than Fine-tuning" in answered([one])

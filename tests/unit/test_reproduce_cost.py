@@ -212,7 +212,7 @@ def test_every_arm_has_a_cost(name: str) -> None:
 def test_a_shared_search_is_counted_once(places: Places) -> None:
     methods = [("method", "earlyrobust"), ("method", "earlyrobust_without_structure")]
     both = plan(["ER-T1", "ER-T4"], seeds=1, only=[("task", "sst2"), *methods], places=places)
-    assert {unit.arm for unit in both.units} == {"earlyrobust", "earlyrobust_without_structure"}
+    assert {unit.arm for unit in both.units} == {"earlyrobust_first", "earlyrobust_without_structure"}
     one = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "earlyrobust")], places=places)
     assert cost(both, (), GPU).search == cost(one, (), GPU).search > 0
     assert cost(both, (), GPU).train > cost(one, (), GPU).train
@@ -263,7 +263,7 @@ def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
 def test_units_come_seed_by_seed(places: Places) -> None:
     units = plan(["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], places=places).units
     assert [unit.seed for unit in units] == [0, 0, 1, 1, 2, 2]
-    assert {unit.arm for unit in units[:2]} == {"finetune", "earlyrobust"}
+    assert {unit.arm for unit in units[:2]} == {"finetune", "earlyrobust_first"}
     units = campaign("A", places).units
     assert len(set(units)) == len(units) == 21
     assert [unit.seed for unit in units[5:15]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]

@@ -176,7 +176,8 @@ def test_heads_and_neurons_have_panels_of_their_own_on_one_scale() -> None:
 
 
 def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
-    arms = {"finetune": 10, "finetune_epochs_5": 5, "finetune_epochs_25": 25, "earlyrobust": 10, "earlyrobust_epochs_25": 25, "random": 10}
+    arms = {"finetune": 10, "finetune_epochs_5": 5, "finetune_epochs_25": 25, "random": 10}
+    arms |= {"earlyrobust_first": 10, "earlyrobust_first_epochs_25": 25}
     every = [run(arm, seed=seed, held=0.3 + epochs / 100) for arm, epochs in arms.items() for seed in range(3)]
     every += [run("finetune_along_5", held=0.1), run("freelb3_epochs_7", held=0.1)]  # a look at one schedule; one length alone
     drawn = lengths(every)
@@ -188,7 +189,7 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
         ("Fine-tuning", "5"), ("Fine-tuning", "10"), ("Fine-tuning", "25"), ("EarlyRobust", "10"), ("EarlyRobust", "25"),
     ]  # fmt: skip
     assert len(drawn.sources) == 15
-    looks = {"finetune": 8, "earlyrobust": 2}
+    looks = {"finetune": 8, "earlyrobust_first": 2}
     shown = lengths(every, None, looks).panels[0].svg
     assert list(dict.fromkeys(marks(shown))) == [marks(marker(0, 0, place, 20))[0] for place in looks.values()]
     assert not lengths([one for one in every if "epochs" not in one.unit.arm]).panels
@@ -236,6 +237,17 @@ def test_survivors_are_means_over_searches() -> None:
     again = [replace(one, unit=replace(one.unit, repeat=1)) for one in found]
     assert draw("ER-F5", [row("EarlyRobust", "earlyrobust")], [*found, *again]).panels == (panel,)
     assert "no ticket" in draw("ER-F5", [row("Whole", "finetune")], [run("finetune", base="finetune")]).why
+
+
+def test_searches_that_were_drawn_otherwise_stand_for_those_that_are_to_come() -> None:
+    old = [run("earlyrobust", seed=seed) for seed in range(3)]
+    panel = next(panel for panel in figure("ER-F5", old).panels if panel.sources)
+    assert panel.sources == tuple(one.unit.id for one in old)
+    assert "drawn at the last" in figure("ER-F5", old).caption
+    new = run("earlyrobust_first")
+    drawn = figure("ER-F5", [*old, new])
+    assert drawn.sources == (new.unit.id,)
+    assert "drawn at the last" not in drawn.caption
 
 
 def test_weights_are_added_up_by_layer_without_the_pooler() -> None:

@@ -22,6 +22,7 @@ from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page.tables import table as shown
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
 from robust_tickets.reproduce.reading import Wanted, read_runs
@@ -67,7 +68,7 @@ def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
     more = f"{REAL}-encoder50"
     both = {"bertattack": far, "bertattack_papers-real": near}
     filled = fill(
-        "ER-T1", [*arm("finetune", {REAL: far, more: far, SUBSTITUTE: near, **both}), *arm("earlyrobust", {more: near, REAL: far})]
+        "ER-T1", [*arm("finetune", {REAL: far, more: far, SUBSTITUTE: near, **both}), *arm("earlyrobust_first", {more: near, REAL: far})]
     )
     (paper,) = [cell for cell in filled.numbers if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "bertattack") and cell.ours]
     assert paper.by == "bertattack_papers-real"
@@ -98,7 +99,7 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
         (fill("ER-T1", finetuned()), "where one further run of ours would lie, at"),
         (fill("RT-T1", finetuned()), "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at"),
         (
-            fill("ER-T3", [*arm("random", {REAL: BASE}), *arm("earlyrobust", {REAL: BASE})]),
+            fill("ER-T3", [*arm("random", {REAL: BASE}), *arm("earlyrobust_first", {REAL: BASE})]),
             "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
         ),
         (
@@ -166,7 +167,7 @@ def test_runs_of_several_configs_are_told() -> None:
 def test_a_text_that_stood_in_for_the_paper_s_is_noted_beside_every_number() -> None:
     def noted(corpus: str | None) -> set[str]:
         config = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": corpus}}}, {"origin": None}]}}
-        filled = fill("OR-T1", arm("orticket", {REAL: BASE}, config=config))
+        filled = fill("OR-T1", arm("orticket_first", {REAL: BASE}, config=config))
         return {note for cell in filled.ran if cell.row.startswith("ORTicket") for note in cell.notes or ("",)}
 
     assert noted("@data/wiki_en") == {"searched on the texts of wiki_en, which stand in for wikitext-2-raw-v1"}
@@ -175,12 +176,15 @@ def test_a_text_that_stood_in_for_the_paper_s_is_noted_beside_every_number() -> 
 
 def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     pgd = [made("pgd", s, train_seconds=800.0 + 100 * s) for s in range(3)]  # 900 on average
-    ticket = [made("earlyrobust", s, train_seconds=80.0, search_seconds=10.0) for s in range(2)]
+    ticket = [made("earlyrobust_first", s, train_seconds=80.0, search_seconds=10.0) for s in range(2)]
     cell = one(fill("ER-T1", [*pgd, *ticket]), "EarlyRobust", "speedup_vs_pgd")
     assert cell.ours
     assert cell.ours.mean == pytest.approx(10.0)
     assert "PGD the mean of 3 runs" in cell.substituted[0]
-    again = [made("pgd", 0, repeat=1, train_seconds=1700.0), made("earlyrobust", 1, repeat=1, train_seconds=40.0, search_seconds=10.0)]
+    again = [
+        made("pgd", 0, repeat=1, train_seconds=1700.0),
+        made("earlyrobust_first", 1, repeat=1, train_seconds=40.0, search_seconds=10.0),
+    ]
     both = one(fill("ER-T1", [*pgd, *ticket, *again]), "EarlyRobust", "speedup_vs_pgd")  # what a run takes does not hang on its seed
     assert both.ours
     assert both.ours.values == pytest.approx((1100 / 90, 1100 / 90, 1100 / 50))
@@ -196,8 +200,22 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     assert one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why == "PGD was not timed alone on the same device"
 
 
+def test_runs_that_were_drawn_otherwise_stand_beside_the_row_under_their_own_name() -> None:
+    old, row = "EarlyRobust (drawn at the last point)", "EarlyRobust"
+    filled = fill("ER-T1", arm("earlyrobust", {REAL: BASE}))
+    assert one(filled, row, "aua", REAL).why == "not run"
+    found = one(filled, old, "aua", REAL)
+    assert found.ours is not None
+    assert (found.arm, found.published, found.inside) == ("earlyrobust", None, None)
+    assert (filled.counts()["numbers"], filled.counts()["filled"]) == (len(published.cells("ER-T1")), 0)
+    assert old in {cell.row for cell in filled.cells}
+    assert old in str(shown(filled, []))
+    assert f"| {old} |" in tell.markdown(filled)
+    assert old not in {cell.row for cell in fill("ER-T1", finetuned()).cells}
+
+
 def test_a_search_for_all_tasks_is_charged_apart() -> None:
-    runs = [made("freelb", train_seconds=800.0), made("orticket", train_seconds=80.0, search_seconds=20.0, parameters=87.8e6)]
+    runs = [made("freelb", train_seconds=800.0), made("orticket_first", train_seconds=80.0, search_seconds=20.0, parameters=87.8e6)]
     filled = fill("OR-T2", runs)
     found = {m: one(filled, "ORTicket", m).ours for m in ("speedup_vs_freelb", "speedup_lost_to_search", "total_millions")}
     assert {m: ours and round(ours.mean, 6) for m, ours in found.items()} == {
@@ -247,7 +265,7 @@ def test_a_figure_has_the_same_points_by_its_id_and_by_its_plan(id: str) -> None
 
 
 def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
-    runs = [*finetuned(), *arm("earlyrobust", {REAL: tuple(c + 20 for c in BASE)})]
+    runs = [*finetuned(), *arm("earlyrobust_first", {REAL: tuple(c + 20 for c in BASE)})]
     filled = fill("ER-T1", read_all(keep(tmp_path / "results", runs)), tmp_path / "results")
     paths = {path.suffix: path for path in tell.write(filled, tmp_path / "out")}
     assert sorted(path.name for path in paths.values()) == ["ER-T1.csv", "ER-T1.json", "ER-T1.md"]
@@ -275,7 +293,7 @@ def test_what_is_noted_of_a_row_is_not_said_again_for_each_attack(tmp_path: Path
 
 
 def test_a_number_that_lacks_several_attacks_is_one_cell_without_it() -> None:
-    few = arm("earlyrobust", {REAL: BASE})
+    few = arm("earlyrobust_first", {REAL: BASE})
     lines = tell.markdown(fill("ER-T3", [*few, *arm("random", {REAL: BASE, SUBSTITUTE: BASE})])).splitlines()
     found = [line for line in lines if "cell" in line]
     assert found == ["- 20 cells: not run", "- 1 cell, under some attacks: trained, not attacked by TextFooler (substitute lists)"]

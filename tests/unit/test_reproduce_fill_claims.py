@@ -25,7 +25,7 @@ def claimed(*only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1") 
 
 
 def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -> None:
-    runs = [run for name in ("finetune", "earlyrobust", "freelb", "pgd") for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE[::-1]})]
+    runs = [run for name in ("finetune", "earlyrobust_first", "freelb", "pgd") for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE[::-1]})]
     whole, every = claimed(runs=runs)
     assert whole.aside == 0
     assert whole.claims == fill("ER-T1", runs).claims

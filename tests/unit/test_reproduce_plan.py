@@ -297,8 +297,8 @@ def test_only_keeps_what_it_names(equipped: Places) -> None:
         places=equipped,
     )
     assert {cell.task for cell in made.cells} == {"sst2"}
-    assert {cell.arm for cell in made.cells} == {"earlyrobust", "finetune"}
-    assert {(u.arm, u.seed) for u in made.units} == {("earlyrobust", 3), ("finetune", 3)}  # RT-T1's fine-tuning is ER-T1's
+    assert {cell.arm for cell in made.cells} == {"earlyrobust_first", "finetune"}
+    assert {(u.arm, u.seed) for u in made.units} == {("earlyrobust_first", 3), ("finetune", 3)}  # RT-T1's fine-tuning is ER-T1's
     assert {one.name for all in made.attacks.values() for one in all} == {"textfooler-real"}
     assert {cell.attack for cell in made.cells} == {None, "textfooler"}
 

@@ -72,7 +72,7 @@ def test_no_paper_prints_a_claim_of_the_sturdy_recipe() -> None:
 
 def test_a_number_that_scatter_lets_in_says_so() -> None:
     """28.8 is printed; ours are 16.0 in the mean, and one run in five reaches 45."""
-    wide, narrow = (fill("ER-T3", arm("earlyrobust", {SUBSTITUTE: counts})) for counts in (WILD, (56, 57, 58, 58, 59)))
+    wide, narrow = (fill("ER-T3", arm("earlyrobust_first", {SUBSTITUTE: counts})) for counts in (WILD, (56, 57, 58, 58, 59)))
     for filled, word in ((wide, "yes, of 66"), (narrow, "yes")):
         (cell,) = [one for one in filled.ran if one.metric == "aua"]
         assert cell.inside is True
@@ -89,7 +89,7 @@ def test_a_number_that_scatter_lets_in_says_so() -> None:
     assert clause in tell.markdown(wide)
     assert "“yes, of 30”" in tell.markdown(wide)
     assert clause in str(shown(wide, []))
-    assert clause[1:] in findings(arm("earlyrobust", {SUBSTITUTE: WILD}))  # there of all tables
+    assert clause[1:] in findings(arm("earlyrobust_first", {SUBSTITUTE: WILD}))  # there of all tables
     assert "of them of an interval" not in tell.markdown(narrow) + str(shown(narrow, []))
     console = Console(width=80, file=io.StringIO(), record=True)
     tell.show(wide, console)

@@ -113,7 +113,7 @@ def test_the_released_code_searches_as_it_does(task: str) -> None:
     assert made("robustt", task, "as-published").search == made("robustt", task).search == RobustT.for_task(task)
     plain = RobustT.released(task, adversary=None)
     assert made("robustt_without_adversary", task, "as-released").search == plain
-    early = made("earlyrobust", task, "as-released").search
+    early = made("earlyrobust_first", task, "as-released").search
     assert (early.stop, early.at_epoch, early.rule, early.loader_shuffle, early.adversary.token_types) == (
         "fixed",
         0.2,
@@ -131,13 +131,13 @@ def test_the_released_code_searches_as_it_does(task: str) -> None:
 
 
 def test_tickets_of_one_search_share_it_and_random_ones_have_its_sparsity() -> None:
-    search = made("earlyrobust", "imdb").search
+    search = made("earlyrobust_first", "imdb").search
     for name in (
         "earlyrobust_neurons_60",
-        "earlyrobust_heads_1_3",
+        "earlyrobust_first_heads_1_3",
         "earlyrobust_layer_layer",
         "earlyrobust_without_structure",
-        "earlyrobust_epochs_25",
+        "earlyrobust_first_epochs_25",
     ):
         assert made(name, "imdb").search == search, name
     assert (made("random", "imdb").search.heads, made("random", "imdb").search.neurons) == (search.heads, search.neurons) == (1 / 6, 0.4)
@@ -151,6 +151,15 @@ def test_tickets_of_one_search_share_it_and_random_ones_have_its_sparsity() -> N
     assert made("imp", "sst2").search.sparsity == 0.6
     assert made("robustt_without_mask_training", "imdb").search.adversary.steps == 2
     assert made("robustt_without_mask_training", "imdb").search.sparsity == weights.sparsity
+
+
+def test_what_the_papers_rows_ask_for_is_drawn_at_the_first_point() -> None:
+    for id in ("ER-T1", "ER-T3", "ER-T5", "ER-F3", "ER-F4", "ER-F5", "OR-T1", "OR-T3", "OR-F1", "OR-F2"):
+        for name in {row.arm for row in rows(id) if row.arm}:
+            search = made(name).search
+            assert getattr(search, "stop", "fixed") != "paper" or search.drawn == "first", (id, name)
+    for name in ("earlyrobust", "earlyrobust_epochs_5", "orticket", "orticket_vanilla", "sturdy_a_ticket", "sturdy_f"):
+        assert made(name).search.drawn == "current", name
 
 
 def test_a_sweep_has_the_value_that_its_point_stands_at() -> None:

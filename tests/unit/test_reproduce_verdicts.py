@@ -46,7 +46,7 @@ def test_an_arm_that_is_named_again_keeps_a_name() -> None:
         "Under TextFooler (real lists), ASCC on the real lists: EarlyRobust ticket is 9.0 points sturdier than the whole"
     )
     assert second.startswith("Under TextFooler (substitute lists), the EarlyRobust ticket is 9.0 points sturdier than the whole model, 9.0")
-    assert answered([judged("earlyrobust", "finetune", REAL, 0.1), judged(TICKET, WHOLE, REAL, 0.1)]) == (
+    assert answered([judged("earlyrobust_first", "finetune", REAL, 0.1), judged(TICKET, WHOLE, REAL, 0.1)]) == (
         "EarlyRobust and Fine-tuning lie within 5 points of each other under TextFooler (real lists). ASCC on the real lists: EarlyRobust "
         "ticket and the whole model lie within 5 points of each other under TextFooler (real lists)."
     )

@@ -374,7 +374,7 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
     for name in ("cyclopts", "datasets"):
         (block / name).mkdir(parents=True)
         (block / name / "__init__.py").write_text("raise ImportError")
-    units = [f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust", "earlyrobust_neurons_40")]
+    units = [f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust_first", "earlyrobust_neurons_40")]
     asked = ["--units", *units, "--attacks", "", "--processes", "2", "--train-at-once", "1"]
     asked += ["--store", str(tmp_path / "s"), "--results", str(tmp_path / "r")]
     before = os.environ.get("PYTHONPATH")

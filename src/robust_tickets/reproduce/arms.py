@@ -24,7 +24,10 @@ ROLE = re.compile(r"=@([a-z0-9_/]+)$")  # the value of a setting that Places fil
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """``arm`` is the one of ``recipe`` that is trained; ``settings`` are key=value as ``tickets run --set``."""
+    """``arm`` is the one of ``recipe`` that is trained; ``settings`` are key=value as ``tickets run --set``.
+
+    ``beside``: the arm that papers' rows ask for, beside whose runs those of this one stand.
+    """
 
     name: str
     title: str
@@ -32,6 +35,7 @@ class Arm:
     arm: str
     settings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    beside: str = ""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -69,6 +73,11 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
     return replace(told.arm, settings=tuple(settings))
 
 
+def older(name: str) -> tuple[str, ...]:
+    """The arms whose runs stand beside this one's, under their own titles."""
+    return tuple(other for other, one in arms().items() if one.beside == name) if name else ()
+
+
 def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
     """The points of a sweep: each value and the arm that has it, on ``task`` its base where that is drawn so itself."""
     sweeps = toml("sweeps.toml")["sweeps"]
@@ -102,6 +111,7 @@ def _told(name: str, table: Mapping[str, Any]) -> _Told:
             arm=chosen,
             settings=(*table.get("settings", ()), *_inside(chosen, table.get("own", ()))),
             notes=tuple(table.get("notes", ())),
+            beside=table.get("beside", ""),
         ),
         tasks={task: tuple(settings) for task, settings in table.get("tasks", {}).items()},
         ways=table.get("ways", ""),
@@ -115,7 +125,7 @@ def _changed(base: _Told, name: str, table: Mapping[str, Any]) -> _Told:
     changed = {"name": name, "title": table["title"], "settings": (*base.arm.settings, *more)}
     return replace(
         base,
-        arm=replace(base.arm, **changed, notes=(*base.arm.notes, *table.get("notes", ()))),
+        arm=replace(base.arm, **changed, beside="", notes=(*base.arm.notes, *table.get("notes", ()))),
         ways=table.get("ways", base.ways),
         flavours={
             flavour: (*base.flavours.get(flavour, ()), *table.get(flavour, ()))

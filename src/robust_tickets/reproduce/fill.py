@@ -7,14 +7,16 @@ of its own, under its name in the protocol, since they differ by more than the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import RunSummary, summarise_runs
+from robust_tickets.reproduce.arms import older
 from robust_tickets.reproduce.attacks import GROUPS, attacks
 from robust_tickets.reproduce.claims import Judged, families_of, judge
+from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, columns_of
@@ -44,6 +46,7 @@ class FilledCell:
     attack: str | None
     by: str | None
     x: float | None  # of a figure's point
+    beside: bool  # runs of another arm beside a row, under its own name: nothing is printed of it
     published: float | None
     ours: Ours | None
     difference: float | None  # ours minus published
@@ -97,7 +100,7 @@ class Filled:
         Further candidates and constraints would count a number again for each of them.
         """
         first: dict[tuple[object, ...], FilledCell] = {}
-        for cell in self.cells:
+        for cell in (cell for cell in self.cells if not cell.beside):
             if cell.number not in first or _far(cell, self.flavour) < _far(first[cell.number], self.flavour):
                 first[cell.number] = cell
         return tuple(first.values())
@@ -131,6 +134,7 @@ class _Asked:
     why: str = ""
     x: float | None = None
     named: tuple[str, ...] = ()  # attacks of ours; empty: all that were run and stand for the paper's
+    beside: bool = False
 
 
 def fill(
@@ -157,6 +161,8 @@ def fill(
                 f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="fill_all takes a whole plan"
             )
         id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]  # of a search alone: a figure draws it
+    if not id.startswith("campaign "):
+        wanted = [one for line in wanted for one in (line, *_older(line, outcomes))]
     known = next((one for one in tables() if one.id == id), None)
     judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
     chosen = Only(only)
@@ -226,6 +232,13 @@ def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
     return found
 
 
+def _older(asked: _Asked, outcomes: Sequence[Outcome]) -> list[_Asked]:
+    """The same of the arms that stand beside the row's, where they were run."""
+    here = {o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)}
+    found = [name for name in older(asked.arm) if name in here]
+    return [replace(asked, row=arm_title(name), arm=name, published=None, beside=True) for name in found]
+
+
 def _of_plan(cell: Any) -> _Asked:
     """A plan's cell knows its arm, the attacks of ours, and why it cannot be made."""
     return _Asked(
@@ -260,6 +273,7 @@ def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], f
         attack=asked.attack,
         by=by,
         x=asked.x,
+        beside=asked.beside,
         published=asked.published,
         ours=Ours(**vars(summary), units=reading.units, values=reading.runs.values) if summary else None,
         difference=summary.mean - asked.published if summary and asked.published is not None else None,

@@ -15,7 +15,7 @@ from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.published import Cell, cells, tables
 from robust_tickets.reproduce.reading import Wanted, read_runs
-from robust_tickets.reproduce.rows import rows
+from robust_tickets.reproduce.rows import arms, rows
 from robust_tickets.reproduce.wording import listed
 
 
@@ -46,7 +46,7 @@ def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
     asked = attack_of(claim.task, claim.attack).stands_for
     for one in tables() if asked else ():
         names = {row.arm: row.name for row in rows(one.id) if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None}
-        found = [_cell(one.id, names.get(arm), claim, asked) for arm in (claim.arm, claim.other)]
+        found = [_cell(one.id, names.get(arm) or names.get(arms()[arm].beside), claim, asked) for arm in (claim.arm, claim.other)]
         if found[0] and found[1]:
             runs = (found[0].runs, found[1].runs)
             return Printed(

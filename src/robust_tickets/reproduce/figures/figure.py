@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import older
 from robust_tickets.reproduce.figures.agreement import agreement
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel
 from robust_tickets.reproduce.figures.gates import gates
@@ -24,7 +25,7 @@ from robust_tickets.reproduce.rows import rows as rows_of
 from robust_tickets.reproduce.unit import Flavour
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
-STOPPED = {"earlyrobust_whole": "earlyrobust"}  # a search that goes on where its rule stops, and the one that stops there
+STOPPED = {"earlyrobust_whole": "earlyrobust_first"}  # a search that goes on where its rule stops, and the one that stops there
 TASKLESS = ("OR-F1",)  # a unit has a task all the same
 HEADS, NEURONS = (Axis(title=f"{part} removed, %", unit=" %", factor=100) for part in ("heads", "neurons"))
 AXES = {
@@ -35,6 +36,7 @@ AXES = {
 WORDS = {
     "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
     "short": "These searches ended where their rule stopped them; what masks do afterwards is not run.",
+    "last": "These tickets were drawn at the last of the rule's five points; those drawn at the first are not run.",
     "layers": (
         "Layer 1 is nearest the words. A bar is the mean share that survives; the thin line reaches from the lowest search to the highest."
     ),
@@ -72,8 +74,8 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
     drawn = _places(made)  # a caption speaks of what is drawn: an arm may have runs on other tasks
     there = [one for one in outcomes if one.unit.flavour == flavour and (one.unit.backbone, one.unit.task) in drawn]
     mine = [one for one in there if one.unit.arm in arms]
-    short = _stopped(arms, mine, there) if id in MAPS else []
-    mine += short
+    instead = _instead(arms, mine, there) if id in MAPS + LAYERS else []
+    mine += instead
     own = sorted(mine, key=lambda one: one.unit)  # the same bytes in any order
 
     def how(backbone: str, task: str, what: str = "them") -> str:
@@ -84,7 +86,7 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
 
     if id in MAPS + LAYERS + GATES:
         panels = [panel for backbone, task in drawn for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))]
-        words = _words(id, own) + (f" {WORDS['short']}" if short else "")
+        words = _words(id, own) + (f" {WORDS['short' if id in MAPS else 'last']}" if instead else "")
     else:
         panels = sweep(made, own, folder, lambda row: _axis(id, row), how)
         words = LINES
@@ -92,10 +94,13 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
     return Drawn(id=id, caption=" ".join([words, *_notes(own)]), panels=tuple(panels))
 
 
-def _stopped(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Where no search went on to the end, those that their rule stopped: they show as far as they went."""
-    there, instead = {(one.unit.backbone, one.unit.task) for one in mine}, {STOPPED.get(arm) for arm in arms} - set(arms)
-    return [o for o in outcomes if o.unit.arm in instead and (o.unit.backbone, o.unit.task) not in there]
+def _instead(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Where none of these searches was run, those that stopped where these go on, or that stand beside them."""
+    found = list(mine)
+    for other in dict.fromkeys(name for arm in sorted(arms) for one in (STOPPED.get(arm, ""), arm) for name in (one, *older(one))):
+        there = {(one.unit.backbone, one.unit.task) for one in found}
+        found += [o for o in outcomes if o.unit.arm == other and (o.unit.backbone, o.unit.task) not in there]
+    return found[len(mine) :]
 
 
 def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -66,16 +66,18 @@ def _grid(filled: Filled, tasks: Sequence[str], anchors: dict[str, str]) -> Html
     head = [tag("th", "row", scope="col")]
     head += [tag("th", metric_title(column.metric, column.attack), scope="col", class_="number") for column in columns]
     bodies = []
+    printed = [(row.task, row.name, row.backbone) for row in of.rows]
+    lines = [*printed, *dict.fromkeys(where for where, _ in cells if where not in printed)]  # then runs that stand beside a row's
     for task in tasks:
         group = tag("tr", tag("th", task_title(task), scope="rowgroup", colspan=str(len(columns) + 1)), class_="group")
         rows = [
             tag(
                 "tr",
-                tag("th", row.name, tag("small", "not run") if (row.task, row.name, row.backbone) not in ran else None, scope="row"),
-                *[_cell(cells.get(((row.task, row.name, row.backbone), column), []), ends, anchors) for column in columns],
+                tag("th", where[1], tag("small", "not run") if where not in ran else None, scope="row"),
+                *[_cell(cells.get((where, column), []), ends, anchors) for column in columns],
             )
-            for row in of.rows
-            if row.task == task
+            for where in lines
+            if where[0] == task
         ]
         bodies.append(tag("tbody", group, *rows))
     named = ", ".join(task_title(task) for task in tasks)
