@@ -14,7 +14,8 @@ import pytest
 from calling import tickets
 from robust_tickets.cli.filling import _failed
 from robust_tickets.cli.main import main
-from robust_tickets.reproduce.outcome import read_all
+from robust_tickets.reproduce.__main__ import main as units_main
+from robust_tickets.reproduce.outcome import read_all, ticket_of
 from robust_tickets.reproduce.published import cells
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Summary
@@ -335,5 +336,11 @@ def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.Capt
     wide = len(rows[0]) // 4
     by_hand = [[int(sum(row[wide * k : wide * (k + 1)].sum() for row in rows)), sum(row.size for row in rows) // 4] for k in range(4)]
     assert outcome.ticket["by_head"][1] == by_hand
+    assert ticket_of(tmp_path / "results", outcome) is None
+    command = outcome.ticket["again"].replace("NEW", str(tmp_path / "new")).split()
+    assert command[:3] == ["python", "-m", "robust_tickets.reproduce"]
+    assert units_main([*command[3:], *world.flags]) == 0
+    (again,) = read_all(tmp_path / "new")
+    assert again.ticket == outcome.ticket
     rest = [mask for name, mask in masks.items() if name.startswith("encoder.layer.1.") and ".self." not in name]
     assert outcome.ticket["by_mlp"][1] == [int(sum(mask.sum() for mask in rest)), sum(mask.size for mask in rest)]

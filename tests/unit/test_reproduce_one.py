@@ -19,7 +19,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import gather, outcome
 from robust_tickets.reproduce import one as house
 from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
-from robust_tickets.reproduce.outcome import Outcome, place, read
+from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.unit import Unit
@@ -105,6 +105,26 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Plac
     text = place(folder / "results", TICKET).read_text()
     assert str(places.data) not in text
     assert str(Path.home()) not in text
+
+
+def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: Places) -> None:
+    results = world / "results"
+    (told,) = read_all(results)
+    ticket = outcome.ticket_of(results, told)
+    assert ticket is not None
+    assert told.ticket is not None
+    assert ticket.digest == told.ticket["digest"]
+    assert sum(map(sum, ticket.draw(heads=0.5).masks["heads"])) == 4, "of 8, drawn from its scores"
+    beside = place(results, TICKET).with_suffix(".ticket")
+    about = (beside / "ticket.json").read_text()
+    assert str(places.models) not in about
+    assert str(places.data) not in about
+    other = replace(told, ticket={**told.ticket, "digest": "0" * 64})
+    with pytest.raises(TicketsError, match="not the ticket"):
+        outcome.ticket_of(results, other)
+    shutil.rmtree(beside)
+    assert read_all(results) == (told,), "as the first outcomes are"
+    assert outcome.ticket_of(results, told) is None
 
 
 def test_what_is_there_is_not_made_again(world: Path, places: Places, counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

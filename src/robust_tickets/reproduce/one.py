@@ -28,6 +28,7 @@ from robust_tickets.run import BusyError, code, environment, locked
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.protocol import NamedAttack
+    from robust_tickets.ticket import Ticket
     from robust_tickets.walk.recipe import AttackPlan, Recipe
     from robust_tickets.walk.runner import Made, Walk
 
@@ -131,9 +132,7 @@ def _make(
             raise TicketsError(f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model")
         with training or nullcontext():
             ticket, searched, _ = ticket_of(walk, arm.origin)
-        return kept.write(
-            known or kept.begun(gather.shape(ticket, walk.start.model), gather.traces(searched, None), gather.cost(searched, None))
-        )
+        return kept.write(known or kept.begun(kept.shape(ticket), gather.traces(searched, None), gather.cost(searched, None)))
     with training or nullcontext():
         made = walk.made(arm)
     told = kept.trained(made)
@@ -169,6 +168,7 @@ class _Kept:
         names = {place: role[1:] for role, place in ROLES.items()}
         self.paths = {names.get(name, name): path for name, path in vars(places).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
+        self.ticket: Ticket | None = None  # to lie beside the outcome
         self.owed: set[str] = set()  # attacks of an outcome that lies there, of another model: with less it is not written over
 
     def begun(self, ticket: Any, traces: dict[str, Any], cost: dict[str, Any], **more: Any) -> Outcome:
@@ -200,12 +200,20 @@ class _Kept:
         if (folder / "adversary.json").is_file():
             inputs["adversary"] = read_json(folder / "adversary.json")
         return self.begun(
-            gather.shape(made.ticket, self.walk.start.model) if made.ticket is not None else None,
+            self.shape(made.ticket) if made.ticket is not None else None,
             gather.traces(made.searched, made.trained),
             gather.cost(made.searched, made.trained),
             clean=read_json(folder / "evaluation.json"),
             inputs=inputs,
         )
+
+    def shape(self, ticket: Ticket) -> dict[str, Any]:
+        """What the outcome holds of the ticket; the ticket itself is kept to lie beside it, or how to have it again."""
+        told = gather.shape(ticket, self.walk.start.model)
+        if ticket.kind != "structured":
+            return {**told, "again": f"python -m robust_tickets.reproduce --units {self.unit.id} --search-only --results NEW --store NEW"}
+        self.ticket = replace(ticket, provenance=self._clear(ticket.provenance))
+        return told
 
     def attacked(self, told: Outcome, attack: NamedAttack, made: Made, plan: AttackPlan, workers: int | None) -> Outcome:
         stage = self.walk.attacked(made, plan, workers)
@@ -218,7 +226,7 @@ class _Kept:
 
     def write(self, told: Outcome) -> Outcome:
         if self.owed <= {attacked.name for attacked in told.attacks}:
-            outcome.write(self.results, told, self.ids)
+            outcome.write(self.results, told, self.ids, self.ticket)
         return told
 
     def _clear(self, value: Any) -> Any:

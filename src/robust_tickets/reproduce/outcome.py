@@ -2,7 +2,8 @@
 
 ``FOLDER/units/<unit id>.json`` holds the resolved config and its hash, the hashes of the inputs, versions and device, the clean accuracy,
 the ticket's shape, the cost, what was traced, and for each attack what became of every example: one letter and its number of queries. The
-ids of the examples, equal for all models, lie once in ``FOLDER/examples/<hash>.json``.
+ids of the examples, equal for all models, lie once in ``FOLDER/examples/<hash>.json``. A ticket of heads and neurons lies beside its
+outcome, with its scores, in ``<unit id>.ticket`` (``Ticket.load``); of one of single weights the outcome says how to search it again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
@@ -22,7 +23,11 @@ from robust_tickets.reproduce.sound import HINT, check, check_apart, check_texts
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
+if TYPE_CHECKING:
+    from robust_tickets.ticket import Ticket
+
 SCHEMA = 1
+BESIDE = ".ticket"  # ends the name of the folder of an outcome's ticket
 LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", UNKNOWN: "u", ERROR: "e"}  # a failed attack is a robust example
 INSTEAD = {
     "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
@@ -118,8 +123,23 @@ def place(folder: Path, unit: Unit) -> Path:
     return folder / "units" / f"{unit.id}.json"
 
 
-def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]]) -> Path:
-    """Keep an outcome; ``examples`` are the ids behind the hashes that its attacks name."""
+def ticket_of(folder: Path, outcome: Outcome) -> Ticket | None:
+    """The ticket that lies beside an outcome; none lies beside those of single weights, nor beside the first outcomes."""
+    from robust_tickets.ticket import Ticket
+
+    path = place(folder, outcome.unit).with_suffix(BESIDE)
+    if not path.is_dir():
+        return None
+    ticket = Ticket.load(path)
+    if outcome.ticket is None or ticket.digest != outcome.ticket.get("digest"):
+        raise TicketsError(f"{path} is not the ticket of the outcome beside it", hint=HINT)
+    return ticket
+
+
+def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]], ticket: Ticket | None = None) -> Path:
+    """Keep an outcome; ``examples`` are the ids behind the hashes that its attacks name, ``ticket`` lies beside it."""
+    if ticket is not None:
+        ticket.save(place(folder, outcome.unit).with_suffix(BESIDE))
     for name, ids in examples.items():
         if digest(list(ids)) != name:
             raise TicketsError(f"the ids of {name[:12]} have another hash", hint="digest(list(ids)) names them")
@@ -167,7 +187,7 @@ def _called(attacked: Attacked) -> Attacked:
 def read_all(folder: Path) -> tuple[Outcome, ...]:
     """All outcomes under a folder, in the order of their units; a folder that is not there has none."""
     found = []
-    for path in sorted((folder / "units").rglob("*.json")):
+    for path in sorted(path for path in (folder / "units").rglob("*.json") if path.parent.suffix != BESIDE):
         outcome = read(path)
         if place(folder, outcome.unit) != path:
             raise TicketsError(f"{path} holds the unit {outcome.unit.id}", hint="a unit's file lies under its id")
