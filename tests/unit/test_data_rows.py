@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from calling import tickets
 from robust_tickets.data import table
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv
+from tiny import tiny_classifier
 
 
 def test_one_class_and_too_many_are_refused(tmp_path: Path) -> None:
@@ -91,6 +93,20 @@ def test_broken_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": column, "label": [i % 2 for i in range(300)]}), tmp_path / "a.parquet")
     task = load_task(tmp_path / "a.parquet")
     assert [(b.row, b.reason) for b in task.skipped] == [(8, "broken UTF-8")]
+
+
+@pytest.mark.parametrize("verb", ["predict", "attack"])
+def test_a_damaged_page_of_parquet_is_the_files_fault(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_classifier(labels=("0", "1")).save_pretrained(tmp_path / "model")
+    data = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [f"film {i}" for i in range(3000)], "label": [i % 2 for i in range(3000)]}), data, row_group_size=999)
+    column = pq.read_metadata(data).row_group(2).column(0)
+    whole, start = data.read_bytes(), column.dictionary_page_offset
+    data.write_bytes(whole[:start] + b"\xff" * 99 + whole[start + 99 :])
+    flags = {"predict": ["--out", str(tmp_path / "o.csv")], "attack": ["--attack", "pwws", "--out", str(tmp_path / "o")]}
+    error = tickets(capsys, verb, str(tmp_path / "model"), "--data", str(data), *flags[verb], code=2)["error"]
+    assert str(data) in error["message"]
+    assert len(error["message"].splitlines()) == 1
 
 
 def test_more_than_one_percent_stops(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import io
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -199,13 +200,20 @@ class ParquetRows(Rows):
             self.columns = tuple(file.schema_arrow.names)
 
     def _open(self) -> Any:
-        import pyarrow
         import pyarrow.parquet
 
-        try:
+        with self._readable():
             return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        import pyarrow
+
+        try:
+            yield
         except (pyarrow.ArrowException, OSError) as problem:
-            raise TicketsError(f"{self.path} is not a readable parquet file: {problem}", hint="write or download it again") from None
+            why = next(iter(str(problem).splitlines()), type(problem).__name__)
+            raise TicketsError(f"{self.path} is not a readable parquet file: {why}", hint="write or download it again") from None
 
     def count(self) -> int:
         with self._open() as file:
@@ -215,7 +223,12 @@ class ParquetRows(Rows):
         number = 0
         with self._open() as file:
             total = max(1, file.metadata.num_rows)
-            for batch in file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
+            batches = file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted)))
+            while True:
+                with self._readable():  # a damaged page shows when it is reached
+                    batch = next(batches, None)
+                if batch is None:
+                    return
                 columns = {name: _plain(batch.column(name)) for name in dict.fromkeys(wanted)}
                 for values in zip(*(columns[name] for name in wanted), strict=True):
                     number += 1
