@@ -13,6 +13,7 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets import cache
+from robust_tickets.attack.tables import write_table
 from robust_tickets.data.blocks import blocks_of
 from robust_tickets.data.corpus import find_corpus
 from robust_tickets.data.tokens import token_table
@@ -198,6 +199,35 @@ def test_a_damaged_report_stops_no_command(
     told.write_text(report)
     assert [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train] == rows
     assert capsys.readouterr().err.count("warning: ") == 1
+
+
+KILLED = """
+import os, sys
+import robust_tickets as rt
+from robust_tickets.attack import tables
+from robust_tickets.data.rows import CsvRows
+
+def cut(*_):
+    os._exit(9)
+    yield
+
+if sys.argv[1] == "convert":
+    CsvRows.records = cut
+    rt.load_task("reviews.csv")
+tables.write_table(cut(), ["text"], "found.parquet")
+"""
+
+
+@pytest.mark.parametrize("what", ["convert", "table"])
+def test_what_a_killed_process_left_half_written_is_swept(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("reviews.csv").write_text(ROWS)
+    assert subprocess.run([sys.executable, "-c", KILLED, what], check=False).returncode == 9
+    assert len(list(tmp_path.rglob(".*.part"))) == 1
+    rt.load_task("reviews.csv")
+    write_table([], ["text"], "found.parquet")
+    assert list(tmp_path.rglob(".*.part")) == []
 
 
 def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:

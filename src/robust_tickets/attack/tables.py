@@ -12,12 +12,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import write_chunks
+from robust_tickets.files import part_of, write_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,20 +103,17 @@ def _parquet(rows: Iterator[list[Any]], columns: Sequence[str], path: Path) -> P
     from pyarrow import parquet
 
     schema = _schema(columns)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with parquet.ParquetWriter(part, schema) as writer:
-            for batch in _batches(rows, schema):
-                writer.write_batch(batch)
-        os.replace(part, path)
+        with part_of(path) as part:
+            with parquet.ParquetWriter(part, schema) as writer:
+                for batch in _batches(rows, schema):
+                    writer.write_batch(batch)
+            os.replace(part, path)
     except OSError as problem:
         raise TicketsError(
             f"could not write {path}: {problem.strerror or problem}", hint="check the disk and the folder's rights", exit_code=FAILED
         ) from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
     return path
 
 

@@ -27,6 +27,7 @@ from robust_tickets.config import digest
 from robust_tickets.data.labels import few, label_text
 from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import part_of
 from robust_tickets.progress import track
 
 if TYPE_CHECKING:
@@ -192,17 +193,15 @@ def convert(rows: Rows, reading: Reading) -> Converted:
     path = told.with_suffix(".arrow")
     if report is not None:
         return _converted(path, source, report)
-    part = path.with_name(f".{name}.{os.getpid()}.part")
     try:
-        report = _write(part, rows, reading)
-        os.replace(part, path)
+        with part_of(path) as part:
+            report = _write(part, rows, reading)
+            os.replace(part, path)
         write_report(told, report, path)
     except OSError as problem:
         raise TicketsError(
             f"could not write {path}: {problem}", hint="free some disk space, or set ROBUST_TICKETS_CACHE", exit_code=FAILED
         ) from None
-    finally:
-        part.unlink(missing_ok=True)
     return _converted(path, source, report)
 
 
