@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 import robust_tickets as rt
 from calling import tickets
@@ -194,3 +195,39 @@ def test_the_embedded_model_is_the_published_one(
     with pytest.raises(rt.TicketsError) as caught:
         rt.load_classifier("minilm", labels=["bad", "good"])
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "num_hidden_layers", "hidden_size"])
+def test_a_small_folder_takes_little_of_the_machine(key: str, use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_for(use, tmp_path / "m")
+    change(folder / "config.json", **{key: 2_000 if key == "num_hidden_layers" else 4_000_000})
+    made: list[int] = []
+    hook = register_module_parameter_registration_hook(lambda _module, _name, value: made.append(0 if value is None else value.numel()))
+    try:
+        attacked(capsys, use, folder, tmp_path, code=2)
+    finally:
+        hook.remove()
+    assert len(made) < 2_500
+    assert key == "num_hidden_layers" or made.index(max(made)) == len(made) - 1  # the one too large is the last
+
+
+@pytest.mark.parametrize("settings", [{"num_labels": 10**8}, {"num_hidden_layers": 10**8}, {"text_config": {"num_labels": 10**8}}])
+def test_lists_that_a_config_asks_for_are_short(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_for("victim", tmp_path / "m")
+    change(folder / "config.json", **settings)
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("a config was made of it"))
+    with pytest.raises(rt.TicketsError) as caught:
+        rt.load_classifier(folder)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_of_weights_names_no_more_than_a_model_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_for("victim", tmp_path / "m")
+    raw = (folder / "b.safetensors").read_bytes()
+    data = raw[8 + int.from_bytes(raw[:8], "little") :]
+    names = json.loads(raw[8 : -len(data)])
+    names |= {f"x{i}": {"dtype": "U8", "shape": [1], "data_offsets": [len(data) + i, len(data) + i + 1]} for i in range(60_000)}
+    header = json.dumps(names).encode()
+    (folder / "b.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data + bytes(60_000))
+    attacked(capsys, "victim", folder, tmp_path, code=2)

@@ -25,6 +25,8 @@ CONVERT = (
     "if you trust where pickled weights come from, convert them once: "
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
+MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
+MOST = {"num_labels": 100_000, "num_hidden_layers": 10_000}  # in config.json: lists of so many are made before any weight is seen
 MODELS = {
     "encoder": "MODEL_MAPPING",
     "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -52,6 +54,10 @@ def read_config(folder: Path) -> Any:
             f"{folder}: transformers knows no model family {family!r}{own}",
             hint="update transformers, or load the model yourself and give it as a function: tickets attack my_module:function",
         )
+    for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
+        for key, most in MOST.items():
+            if isinstance(part.get(key), int) and part[key] > most:
+                raise TicketsError(f"{folder / 'config.json'} asks for {key}={part[key]}, at most {most} are read", hint="check the file")
     try:  # an attention of its own choice may be a kernel of the Hub, which is code
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True, attn_implementation=None)
     except TicketsError:
@@ -86,7 +92,7 @@ def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any
         config = config.get_text_config()
     try:
         tensors = load_weights(folder)
-        with silence(), torch.random.fork_rng():
+        with silence(), torch.random.fork_rng(), _no_larger_than(tensors, folder):
             model, info = model_class.from_pretrained(
                 None,
                 config=config,
@@ -114,9 +120,41 @@ def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any
 
 def load_weights(folder: Path) -> dict[str, Any]:
     """The tensors in ``folder``, by name."""
-    from safetensors.torch import load_file
+    from safetensors import safe_open
 
-    return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+    tensors: dict[str, Any] = {}
+    for file in weight_files(folder):
+        with safe_open(file, framework="pt") as opened:
+            names = opened.keys()
+            if len(tensors) + len(names) > MOST_NAMES:
+                raise TicketsError(f"{file} names {len(names)} weights, at most {MOST_NAMES} are read", hint="the file is no text model's")
+            tensors.update({name: opened.get_tensor(name) for name in names})
+    return tensors
+
+
+@contextmanager
+def _no_larger_than(tensors: dict[str, Any], folder: Path) -> Iterator[None]:
+    """Stops a model while it is built, without memory yet, when config.json asks for far more than the files hold."""
+    from torch.nn.modules.module import register_module_parameter_registration_hook
+
+    # as many again for what is drawn and what is tied, two weights a byte for those that are packed
+    parts, weights = 2 * len(tensors) + 1000, 2 * sum(tensor.nbytes for tensor in tensors.values()) + (1 << 24)
+
+    def count(_module: Any, _name: str, parameter: Any) -> None:
+        nonlocal parts, weights
+        if parameter is not None and parameter.is_meta:  # what is read into it comes later
+            parts, weights = parts - 1, weights - parameter.numel()
+            if parts < 0 or weights < 0:
+                raise TicketsError(
+                    f"{folder / 'config.json'} describes a model several times as large as the {len(tensors)} weights beside it",
+                    hint="the weights are another model's, or config.json was changed: copy both again",
+                )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _class_of(found: Any, config: Any) -> Any:
