@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 import robust_tickets as rt
 from calling import tickets
 from robust_tickets.cli.main import main
+from robust_tickets.data.task import Split
 from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
 
 TEXTS = ("a good film", "a bad plot", "the story was good and the film was fine", "an awful movie", "not very good", "poor story, bad film")
@@ -360,3 +362,43 @@ def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: st
     assert picky["flag_codes"][0] == "failed-examples"
     assert "failed-examples" not in fine["flag_codes"]
     assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]
+
+
+def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(capsys: Capture, module: str, tmp_path: Path) -> None:
+    numbers, words = rows(tmp_path / "n.jsonl", (0, 1)), rows(tmp_path / "w.jsonl")
+    swapped = ("0=good,1=bad", "bad=good,good=bad")
+    for place, (data, given) in enumerate(zip((numbers, words), swapped, strict=True)):
+        flags = ("--labels", "bad,good", "--n", "0")
+        wrong = attack(capsys, module, data, tmp_path / f"a{place}", *flags, "--label-map", given)
+        assert (wrong["clean"], wrong["flag_codes"][0]) == (0, "below-chance")
+        (proposed,) = re.findall(r"--label-map (\S+)", wrong["flags"][0])
+        right = attack(capsys, module, data, tmp_path / f"b{place}", *flags, "--label-map", proposed)
+        assert (right["clean"], "below-chance" in right["flag_codes"]) == (100, False)
+    order = attack(capsys, module, words, tmp_path / "c", "--labels", "good,bad", "--n", "0")  # the outputs, not the data, are misnamed
+    (proposed,) = re.findall(r"--label-map (\S+)", order["flags"][0])
+    assert attack(capsys, module, words, tmp_path / "d", "--labels", "good,bad", "--n", "0", "--label-map", proposed)["clean"] == 100
+
+
+def test_below_chance_of_three_classes_has_a_map_only_where_it_is_a_permutation() -> None:
+    names, texts = ["red", "green", "blue"], [f"{name} thing {i}" for i in range(8) for name in ("red", "green", "blue")]
+    split, labels = Split.of(texts, [0, 1, 2] * 8), tuple(names)
+    for shift, proposed in (((1, 2, 0), ["red=green,green=blue,blue=red"]), ((1, 2, 1), []), ((0, 1, 2), [])):
+
+        def judge(texts: list[str], shift: tuple[int, ...] = shift) -> list[list[float]]:
+            return [[0.9 if c == shift[names.index(text.split()[0])] else 0.05 for c in range(3)] for text in texts]
+
+        found = rt.PWWS()(rt.Classifier.wrap(judge, labels=names), split, n=0, labels=labels, query_budget=1)
+        assert ("below-chance" in found.flag_codes) == (shift != (0, 1, 2))
+        assert re.findall(r"--label-map (\S+)", " ".join(found.flags)) == proposed
+
+
+def test_how_many_were_really_attacked_is_printed(capsys: Capture, module: str, tmp_path: Path) -> None:
+    """Of 12 texts the victim has 2 right: no more were attacked."""
+    data = write_rows(tmp_path / "d.jsonl", [{"text": f"a plot {i}", "label": "good" if i < 10 else "bad"} for i in range(12)])
+    call = ["attack", module, "--labels", "bad,good", "--data", str(data), "--n", "0", "--out", str(tmp_path / "a")]
+    with pytest.raises(SystemExit):
+        main(call)
+    assert "12 examples, 2 of them attacked" in " ".join(capsys.readouterr().out.split())
+    tickets(capsys, "report", str(tmp_path / "a"))
+    cell = (tmp_path / "a" / "report.html").read_text().partition('data-key="suc"')[2].partition("</td>")[0]
+    assert cell.endswith("of 2</small>")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attacking import toy_victim
-from robust_tickets.attack.flags import CODES, flags_of
+from robust_tickets.attack.flags import CODES, Flag, flags_of
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.replayed import Count
 from robust_tickets.attack.tally import Tally
@@ -19,10 +19,10 @@ from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "errors": 0, "limit": None, "often": "", "classes": 2, "answer": None, "confidence": 0.9, "blind": 0,
-    "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced", "scoring": "probability", "compat": None,
-    "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False, "cut": (0, 128), "query_budget": None,
-    "precision": None, "unconfirmed": None,
+    "n": 200, "attacked": 180, "ended": 180, "errors": 0, "limit": None, "often": "", "below": None, "classes": 2, "answer": None,
+    "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced",
+    "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
+    "cut": (0, 128), "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
@@ -36,6 +36,7 @@ def test_a_calm_attack_has_no_flags() -> None:
 
 
 RAISED: list[tuple[dict[str, Any], str]] = [
+    ({"below": Flag("below-chance", "x")}, "below-chance"),
     ({"n": 99}, "few-examples"),
     ({"classes": 1}, "one-class"),
     ({"subset": "first"}, "first-rows"),

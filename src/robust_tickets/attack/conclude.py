@@ -8,7 +8,7 @@ from typing import Any
 
 from robust_tickets.attack.chosen import by_class
 from robust_tickets.attack.failures import too_many
-from robust_tickets.attack.flags import FAILED_EXAMPLES, flags_of
+from robust_tickets.attack.flags import FAILED_EXAMPLES, Answers, flags_of
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import unconfirmed
 from robust_tickets.attack.result import AttackResult
@@ -39,10 +39,12 @@ def conclude(
     doubted = None if plan.precision is None else unconfirmed(clf, store.lines(), plan.target)
     flags = flags_of(
         n=tally.n,
-        attacked=tally.ended,
+        attacked=tally.attacked,
+        ended=tally.ended,
         errors=tally.errors,
         limit=max_failed if too_many(tally.errors, len(ids), max_failed) else None,
         often=tally.reasons.often,
+        below=Answers(tally.given, tally.attacked, clf.labels, plan.classes or range(len(clf.labels)), plan.called).below_chance(),
         classes=len(tally.classes),
         answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
         confidence=tally.mean_confidence(),

@@ -65,6 +65,7 @@ def run_attack(
     query_budget: int | None = None,
     precision: str | None = None,
     max_failed: float = MAX_FAILED,
+    called: Mapping[str, int] | None = None,
 ) -> AttackResult:
     """Attack ``n`` examples of ``split``, or those with the given ids (or row numbers); ``n=0`` takes all rows.
 
@@ -79,7 +80,7 @@ def run_attack(
     ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
     ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
     Where more than two examples and more than ``max_failed`` percent of them failed, the result has the flag ``failed-examples``; the
-    same call attacks those again.
+    same call attacks those again. ``called``: what the data calls each class number of the task, where those are not its ``labels``.
     """
     a_classifier(clf, "to attack")
     a_split(split, "what is attacked")
@@ -134,6 +135,7 @@ def run_attack(
             split=split,
             rows=rows,
             labels=tuple(labels or clf.labels),
+            called=called or {name: i for i, name in enumerate(labels or clf.labels)},
             classes=classes,
             resources=resources,
             prepared=recipe.prepare(str(clf.device)),

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from robust_tickets.attack.precision import HEAD
-from robust_tickets.measure.metrics import FEW
+from robust_tickets.measure.metrics import FEW, wilson
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
-FAILED_EXAMPLES = "failed-examples"
+FAILED_EXAMPLES, BELOW_CHANCE = "failed-examples", "below-chance"
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
-FIRST = (FAILED_EXAMPLES,)  # flags that stand before the numbers
+FIRST = (FAILED_EXAMPLES, BELOW_CHANCE)  # flags that stand before the numbers, in this order
 HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english", "cut", "errors",
-    "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat", "query-budget",
-    "substitute", "constraint-dropped",
+    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english",
+    "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
+    "query-budget", "substitute", "constraint-dropped",
 )  # fmt: skip
 
 
@@ -30,13 +30,52 @@ class Flag(NamedTuple):
     text: str
 
 
+class Answers(NamedTuple):
+    """What the victim said of the clean texts that it answered, and what its classes are called."""
+
+    given: Mapping[tuple[int, int | None], int]  # how often (label of the task, its label that the victim gave; None: it has no such)
+    right: int
+    classes: Sequence[str]  # the victim's
+    of: Sequence[int]  # which of them each label of the task is
+    called: Mapping[str, int]  # what the data calls a label of the task
+
+    def below_chance(self) -> Flag | None:
+        """A victim that is right less often than chance knows its classes and is asked about them under exchanged names."""
+        n, chance = sum(self.given.values()), 1 / len(self.classes)
+        low, high = wilson(self.right, n)
+        if high >= chance:
+            return None
+        turned = self._turned()
+        names = [str(i) if set(",= ") & set(name) else name for i, name in enumerate(self.classes)]
+        pasted = ",".join(f"{name}={names[self.of[turned[label]]]}" for name, label in self.called.items()) if turned else ""
+        cure = f"this label map turns it: --label-map {pasted}" if pasted else "see which class each label is"
+        return Flag(
+            BELOW_CHANCE,
+            f"below chance: the victim labels {100 * self.right / n:.1f} % of {n} texts correctly (95 % interval {100 * low:.1f} to "
+            f"{100 * high:.1f}), chance {100 * chance:.1f} %; its labels look exchanged, and its numbers say nothing; {cure}",
+        )
+
+    def _turned(self) -> Sequence[int]:
+        """The label that the victim means by each; of two the other, of more the one it gave most often, where no two are the same."""
+        count = len(self.of)
+        if len(set(self.of)) != count:
+            return ()
+        if count == len(self.classes) == 2:
+            return (1, 0)
+        rows = [[self.given.get((label, answer), 0) for answer in range(count)] for label in range(count)]
+        most = [max(range(count), key=row.__getitem__) for row in rows]
+        return most if all(map(any, rows)) and len(set(most)) == count else ()
+
+
 def flags_of(
     *,
     n: int,
     attacked: int,
+    ended: int,
     errors: int,
     limit: float | None,
     often: str,
+    below: Flag | None,
     classes: int,
     answer: str | None,
     confidence: float | None,
@@ -60,27 +99,30 @@ def flags_of(
 ) -> list[Flag]:
     """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
 
-    ``limit`` is the percentage of failed examples that was allowed, where more failed, and none where they did not;
-    ``answer`` is the class that the victim gave to every text, before the attack and after it, if it gave only one; ``unsteady`` counts
-    the texts to which it gave another answer when it was asked again, and those that it was asked about twice; ``cut`` those that it does
-    not read to their end, and how many tokens it reads.
+    ``ended`` are the attacked examples whose attack did not fail; ``limit`` is the percentage of failed examples that was allowed, where
+    more failed, and none where they did not; ``answer`` is the class that the victim gave to every text, before the attack and after it,
+    if it gave only one; ``unsteady`` counts the texts to which it gave another answer when it was asked again, and those that it was
+    asked about twice; ``cut`` those that it does not read to their end, and how many tokens it reads.
     """
     return [
+        *filter(None, [below]),
         *failed(errors, limit, often),
-        *_examples(n, classes, subset, seen, foreign),
+        *_examples(n, attacked, classes, subset, seen, foreign),
         *_unread(*cut),
-        *_answers(n, attacked, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
+        *_answers(n, ended, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
-        *_sight(attacked, confidence, blind, 0 if query_budget else stuck, scoring),
+        *_sight(ended, confidence, blind, 0 if query_budget else stuck, scoring),
         *_settings(scoring, temperature, calibration, compat, query_budget),
         *_bits(precision, unconfirmed, n),
         *_means(resources, dropped),
     ]
 
 
-def _examples(n: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool) -> Iterator[Flag]:
+def _examples(n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool) -> Iterator[Flag]:
     if n < FEW:
-        yield Flag("few-examples", f"few examples: {n} attacked, fewer than {FEW}; look at the intervals")
+        yield Flag(
+            "few-examples", f"few examples: {n}, fewer than {FEW}, of which {attacked} were right and attacked; look at the intervals"
+        )
     if classes < 2:
         yield Flag("one-class", "one class: all attacked examples have the same label, so a victim that always says it looks robust")
     if subset == "first":

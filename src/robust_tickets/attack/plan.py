@@ -75,6 +75,7 @@ class Plan:
     split: Split
     rows: np.ndarray
     labels: tuple[str, ...]  # the task's label names
+    called: Mapping[str, int]  # what the data calls each of them, for a label map to paste
     classes: tuple[int, ...] | None  # the classifier's class for each of the task's, where they are matched by name
     resources: Mapping[str, Mapping[str, Any]]
     prepared: Prepared

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from robust_tickets.attack.failures import Reasons, too_many
-from robust_tickets.attack.flags import Flag, failed
+from robust_tickets.attack.flags import Answers, Flag, failed
 from robust_tickets.attack.sets import TextSet
 from robust_tickets.classifier import Classifier
 from robust_tickets.measure.metrics import FEW, paired_interval, wilson
@@ -24,6 +24,7 @@ class Count:
     """How often (original right, adversarial right); None where there is no such text, and LOST where it was not answered."""
 
     seen: Counter[tuple[bool | None, bool | str | None]] = field(default_factory=Counter)
+    given: Counter[tuple[int, int | None]] = field(default_factory=Counter)  # label, and that given to the original
     labels: set[int] = field(default_factory=set)
     errors: int = 0
     reasons: Reasons = field(default_factory=Reasons)
@@ -35,9 +36,11 @@ class Count:
             if row.get("original_right") is None:
                 return
         self.labels.add(row["label"])
+        if row["original_right"] is not None:
+            self.given[row["label"], row["original_predicted"]] += 1
         self.seen[row["original_right"], LOST if "error" in row else row["adversarial_right"]] += 1
 
-    def numbers(self, texts: TextSet, clf: Classifier, max_failed: float) -> dict[str, Any]:
+    def numbers(self, texts: TextSet, clf: Classifier, classes: Sequence[int], max_failed: float) -> dict[str, Any]:
         both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
         pairs, before = sum(both.values()), both[True, True] + both[True, False]
         known, after = ({b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1))
@@ -59,7 +62,9 @@ class Count:
             first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
             intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
         counts = {"n": n or count, "texts": count, "turned": both[True, False], "mended": both[False, True], "errors": self.errors}
-        flags = [*self._failed(max_failed), *self._flags(texts, clf, count, pairs)]
+        called = {name: label for label, name in enumerate(texts.labels)}
+        below = Answers(self.given, known[True], clf.labels, classes, called).below_chance()
+        flags = [*filter(None, [below]), *self._failed(max_failed), *self._flags(texts, clf, count, pairs)]
         return {
             **counts,
             **values,

@@ -60,7 +60,7 @@ class Tally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
-    answers: set[int | None] = field(default_factory=set)  # classes the victim gave before the attack; None: one the task does not have
+    given: Counter[tuple[int, int | None]] = field(default_factory=Counter)  # label, and that given before; None: the task has no such
     queries: Mean = field(default_factory=Mean)  # over those whose attack came to its end, as the next four
     words: Mean = field(default_factory=Mean)
     confidence: Mean = field(default_factory=Mean)
@@ -90,7 +90,7 @@ class Tally:
         if status == ERROR:
             return
         self.classes.add(line["label"])
-        self.answers.add(line.get("predicted_before"))
+        self.given[line["label"], line.get("predicted_before")] += 1
         if status in (SUCCESS, FAILED):
             self.queries.add(line["queries"])
             self.words.add(line["words"])
@@ -113,7 +113,8 @@ class Tally:
         """The one class that every text got, before the attack and after it; none where there were several, or one that the task does not
         have. A victim that some change turned does read its texts.
         """
-        return next(iter(self.answers)) if len(self.answers) == 1 and not self.statuses[SUCCESS] else None
+        answers = {answer for _, answer in self.given}
+        return next(iter(answers)) if len(answers) == 1 and not self.statuses[SUCCESS] else None
 
     @property
     def n(self) -> int:
@@ -124,6 +125,11 @@ class Tally:
     def errors(self) -> int:
         """Examples that failed, before or after their clean text was answered."""
         return self.statuses[UNKNOWN] + self.statuses[ERROR]
+
+    @property
+    def attacked(self) -> int:
+        """Examples that were right before."""
+        return self.ended + self.statuses[UNKNOWN]
 
     @property
     def ended(self) -> int:

@@ -116,11 +116,11 @@ def replay(
                 raise TicketsError(f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model")
             victim = Victim(clf, token_budget)
             for which, texts in enumerate(sets):
-                count = Count()
-                for row in _judged(texts, clf, victim, _classes(texts, clf, maps[number if each else 0])):
+                count, classes = Count(), _classes(texts, clf, maps[number if each else 0])
+                for row in _judged(texts, clf, victim, classes):
                     count.add(row)
                     yield to_line({"source": which, "model": number, **row})
-                cells.append({"source": which, "model": number, **count.numbers(texts, clf, max_failed)})
+                cells.append({"source": which, "model": number, **count.numbers(texts, clf, classes, max_failed)})
         earlier.check(told, all_of_them=True)
         if each and len(told) < len(maps):
             raise TicketsError(f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model")

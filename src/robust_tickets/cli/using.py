@@ -157,6 +157,7 @@ def attack(
         precision=precision,
         query_budget=query_budget,
         max_failed=max_failed,
+        called=_called(mapping or {}, loaded.labels),
     )
     failed = result.failed(max_failed)
     told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
@@ -170,6 +171,16 @@ def attack(
     if failed:
         warn(f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again")
     return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
+
+
+def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[str, int]:
+    """What the data calls each class: by the label map, else by name, or by number where nobody named it."""
+    from robust_tickets.classifier.heads import unnamed
+    from robust_tickets.data.labels import match
+
+    mapped_to = dict(match(tuple(label_map), labels, "the label map", label_map=label_map).ids)
+    names = map(str, range(len(labels))) if unnamed(labels) else labels
+    return mapped_to | {name: i for i, name in enumerate(names) if i not in mapped_to.values()}
 
 
 def predict(

@@ -14,6 +14,7 @@ from robust_tickets.report.verdict import flag_sentence, warnings
 
 ALL = ("clean_attacked", "aua", "suc")
 CONCERNS: Mapping[str, tuple[str, ...]] = {  # code of a flag → the cells it is about
+    "below-chance": ALL,
     "failed-examples": ALL,
     "few-examples": ALL,
     "one-class": ALL,

@@ -49,6 +49,7 @@ class Attack:
     seconds: float | None
     seed: int | None
     errors: int
+    attacked: int | None = None  # right before; none where the file does not say
     intervals: Mapping[str, Interval]
     flags: tuple[str, ...]
     codes: tuple[str, ...]  # a word for each flag; empty words where the file gives none
@@ -59,7 +60,7 @@ class Attack:
     @property
     def before(self) -> tuple[str, ...]:
         """The flags that stand before the numbers."""
-        return tuple(flag for flag, code in zip(self.flags, self.codes, strict=True) if code in FIRST)
+        return tuple(flag for first in FIRST for flag, code in zip(self.flags, self.codes, strict=True) if code == first)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.files import listed, mapping
-from robust_tickets.measure.metrics import STATUSES
+from robust_tickets.measure.metrics import FAILED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.report.fields import interval, number, optional, percent_interval
 from robust_tickets.report.model import Attack, Example
 
@@ -42,6 +42,7 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
         forward_passes=None if passes is None else int(passes),
         seed=None if seed is None else int(seed),
         errors=len(errors) if isinstance(errors, list | dict) else int(number(errors) or 0),
+        attacked=_attacked(mapping(found.get("outcomes"))),
         intervals={key: ends for key, ends in intervals.items() if ends is not None},
         flags=tuple(_flag(flag) for flag in flags),
         codes=tuple(map(str, codes)) if len(codes) == len(flags) else ("",) * len(flags),
@@ -49,6 +50,11 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
         examples=tuple(_examples(folder / "examples.jsonl", len(ids), notes)),
         about={k: found[k] for k in ABOUT if k in found},
     )
+
+
+def _attacked(outcomes: Mapping[str, Any]) -> int | None:
+    success, failed, unknown = (number(outcomes.get(status)) for status in (SUCCESS, FAILED, UNKNOWN))
+    return None if success is None or failed is None else int(success + failed + (unknown or 0))
 
 
 def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:

@@ -16,7 +16,7 @@ HEADS = (
     ("clean, all texts", "accuracy on the whole evaluated split, unattacked"),
     ("clean, attacked texts", "accuracy before the attack on the texts that were then attacked"),
     ("under attack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
-    ("attack wins", "of the texts that were right before, the share that the attack turned"),
+    ("attack wins", "of the texts that were right before, the share that the attack turned; below it how many there were"),
     ("queries", "how often the attack asked the model per text that was right before; the mean"),
     ("words changed", "mean share of a text's words that were changed where the attack won"),
     (
@@ -149,6 +149,8 @@ def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: s
     interval = found.intervals.get(key) if found and value is not None else None
     written, digits = SHOWN[key]
     below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""  # room for the rest
+    if key == "suc" and found and found.attacked is not None:
+        below = f"{below} of {found.attacked}".strip()
     return _cell(name or key, value, written(value), below, notes.get(name or key) if value is not None else None)
 
 

@@ -70,7 +70,7 @@ def _attacked(run: Run, attack: str) -> Rows:
         cells = [
             _both(numbers.percent(found.clean), found.intervals.get("clean")),
             _both(numbers.percent(found.aua), found.intervals.get("aua")),
-            numbers.percent(found.suc),
+            numbers.percent(found.suc) + (f"\nof {found.attacked}" if found.attacked is not None else ""),
             numbers.percent(found.perturbed),
             numbers.count(found.queries, 1),
             "baseline" if arm is run.base else numbers.p_value(pair.p if pair else None),
@@ -207,7 +207,7 @@ def _chosen(result: Mapping[str, Any]) -> str:
 
 def first(told: Mapping[str, Any]) -> list[str]:
     """What stands before the numbers of a result, or of a cell of a replay."""
-    return [flag for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False) if code in FIRST]
+    return [flag for one in FIRST for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False) if code == one]
 
 
 def attack_table(result: Mapping[str, Any]) -> Table:

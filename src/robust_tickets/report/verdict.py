@@ -232,7 +232,7 @@ def _says(found: Attack, word: str) -> bool:
 
 def _small(title: str, arm: Arm, found: Attack) -> str:
     margin = f"expect a sampling error of about ±{_margin(found.n):.0f} points on every accuracy"
-    return f"{title}: only {found.n} examples were attacked on {arm.title}: {margin}."
+    return f"{title}: only {found.n} examples on {arm.title}: {margin}."
 
 
 def _margin(n: int) -> float:
