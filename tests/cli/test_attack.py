@@ -402,3 +402,41 @@ def test_how_many_were_really_attacked_is_printed(capsys: Capture, module: str, 
     tickets(capsys, "report", str(tmp_path / "a"))
     cell = (tmp_path / "a" / "report.html").read_text().partition('data-key="suc"')[2].partition("</td>")[0]
     assert cell.endswith("of 2</small>")
+
+
+def test_functions_are_called_what_the_user_typed(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data = rows(tmp_path / "d.jsonl")
+    for name in (module, "my_judge:model"):
+        found = attack(capsys, name, data, tmp_path / name, "--labels", "bad,good")
+        assert found["model"]["identity"] == f"callable:{name}"
+
+
+@pytest.mark.parametrize(
+    ("given", "proposed"),
+    [("my_judge.py:model", "my_judge:model"), ("./my_judge.py", "my_judge:judge"), ("./my_judge.py:gone", "my_judge:gone")],
+)
+def test_a_python_file_is_answered_with_the_function_in_it(given: str, proposed: str, capsys: Capture, module: str, tmp_path: Path) -> None:
+    error = attack(capsys, given, rows(tmp_path / "d.jsonl"), tmp_path / "a", "--labels", "bad,good", code=2)["error"]
+    assert proposed in error["hint"].split()
+
+
+def test_a_victim_that_returns_labels_is_not_sent_to_log_odds(capsys: Capture, module: str, tmp_path: Path) -> None:
+    """Their logarithm tells no more; a victim that is certain by a softmax of its own is."""
+    (tmp_path / "hard.py").write_text(
+        "def judge(texts):\n    return [[1.0 - ('good' in t), 1.0 * ('good' in t)] for t in texts]\n"
+        "def sure(texts):\n    return [[.99999, .00001] if 'good' not in t else [.00001, .99999] for t in texts]\n"
+    )
+    data = write_rows(tmp_path / "d.jsonl", [{"text": f"a plot and a story {i}", "label": "bad"} for i in range(4)])
+    for name, sent in (("judge", False), ("sure", True)):
+        found = attack(capsys, f"hard:{name}", data, tmp_path / name, "--labels", "bad,good")
+        flag = dict(zip(found["flag_codes"], found["flags"], strict=True))["saturated"]
+        assert ("log-odds" in flag) == sent
+    sys.modules.pop("hard")
+
+
+def test_errors_of_the_command_line_name_no_python_arguments(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data = tmp_path / "d.csv"
+    data.write_text("text,label\n" + "a good film,good\n" * 5 + "a bad plot,\n" * 5)
+    for flags in (("--text", "text,text"), ("--text", "text,text,text"), ()):
+        error = attack(capsys, module, data, tmp_path / "a", "--labels", "bad,good", *flags, code=2)["error"]
+        assert not re.search(r"\b(text|label|labels)=(?![^ ]*…)", error["message"] + error["hint"]), error

@@ -54,3 +54,13 @@ def test_a_table_never_takes_the_place_of_the_data(capsys: Capture, albert: Path
         assert "is a file to read from" in said
     assert "d.csv is a file" in attack(capsys, albert, data, tmp_path / "a", "--csv", str(data / "t.csv"), code=2)["error"]["message"]
     assert (data.read_text(), other.read_text(), (tmp_path / "a").exists()) == (before, before, False)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder that not even root can write to")
+@pytest.mark.parametrize("flag", ["--csv", "--parquet"])
+def test_a_folder_that_cannot_be_written_to_is_found_out_before_the_attack(
+    capsys: Capture, albert: Path, tmp_path: Path, flag: str
+) -> None:
+    table = f"/proc/self/t.{flag.strip('-')}"
+    assert attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", flag, table, code=2)["error"]["hint"]
+    assert not (tmp_path / "a").exists()

@@ -20,7 +20,7 @@ from tiny import tiny_classifier
 
 CALM: dict[str, Any] = {
     "n": 200, "attacked": 180, "ended": 180, "errors": 0, "limit": None, "often": "", "below": None, "classes": 2, "answer": None,
-    "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced",
+    "hard": False, "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced",
     "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
     "cut": (0, 128), "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip

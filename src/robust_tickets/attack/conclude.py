@@ -48,6 +48,7 @@ def conclude(
         classes=len(tally.classes),
         answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
         confidence=tally.mean_confidence(),
+        hard=clf.function is not None and tally.mean_confidence() == 1,
         blind=tally.blind,
         unmoved=tally.unmoved,
         unsteady=unsteady,

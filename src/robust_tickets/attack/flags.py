@@ -79,6 +79,7 @@ def flags_of(
     classes: int,
     answer: str | None,
     confidence: float | None,
+    hard: bool,
     blind: int,
     unmoved: int,
     unsteady: tuple[int, int],
@@ -101,8 +102,9 @@ def flags_of(
 
     ``ended`` are the attacked examples whose attack did not fail; ``limit`` is the percentage of failed examples that was allowed, where
     more failed, and none where they did not; ``answer`` is the class that the victim gave to every text, before the attack and after it,
-    if it gave only one; ``unsteady`` counts the texts to which it gave another answer when it was asked again, and those that it was
-    asked about twice; ``cut`` those that it does not read to their end, and how many tokens it reads.
+    if it gave only one; ``hard`` says that it returns labels for probabilities; ``unsteady`` counts the texts to which it gave another
+    answer when it was asked again, and those that it was asked about twice; ``cut`` those that it does not read to their end, and how
+    many tokens it reads.
     """
     return [
         *filter(None, [below]),
@@ -111,7 +113,7 @@ def flags_of(
         *_unread(*cut),
         *_answers(n, ended, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
-        *_sight(ended, confidence, blind, 0 if query_budget else stuck, scoring),
+        *_sight(ended, confidence, blind, 0 if query_budget else stuck, scoring, hard),
         *_settings(scoring, temperature, calibration, compat, query_budget),
         *_bits(precision, unconfirmed, n),
         *_means(resources, dropped),
@@ -186,14 +188,16 @@ def _twice(moved: int, asked: int) -> Iterator[Flag]:
         )
 
 
-def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scoring: str) -> Iterator[Flag]:
+def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scoring: str, hard: bool) -> Iterator[Flag]:
     if confidence is not None and confidence > CONFIDENT and scoring == "probability":
         yield Flag(
             "over-confident",
             f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
             "a saturated score hides the way from the attack, so the victim may look more robust than it is",
         )
-    cure = "try log-odds scoring or a calibrated temperature" if scoring == "probability" else "what the victim returns tells no more"
+    cure = "try log-odds scoring or a calibrated temperature"
+    if scoring != "probability" or hard:
+        cure = "what the victim returns holds no more" + ("; let it return probabilities, not labels" if hard else "")
     if attacked and blind > MANY * attacked:
         yield Flag(
             "saturated",

@@ -148,7 +148,7 @@ def _advglue(path: Path, task: str | None) -> TextSet:
             f'{path} is not in AdvGLUE\'s layout: {{"sst2": [{{"sentence": …, "label": …}}, …], …}}', hint="write it as jsonl"
         )
     if task is None and len(plain) > 1:
-        raise TicketsError(f"{path} holds several tasks: {', '.join(islice(plain, 12))}", hint="say which: task=, --task sst2")
+        raise TicketsError(f"{path} holds several tasks: {', '.join(islice(plain, 12))}", hint="name one of them as the task")
     chosen = next(iter(plain)) if task is None else task
     if chosen not in plain:
         raise TicketsError(f"{path} has no task {chosen!r}", hint=did_you_mean(chosen, plain))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import part_of, write_chunks
+from robust_tickets.files import check_writable, part_of, write_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,9 +53,7 @@ def checked(path: str | Path, *endings: str) -> Path:
         raise TicketsError(f"cannot write a table as {ending or 'a file without ending'!r}: {path}", hint=f"end it in {', '.join(allowed)}")
     if path.is_dir():
         raise TicketsError(f"{path} is a folder", hint="give a file name")
-    above = next(parent for parent in path.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise TicketsError(f"cannot write {path}: {above} is a file", hint="write elsewhere")
+    check_writable(path.parent)
     return path
 
 

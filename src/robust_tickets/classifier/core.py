@@ -98,19 +98,22 @@ class Classifier:
         rate_limit: float | None = None,
         timeout: float | None = None,
         backoff: float = 0.5,
+        name: str | None = None,
     ) -> Classifier:
         """Any callable from a list of strings (pairs: of 2-tuples) to probabilities of shape (texts, labels), or a transformers pipeline
         for texts: answers in {"label": …, "score": …} are matched to ``labels`` by name.
 
         For one that is slow, far away or paid for: ``batch_size`` texts in one call, ``retries`` of a call that raised (after ``backoff``
-        seconds, then twice as long each time), ``rate_limit`` calls a second, ``timeout`` seconds for an answer.
+        seconds, then twice as long each time), ``rate_limit`` calls a second, ``timeout`` seconds for an answer. ``name``: what results
+        call it, if not by its module and its own name.
         """
         if not callable(function):
             raise TicketsError(
                 f"wrap expects a callable, got {function!r:.60} ({type(function).__name__})",
                 hint="give a function from texts to probabilities",
             )
-        name = f"callable:{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        own = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        name = f"callable:{name or own}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
         asked = Caller(fed(function, checked_labels(labels), name), name, calls)
         return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)

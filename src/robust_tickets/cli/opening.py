@@ -6,6 +6,7 @@ user's own code, named by the user. Nothing that comes with a model is ever run.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -20,6 +21,9 @@ from robust_tickets.checks import at_least
 from robust_tickets.errors import TicketsError
 
 FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
+
+
+FILE = re.compile(r"([^:]*\.py)(:(.*))?$")
 
 
 @Parameter(name="*")
@@ -55,6 +59,8 @@ class Opening:
         for flag, value in (("--rate-limit", self.rate_limit), ("--timeout", self.timeout)):
             if value is not None and not 0 < value < MOST:
                 raise TicketsError(f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
+        if (file := FILE.match(model)) is not None:
+            raise TicketsError(f"{model} is a Python file, expected a function", hint=f"write {_function_in(Path(file[1]), file[3] or '')}")
         if is_function(model):
             return self._function(model, names)
         self._refuse(
@@ -96,7 +102,7 @@ class Opening:
                 hint="name a function from a list of texts to their probabilities",
             )
         calls: dict[str, Any] = {k: getattr(self, k) for k in ("batch_size", "retries", "rate_limit", "timeout")}
-        return Classifier.wrap(found, labels=labels, columns=columns, **calls)
+        return Classifier.wrap(found, labels=labels, columns=columns, name=name, **calls)
 
     def _refuse(self, what: str, **given: Any) -> None:
         for flag, value in given.items():
@@ -142,6 +148,22 @@ def is_function(model: str) -> bool:
     begun = any((run / name).is_file() for name in ("arms.json", "config.json"))
     code = (run / "__init__.py").is_file() or run.with_name(run.name + ".py").is_file()  # a package, or a module and a folder beside it
     return not run.is_dir() or (code and not begun)
+
+
+def _function_in(path: Path, name: str) -> str:
+    """How a function of a file is written: as module:function, seen from here, or else from its folder; the first one, without a name."""
+    try:
+        inside = path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        inside = Path(path.name)
+    if not name:
+        try:
+            body = ast.parse(path.read_bytes()).body
+        except (OSError, ValueError, SyntaxError, RecursionError):
+            body = []
+        name = next((one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")), "FUNCTION")
+    elsewhere = "" if path.absolute() == Path.cwd() / inside else f" in {path.absolute().parent}"
+    return ".".join(inside.with_suffix("").parts) + f":{name}{elsewhere}"
 
 
 def imported(name: str) -> Any:

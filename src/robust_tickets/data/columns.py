@@ -62,9 +62,11 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     """The columns to read, with a note on what was inferred."""
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(given) > 2:
-        raise TicketsError(f"text= takes one column or a pair, got {len(given)}", hint='for example text=("premise", "hypothesis")')
+        raise TicketsError(
+            f"a text is one column or a pair, got {len(given)}", hint='for example premise,hypothesis; in Python ("premise", "hypothesis")'
+        )
     if len(set(given)) < len(given):
-        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=SAY_BOTH)
+        raise TicketsError(f"the text is the column {given[0]!r} twice", hint=SAY_BOTH)
     for name in (*given, *([label] if label else [])):
         _present(rows, name, SAY_BOTH)
     if label in given:
@@ -86,7 +88,7 @@ def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[st
     """The text columns alone, of a file that needs no labels; columns named as in ``but`` are not looked at."""
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(set(given)) < len(given):
-        raise TicketsError(f"text= names the column {given[0]!r} twice", hint=SAY_TEXT)
+        raise TicketsError(f"the text is the column {given[0]!r} twice", hint=SAY_TEXT)
     for name in given:
         _present(rows, name, SAY_TEXT)
     if given:

@@ -173,7 +173,7 @@ def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: S
 
 def check(names: Sequence[str], where: str) -> None:
     if len(set(map(canonical, names))) != len(names):
-        raise TicketsError(f"labels= names a class twice: {few(names)}", hint="name each class once")
+        raise TicketsError(f"the labels name a class twice: {few(names)}", hint="name each class once")
     if len(names) < 2:
         found = f"only one class ({names[0]!r})" if names else "no labelled row, so no class"
         raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column")

@@ -179,7 +179,7 @@ class _Loading:
             if spec and len(columns.texts) != len(spec.columns):
                 raise TicketsError(
                     f"{self.source.name} reads {' and '.join(spec.columns)}; {rows.name} gives {' and '.join(columns.texts)}",
-                    hint=f"say it: text= (--text) with {len(spec.columns)} column(s) of {few(rows.columns)}",
+                    hint=f"name the text: {len(spec.columns)} column(s) of {few(rows.columns)}",
                 )
             first = first or columns
             if columns.note and not (spec and columns.texts == spec.columns):
@@ -290,7 +290,7 @@ class _Loading:
             broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
             raise TicketsError(
                 f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}{about}",
-                hint=to_utf8(Path(rows.name)) if broken else "mend or remove these rows, or check text= and label=",
+                hint=to_utf8(Path(rows.name)) if broken else "mend or remove these rows, or name the columns of the text and of the label",
             )
 
     def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:
