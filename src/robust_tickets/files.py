@@ -174,6 +174,14 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def within(folder: Path, name: str) -> Path:
+    """The place in ``folder`` that a file of it names; one outside, by its name or by a link, is refused."""
+    place = folder / name
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise TicketsError(f"{folder} names {name}, which lies outside of it", hint="what is not in the folder is given by its own path")
+    return place
+
+
 def set_aside(path: Path, folder: Path) -> None:
     """Move a file that is to be made again out of the way, into ``damaged`` in ``folder``; what lies there already stays."""
     aside = folder / DAMAGED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from robust_tickets.errors import DamagedError, TicketsError
-from robust_tickets.files import read_json
+from robust_tickets.files import read_json, within
 from robust_tickets.lexicon.pretrained import has_weights
 
 GRAPH = "model.onnx"
@@ -15,7 +15,7 @@ def model_folder(run: Path, arm: str = "") -> Path:
     """Where the model of an arm of a finished run lies; a run of one arm needs no name."""
     about = run / "arms.json"
     try:
-        rows = {row["name"]: run / row["train"] / "model" for row in read_json(about)["arms"]}
+        rows = {row["name"]: within(run, row["train"]) / "model" for row in read_json(about)["arms"]}
     except (KeyError, TypeError):
         rows = {}
     if not rows:

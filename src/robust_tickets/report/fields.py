@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import mapping, read_json
+from robust_tickets.files import mapping, read_json, within
 from robust_tickets.measure.metrics import wilson
 from robust_tickets.report.model import Interval
 
@@ -16,8 +16,9 @@ from robust_tickets.report.model import Interval
 def inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
     if not path:
         return None
-    inner = folder / str(path)
-    if not inner.resolve().is_relative_to(folder.resolve()):
+    try:
+        inner = within(folder, str(path))
+    except TicketsError:
         notes.append(f"arms.json names {path}, which lies outside the run folder: left out")
         return None
     if not inner.is_dir():

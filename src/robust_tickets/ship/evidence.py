@@ -1,6 +1,7 @@
 """What a run knows about one of its models: the files that lie around ``train/<hash8>/model`` in a run folder.
 
-A damaged one is warned of and says nothing: the model can be shipped all the same, with less on its card.
+A damaged one is warned of and says nothing: the model can be shipped all the same, with less on its card. One that names files outside
+of the run folder is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.files import listed, mapping
+from robust_tickets.files import listed, mapping, within
 from robust_tickets.run import record
 from robust_tickets.ship.card import Evidence
 
@@ -43,7 +44,7 @@ def _of_run(run: Path, stage: str) -> dict[str, Any]:
                 "method": _method(run, arm) or title,
                 "base": str(about.get("model", "")),
                 "task": str(mapping(about.get("task")).get("name", "")),
-                "attacks": tuple(filter(None, (record(run / str(name) / "result.json") for name in listed(arm.get("attacks"))))),
+                "attacks": tuple(filter(None, (record(within(run, str(name)) / "result.json") for name in listed(arm.get("attacks"))))),
             }
     return {}
 
@@ -53,5 +54,5 @@ def _method(run: Path, arm: Mapping[str, Any]) -> str:
     place = arm.get("ticket") or arm.get("search")
     if not place:
         return "fine-tuned, not pruned"
-    told = mapping(record(run / str(place) / "ticket.json").get("provenance")).get("method", "")
+    told = mapping(record(within(run, str(place)) / "ticket.json").get("provenance")).get("method", "")
     return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)
