@@ -182,6 +182,18 @@ def within(folder: Path, name: str) -> Path:
     return place
 
 
+def no_link(path: str, flags: int) -> int:
+    """An ``opener`` that refuses a link: what is appended to or locked in a folder is a file of that folder."""
+    return os.open(path, flags | NO_LINK, 0o666)
+
+
+def drop_links(folder: Path) -> None:
+    """Remove the links in a folder that another package writes files into by their names."""
+    for path in folder.glob("*"):
+        if path.is_symlink():
+            path.unlink()
+
+
 def set_aside(path: Path, folder: Path) -> None:
     """Move a file that is to be made again out of the way, into ``damaged`` in ``folder``; what lies there already stays."""
     aside = folder / DAMAGED

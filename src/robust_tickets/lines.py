@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import claim
+from robust_tickets.files import claim, no_link
 
 
 def to_line(value: Any) -> bytes:
@@ -42,7 +42,7 @@ class Lines(ABC):
         with self._said():
             part.parent.mkdir(parents=True, exist_ok=True)
             # unbuffered: what could not be written must not be tried again when the file is closed
-            self.file = open(part, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+            self.file = open(part, "ab", buffering=0, opener=no_link)  # noqa: SIM115 - closed by close()
         try:
             self._own()
             with self._said():

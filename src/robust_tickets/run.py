@@ -23,7 +23,7 @@ from typing import Any
 
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
-from robust_tickets.files import DAMAGED, claim, listed, mapping, read_json, set_aside, sha256_file, write_json
+from robust_tickets.files import DAMAGED, claim, listed, mapping, no_link, read_json, set_aside, sha256_file, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import plug_ins
 
@@ -132,7 +132,7 @@ class Run:
 
     def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
         """The stage of ``house`` that ``key`` determines; makes its folder."""
-        stage = Stage(folder=self.stage_folder(house, key), key=key)
+        stage = Stage(folder=within(self.folder, f"{house}/{digest(key)[:8]}"), key=key)
         stage.folder.mkdir(parents=True, exist_ok=True)
         self.used[stage.name] = None
         return stage
@@ -223,7 +223,7 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
         raise TicketsError(f"{folder} is a file", hint="give a folder as --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "ab")  # noqa: SIM115  # held until the work is done
+        lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
     except OSError as problem:
         raise TicketsError(f"could not make {folder}: {problem.strerror}", hint="give another --out") from None
     with lock:

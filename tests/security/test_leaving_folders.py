@@ -46,3 +46,41 @@ def test_an_arm_lies_in_its_run(model: Path, tmp_path: Path, key: str, absolute:
         (tmp_path / "texts.csv").write_text("text,label\na,good\nb,bad\n")
         for verb in ("predict", "attack"):
             assert code_of(verb, victim, "--data", tmp_path / "texts.csv", "--out", tmp_path / "after.csv") == 2
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.csv"
+    path.write_text("text,label\n" + "".join(f"film {n} {'good' if n % 2 else 'bad'},{'good' if n % 2 else 'bad'}\n" for n in range(40)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("link", "code"), [(".lock", 2), ("metrics.jsonl", 3), ("model/config.json", 0), ("model/tokenizer.json", 0), ("model", 2), ("", 0)]
+)
+def test_training_writes_through_no_link_in_its_folder(model: Path, texts: Path, tmp_path: Path, link: str, code: int) -> None:
+    """The folder itself may be one."""
+    out, mine = tmp_path / "out", tmp_path / "mine"
+    if "." in link:
+        mine.write_text("my file")
+    else:
+        mine.mkdir()
+    (out / link).parent.mkdir(parents=True, exist_ok=True)
+    (out / link).symlink_to(mine)
+    data = ["--task", texts, "--max-length", "16", "--set", "epochs=1"]
+    assert code_of("train", model, *data, "--out", out) == code
+    if link:
+        assert mine.is_dir() and not list(mine.iterdir()) if "." not in link else mine.read_text() == "my file"
+    else:
+        assert (mine / "model" / "config.json").is_file()
+
+
+def test_predicting_writes_through_no_link(model: Path, texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("my file")
+    for name in ("out.csv", "out.csv.answers.part"):
+        (tmp_path / name).symlink_to(tmp_path / "mine")
+    asked = ["predict", model, "--data", texts, "--out", tmp_path / "out.csv"]
+    assert code_of(*asked) == 3
+    (tmp_path / "out.csv.answers.part").unlink()
+    assert code_of(*asked) == 0
+    assert (tmp_path / "mine").read_text() == "my file"

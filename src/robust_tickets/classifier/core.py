@@ -32,6 +32,7 @@ from robust_tickets.classifier.tokens import digest_of, save_tokenizer, settings
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError, tokenising
+from robust_tickets.files import drop_links
 from robust_tickets.layout import code_of_layout
 from robust_tickets.lexicon.pretrained import silence
 from robust_tickets.lexicon.splice import Splicer
@@ -140,6 +141,7 @@ class Classifier:
         if folder.is_file():
             raise TicketsError(f"{folder} is a file", hint="give a folder")
         try:
+            drop_links(folder)
             with silence():
                 model.save_pretrained(folder)
                 self.save_tokenizer(folder)

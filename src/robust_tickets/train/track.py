@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import no_link
 
 
 class Metrics:
@@ -24,7 +25,7 @@ class Metrics:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab") as out:
+            with open(self.path, "ab", opener=no_link) as out:
                 out.write((json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode())
         except OSError as problem:
             raise _failed(self.path, problem) from None
@@ -41,7 +42,8 @@ class Metrics:
         """Forget what came after the first ``length`` bytes."""
         if self.path is not None and self.path.exists() and self.path.stat().st_size > length:
             try:
-                os.truncate(self.path, length)
+                with open(self.path, "r+b", opener=no_link) as out:
+                    out.truncate(length)
             except OSError as problem:
                 raise _failed(self.path, problem) from None
 

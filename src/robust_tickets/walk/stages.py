@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets import __version__
 from robust_tickets.attack.failures import MAX_FAILED
 from robust_tickets.config import describe, to_plain
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import read_json, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
 from robust_tickets.run import Stage
@@ -131,7 +131,7 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     reset_peak_memory()
     model = fitted(start, ticket, without, trainer.seed)
     trainer(model, task, folder=stage.folder)
-    model.save_pretrained(stage.folder / "model")
+    model.save_pretrained(within(stage.folder, "model"))
     _evaluated(stage, model, task)
     if hasattr(trainer.adversary, "resources"):
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
