@@ -134,10 +134,12 @@ def test_without_its_script_it_shows_everything(tab: Tab, pages: Callable[[str],
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
 @pytest.mark.parametrize("kind", ["report", "reports", "results"])
 def test_paper_holds_all_of_it(tab: Tab, pages: Callable[[str], Path], kind: str, script: bool) -> None:
-    """Texts on pages that were not turned to, folds, and what a box that scrolls would cut off."""
+    """Texts on pages that were not turned to, folds, and what a box that scrolls would cut off; dark on light, also from a dark screen."""
     tab.open(pages(kind), width=717, script=script)  # A4 between the browser's margins
-    tab.send("Emulation.setEmulatedMedia", media="print")
+    tab.send("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     tab.settle()
+    assert tab.look("ground") > 0.7
+    none(tab.look("faint", CONTRAST)["found"])
     assert tab.look("nodes", ".case") > 12  # more than one page of them
     none(tab.look("unseen", ".case, details > :not(summary), pre, table"))
     none(tab.look("cut", ".scroll, pre"))
