@@ -96,6 +96,8 @@ def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_pa
     for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"], again["env"]["date"], odd["env"]["date"]):
         assert html.escape(words) in page, words
     assert not {"\x1b", "\u202e"} & set(page)
+    assert html.escape(f"{', '.join(names)} · 2 classes") in page  # in sight, under the title
+    assert html.escape('"ids"') not in page  # once, in their own fold
 
     task = rt.load_task(names[0], splits={"test": "all"}, labels=("bad", "good"))
     called = rt.PWWS()(rt.load_classifier(str(albert)), task.test, n=4, seed=3, labels=task.labels)

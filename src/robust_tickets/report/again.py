@@ -31,7 +31,7 @@ def again(run: Run) -> Html:
                 "seed": attack.seed,
                 "examples": attack.n,
                 "split": attack.split,
-                "plan": attack.plan,
+                "plan": {key: value for key, value in attack.plan.items() if key not in ("ids", "rules")},  # they stand below
                 "forward passes": numbers.count(attack.forward_passes),
                 "seconds": numbers.seconds(attack.seconds),
                 **{key: value for key, value in attack.about.items() if key != "env"},

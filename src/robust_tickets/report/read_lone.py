@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import mapping, read_json
+from robust_tickets.files import listed, mapping, read_json
 from robust_tickets.report.model import Arm, Attack, Run
 from robust_tickets.report.plans import keyed
 from robust_tickets.report.read_attack import read_attack
@@ -35,6 +35,7 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     arms, attack_titles = keyed([_arm(titles[victim], [attack for _, attack in rows]) for victim, rows in by_victim.items()])
     first, envs = found[0][1], [mapping(attack.about.get("env")) for _, attack in found]
     task = mapping(first.about.get("task"))
+    names = [str(mapping(file).get("name") or "") for env in envs for file in listed(env.get("data"))]
     named = list(attack_titles.values())
     victims = arms[0].title if len(arms) == 1 else f"{len(arms)} victims"
     return Run(
@@ -43,7 +44,12 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
         about="",
         arms=arms,
         baseline=arms[0].name,
-        task={"attacked_split": first.split, "columns": ", ".join(map(str, task.get("columns") or ())), "digest": task.get("digest")},
+        task={
+            "name": ", ".join(dict.fromkeys(names)),
+            "attacked_split": first.split,
+            "columns": ", ".join(map(str, task.get("columns") or ())),
+            "digest": task.get("digest"),
+        },
         labels=tuple(map(str, task.get("labels") or mapping(first.about.get("model")).get("labels") or ())),
         model="",
         command="\n".join(dict.fromkeys(str(env["command"]) for env in envs if env.get("command"))),
