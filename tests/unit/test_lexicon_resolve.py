@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -123,14 +124,21 @@ def in_hub_cache(root: Path, repository: str) -> Path:
     return make_encoder(place / "snapshots" / "0123abc")
 
 
-def test_the_papers_masked_model_is_known_by_its_hub_id_only(tmp_path: Path) -> None:
+def test_the_papers_masked_model_is_known_by_its_hub_id_or_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_hub_cache(tmp_path, "google-bert/bert-base-uncased")
     in_hub_cache(tmp_path, "bert-base-uncased")
     in_hub_cache(tmp_path, "someone/other")
     for explicit in (None, "google-bert/bert-base-uncased", "bert-base-uncased"):
         assert not resolve("masked", explicit).substitute
     assert resolve("masked", "someone/other").substitute
-    assert resolve("masked", make_encoder(tmp_path / "bert-base-uncased")).substitute
+    mine = make_encoder(tmp_path / "bert-base-uncased")
+    assert resolve("masked", mine).substitute
+    monkeypatch.setattr("robust_tickets.lexicon.kinds.BERT", (2, hashlib.sha256(b"{}").hexdigest()))
+    assert not resolve("masked", mine).substitute
+    (mine / "model.safetensors").write_text("[]")
+    assert resolve("masked", mine).substitute
+    (mine / "resource.json").write_text('{"substitute": false}')
+    assert not resolve("masked", mine).substitute
 
 
 def test_resource_json_says_what_it_is(tmp_path: Path) -> None:

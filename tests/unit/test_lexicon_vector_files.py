@@ -80,6 +80,9 @@ def test_textattacks_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
         resolve("vectors")
     (folder / "wordlist.json").write_text(json.dumps(WORDS))
     assert (resolve("vectors").path, resolve("vectors").origin) == (folder, "installed folder")
+    assert resolve("vectors").substitute  # somebody's own: the published ones have another shape
+    np.lib.format.open_memmap(folder / "paragram.npy", mode="w+", dtype=np.float16, shape=(65_713, 300)).flush()
+    assert not resolve("vectors").substitute
 
 
 def test_its_table_of_neighbours_is_taken_as_it_is(tmp_path: Path) -> None:

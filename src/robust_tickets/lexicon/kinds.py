@@ -1,8 +1,8 @@
 """The kinds of resources attacks need: how each is recognised on disk, where other tools put it, and how to get it.
 
 A folder may carry ``resource.json`` with {"name": …, "substitute": true or false}. Without it, vectors, encoders and masked models count
-as substitutes for the papers' own, because nothing else tells them apart; only a Hub id, TF-Hub's own cache (whose folders are named by
-the address they came from) or the user's word ("use:PATH") does.
+as substitutes for the papers' own, unless a Hub id, the published digest of the weights, another tool's own cache (TF-Hub's and
+TextAttack's name a folder by what they put there; in the latter the published shape is asked for) or the user's word ("use:PATH") tells.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_files, word_lists
+from robust_tickets.lexicon.digests import file_digest
 
 NOTE = "resource.json"
+BERT = (440_449_768, "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3")  # bytes, sha256: google-bert/bert-base-uncased
+COUNTER_FITTED = (65_713, 300)  # words, width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,8 @@ def _textattack_folders() -> list[Place]:
     """TextAttack's cache of word vectors."""
     root = os.environ.get("TA_CACHE_DIR")
     base = Path(root) if root else Path("~/.cache/textattack").expanduser()
-    return [Place(path=base / "word_embeddings" / "paragramcf")]
+    folder = base / "word_embeddings" / "paragramcf"
+    return [Place(path=folder, substitute=False if vector_files.shape_in(folder) == COUNTER_FITTED else None)]
 
 
 def _tfhub_folders() -> list[Place]:
@@ -90,6 +94,11 @@ def _path(text: str) -> Path | None:
 
 def _always(path: Path) -> bool:
     return True
+
+
+def _is_not_bert(path: Path) -> bool:
+    weights, (size, sha256) = path / "model.safetensors", BERT
+    return not weights.is_file() or weights.stat().st_size != size or file_digest(weights) != sha256
 
 
 KINDS: dict[str, Kind] = {
@@ -139,7 +148,7 @@ KINDS: dict[str, Kind] = {
         files=encoder.model_files,
         get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
         "or give the folder or Hub id of a masked language model",
-        is_substitute=_always,
+        is_substitute=_is_not_bert,
         hub="google-bert/bert-base-uncased",
         published=("google-bert/bert-base-uncased", "bert-base-uncased"),
     ),

@@ -46,6 +46,14 @@ def vector_files(path: Path) -> list[Path] | None:
     return texts if len(texts) == 1 else None
 
 
+def shape_in(folder: Path) -> tuple[int, ...] | None:
+    """The shape of TextAttack's matrix in ``folder``; none where there is none to read."""
+    try:
+        return tuple(np.load(folder / TEXTATTACK, mmap_mode="r", allow_pickle=False).shape)
+    except (OSError, ValueError, EOFError):
+        return None
+
+
 def lacks(path: Path) -> str:
     """What is wrong with a folder that nearly holds vectors; empty otherwise."""
     if not path.is_dir() or vector_files(path):
