@@ -130,9 +130,9 @@ def test_a_word_of_two_megabytes_is_one_clear_error_for_look_alikes_and_an_ordin
     split = Split.of(["good " + "ab" * 1_000_000, "good film"], [1, 1])
     stuck, fine = BARE(victim("good"), split, n=0, live=2).examples()
     assert fine.status == "success"
-    assert stuck.status in ("success", "error")  # "good" may be the first word visited
+    assert stuck.status in ("success", "unknown")  # "good" may be the first word visited
     stuck, fine = BARE(victim("abab"), Split.of(["ab" * 1_000_000, "abab"], [1, 1]), n=0).examples()
-    assert stuck.status == "error"
+    assert stuck.status == "unknown"
     assert "2,000,000 characters" in str(stuck.error)
     long, fine = DeepWordBug()(victim("good"), split, n=0).examples()
     assert {long.status, fine.status} == {"success"}
