@@ -323,8 +323,9 @@ def test_what_would_not_fit_is_not_begun(capsys: pytest.CaptureFixture[str], tmp
     assert dry(capsys, tmp_path, *only, "--budget", f"{2.5 * one:.0f}s")["fit"] == 2
 
 
-def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """RT-F3 shows heads (q, k, v) and MLPs (o, up, down): counted from the masks themselves."""
+    world = small_world(tmp_path / "world", train=32)
     told = tickets(capsys, "reproduce", "RT-F3", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
     assert told["work"]["failed"] == []
     (outcome,) = read_all(tmp_path / "results")
