@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from calling import tickets
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import part_of
@@ -192,6 +193,17 @@ def test_onnx_check_refuses_a_graph_with_other_weights(bert: Classifier, exporte
     with pytest.raises(TicketsError, match=r"disagree by 0\.01") as caught:
         onnx.check(other, onnx._logits_only()(other.model, names), names, folder / "model.onnx")
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("form", ["compact", "dense", "onnx"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_not_written(form: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clf = tiny_classifier()
+    with torch.no_grad():
+        clf.model.bert.encoder.layer[1].output.dense.weight[0, 0] = value
+    broken = str(clf.save_pretrained(tmp_path / "m"))
+    tickets(capsys, "export", broken, "--format", form, "--out", str(tmp_path / "e"), code=3)
+    assert not (tmp_path / "e").exists()
 
 
 def test_failed_export_leaves_the_earlier_one_and_nothing_else(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

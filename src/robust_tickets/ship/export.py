@@ -43,6 +43,13 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
             "an unstructured ticket masks single weights, so there is no smaller model to export",
             hint="export it as dense (stock transformers reads it, zeros included) or onnx",
         )
+    broken = sorted(name for name, tensor in model.model.state_dict().items() if not tensor.isfinite().all())
+    if broken:
+        raise TicketsError(
+            f"{model.identity} has {len(broken)} weights that are not finite, such as {broken[0]}",
+            hint="the weights are broken: train again",
+            exit_code=FAILED,
+        )
     place = Path(folder).expanduser().resolve()
     _refuse_unless_ours(place)
     try:
