@@ -21,7 +21,7 @@ METHODS = {
     ("subprocess", "run"),
     ("subprocess", "Popen"),
 }
-LOADERS = {"from_pretrained", "from_config", "pipeline", "load_state_dict_from_url", "get_class_from_dynamic_module"}
+LOADERS = {"load_dataset", "from_pretrained", "from_config", "pipeline", "load_state_dict_from_url", "get_class_from_dynamic_module"}
 LOADER = "lexicon/pretrained.py"  # the one file that may call transformers' loaders
 
 
@@ -46,8 +46,10 @@ def _loading(node: ast.Call, loads: bool) -> list[str]:
     if name not in LOADERS or ast.unparse(node.func) == "Classifier.from_pretrained":  # our own, which comes here
         return []
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-    safe = given.get("trust_remote_code") == "False" and given.get("local_files_only") == "True"
-    return [] if loads and safe else [name]
+    trusts, fetches = given.get("trust_remote_code") != "False", given.get("local_files_only") != "True"
+    if name == "load_dataset":  # fetches what it is told to
+        return [name] if trusts else []
+    return [] if loads and not trusts and not fetches else [name]
 
 
 def _fixed_commands(tree: ast.Module) -> set[str]:
@@ -103,6 +105,7 @@ def test_a_file_holds_nothing_that_runs_data(path: Path) -> None:
         "AutoModel.from_pretrained(x, trust_remote_code=False, local_files_only=True)",
         "transformers.pipeline('fill-mask')",
         "AutoModel.from_config(config)",
+        "datasets.load_dataset(x)",
         "exec(x)",
         "subprocess.Popen(given)",
         "A = ['sh', '-c', 'x']\nsubprocess.Popen(A)",

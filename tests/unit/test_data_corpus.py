@@ -183,7 +183,7 @@ def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.
     datasets = pytest.importorskip("datasets")
     asked = []
 
-    def load(*names: Any) -> Any:
+    def load(*names: Any, **_: Any) -> Any:
         asked.append(names)
         splits = {"test": ["another"], "train": ["", " the film \n", "a story"]}  # wikitext has empty rows
         return datasets.DatasetDict({name: datasets.Dataset.from_dict({"text": texts, "title": texts}) for name, texts in splits.items()})

@@ -99,7 +99,8 @@ def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None
     held = made.map(lambda r: {"text": "held " + r["text"]}, load_from_cache_file=False)
     asked = []
 
-    def load_dataset(name: str, config: str | None) -> object:
+    def load_dataset(name: str, config: str | None, *, trust_remote_code: bool) -> object:
+        assert not trust_remote_code
         asked.append((name, config))
         return datasets.DatasetDict({"train": made, "test": held})
 
@@ -110,7 +111,7 @@ def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(task.train) + len(task.validation) == 200
     assert task.test[0].texts == ("held a fine sentence number 0",)
 
-    def offline(name: str, config: str | None) -> object:
+    def offline(name: str, config: str | None, **_: object) -> object:
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
