@@ -236,7 +236,38 @@ def test_a_full_disk_is_told_as_such(bert: Classifier, tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, handler)
     assert caught.value.exit_code == 3
     assert "disk" in caught.value.hint
+    assert ".part" not in caught.value.message
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_was_killed_while_it_was_put_in_place_is_put_back(bert: Classifier, tmp_path: Path) -> None:
+    out = export(bert, tmp_path / "out")
+    out.rename(tmp_path / ".out.host-1.old")
+    with pytest.MonkeyPatch.context() as patch:  # the next one fails
+        patch.setattr(Classifier, "save_pretrained", _unknown_word)
+        with pytest.raises(TicketsError, match="unknown word"):
+            export(bert, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    before = (out / "export.json").stat().st_ino
+
+    def killed(path: Path, target: Path) -> Path:
+        if target == out:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with pytest.MonkeyPatch.context() as patch:  # Ctrl-C between the two renames
+        rename = Path.rename
+        patch.setattr(Path, "rename", lambda path, target: killed(path, Path(target)) if path.suffix == ".part" else rename(path, target))
+        with pytest.raises(KeyboardInterrupt):
+            export(bert, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (out / "export.json").stat().st_ino == before
+    export(bert, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def _unknown_word(*_: object) -> Path:
+    raise TicketsError("unknown word")
 
 
 def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> None:

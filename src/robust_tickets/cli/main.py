@@ -121,6 +121,6 @@ def _unexpected(problem: Exception) -> tuple[str, str]:
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if isinstance(problem, MemoryError) or "out of memory" in text.lower():
         return f"out of memory: {text}", "lower batch_size or max_length and run the same command: finished stages are kept"
-    if isinstance(problem, OSError):
+    if isinstance(problem, OSError) or "No space left on device" in text:  # what a Rust package raises is no OSError
         return f"{text}", "check the disk and the folder's rights, then run the same command"
     return f"{type(problem).__name__}: {text}", "run again with --debug for the traceback; finished stages are kept"

@@ -6,12 +6,14 @@ hashes, so that a later export may replace it, and only it: a folder with anythi
 
 from __future__ import annotations
 
+import glob
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
-from robust_tickets.files import part_of, read_json, sha256_file, sweep, write_json
+from robust_tickets.files import hold, part_of, read_json, sha256_file, sweep, write_json
 from robust_tickets.ship.card import Evidence, Facts, write_card
 
 if TYPE_CHECKING:
@@ -51,16 +53,22 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
             exit_code=FAILED,
         )
     place = Path(folder).expanduser().resolve()
+    _put_back(place)
     _refuse_unless_ours(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with part_of(place, folder=True) as part:
-            _write(model, part, format, evidence or Evidence())
+            try:
+                _write(model, part, format, evidence or Evidence())
+            except TicketsError as problem:
+                problem.message = problem.message.replace(str(part), str(place))
+                raise
             _mark(part)
             _move(part, place)
         sweep(place, "old")
     except OSError as problem:
-        raise TicketsError(f"could not write {place}: {problem}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
+        why = problem.strerror or problem  # without the name of a file that is gone
+        raise TicketsError(f"could not write {place}: {why}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
     return place
 
 
@@ -131,14 +139,27 @@ def _refuse_unless_ours(place: Path) -> None:
 
 def _move(part: Path, place: Path) -> None:
     """Put the finished folder in its place; an earlier export steps aside first and goes last."""
-    aside = part.with_suffix(".old")
-    replaced = place.exists()
-    if replaced:
-        place.rename(aside)
+    if not place.exists():
+        part.rename(place)
+        return
+    aside, held = part.with_suffix(".old"), hold(place)
+    place.rename(aside)
     try:
         part.rename(place)
-    except OSError:
-        if replaced:
-            aside.rename(place)
+    except BaseException:
+        aside.rename(place)
         raise
+    finally:
+        if held is not None:
+            os.close(held)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_back(place: Path) -> None:
+    """Where a process was killed while it put a new export in the place of an earlier one, that one is at neither place."""
+    for aside in () if place.exists() else place.parent.glob(f".{glob.escape(place.name)}.*.old"):
+        held = hold(aside)
+        if held is not None:
+            aside.rename(place)
+            os.close(held)
+            return
