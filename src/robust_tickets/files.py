@@ -154,13 +154,15 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 def read_json(path: Path) -> Any:
+    if path.is_fifo():  # its end may never come
+        raise TicketsError(f"{path} is a pipe, expected a file", hint="see what put it there")
     try:
         return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
     except FileNotFoundError:
         raise TicketsError(f"no such file: {path}", hint=look_again(path)) from None
     except OSError as problem:  # a folder, or no right to read it
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:
         raise DamagedError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from calling import tickets
+from fake_run import make_run
 
 # Notes of every line whether torch was loaded by then.
 SCRIPT = """
@@ -69,3 +75,36 @@ def test_json_and_quiet_are_as_they_were(model_folder: Path, three_classes: Path
     done = subprocess.run([*command, "--json", "--quiet"], capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout)["rows"] == 300
     assert "loading" not in done.stderr
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """An end to what would wait for ever, or for minutes."""
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_pipe_is_no_file_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("config.json", "arms.json"):
+        run = make_run(tmp_path / name, n=4)
+        (run / name).unlink()
+        os.mkfifo(run / name)
+    assert [run["name"] for run in tickets(capsys, "ls", "runs", "--folder", str(tmp_path))["runs"]] == ["arms.json"]
+    for name, code in (("config.json", 0), ("arms.json", 2)):
+        tickets(capsys, "report", str(tmp_path / name), "--out", str(tmp_path / "page.html"), code=code)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_header_of_many_columns_is_read_at_once(capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path) -> None:
+    """100,000; where time grew with their square, they took a minute."""
+    data = tmp_path / "wide.csv"
+    data.write_text(",".join(["text", *(f"c{n}" for n in range(100_000))]) + "\n")
+    assert tickets(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.csv"))
+
+
+def test_a_folder_is_not_proposed_in_its_own_place(capsys: pytest.CaptureFixture[str], model_folder: Path, three_classes: Path) -> None:
+    folder = three_classes.parent
+    told = tickets(capsys, "predict", str(model_folder), "--data", str(folder), "--out", str(folder / "out.csv"), code=2)
+    assert str(folder) not in told["error"]["hint"]

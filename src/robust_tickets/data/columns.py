@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -155,7 +156,7 @@ def _header(rows: Rows) -> None:
     odd = next((c for c in named if len(c) > LONGEST_NAME or "\n" in c or _numeric(c)), None)
     if odd is not None or not named:
         raise _no_header(rows)
-    twice = next((c for c in named if named.count(c) > 1), None)
+    twice = next((c for c, times in Counter(named).items() if times > 1), None)
     if twice is not None:
         raise TicketsError(
             f"{rows.name}: the header names two columns {twice!r}: {_listed(rows.columns)}",

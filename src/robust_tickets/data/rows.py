@@ -92,7 +92,7 @@ class CsvRows(Rows):
                     count += reader.line_num - start
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
+        picks, width = _places(self.columns, wanted), len(self.columns)
         with open(self.path, "rb") as raw:
             reader = self._reader(raw)
             _first(reader)
@@ -133,7 +133,7 @@ class TsvRows(Rows):
             return sum(1 for line in raw if line.strip(b"\r\n"))
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        picks, width = [self.columns.index(name) for name in wanted], len(self.columns)
+        picks, width = _places(self.columns, wanted), len(self.columns)
         with open(self.path, "rb") as raw:
             header = False
             for number, line in enumerate(raw, start=1):
@@ -236,12 +236,20 @@ class ParquetRows(Rows):
                 self.position = self.size * number // total
 
 
+def _places(columns: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+    """Where the wanted columns stand, of two with one name the first."""
+    first = dict(zip(reversed(columns), reversed(range(len(columns))), strict=True))
+    return [first[name] for name in wanted]
+
+
 READERS: dict[str, type[Rows]] = {".csv": CsvRows, ".tsv": TsvRows, ".jsonl": JsonlRows, ".parquet": ParquetRows}
 
 
 def open_rows(path: Path) -> Rows:
     """The reader for ``path``, chosen by its ending."""
     path = Path(path)
+    if path.is_dir():
+        raise TicketsError(f"{path} is a folder, expected a file", hint="give one of the files in it")
     if not path.is_file():
         raise TicketsError(f"no such file: {path}", hint=look_again(path))
     if path.suffix.lower() not in READERS:
