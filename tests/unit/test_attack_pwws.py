@@ -263,18 +263,20 @@ def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
     assert list(Greedy(ranking=None, transform=None, frozen=rules).modifiable(game, text)) == list(theirs & unstopped & hypothesis)
 
 
-def test_a_torn_line_is_cut_off_before_more_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [b'3\t2.000\t{"tor', b"3\t2.000\t{}\n", b'3\t2.000\t{"status": "?"}\n'])
+def test_a_damaged_line_is_cut_off_before_more_is_written(tmp_path: Path, damaged: bytes) -> None:
+    done = [b'{"id": %d, "status": "failed"}\n' % n for n in range(3)]
     first = OnDisk(tmp_path, 4, "d")
-    first.add(2, b'{"two": 2}\n', 1.0)
+    first.add(2, done[2], 1.0)
     first.close()
     with open(tmp_path / PART, "ab") as stream:
-        stream.write(b'3\t2.000\t{"tor')
+        stream.write(damaged)
     second = OnDisk(tmp_path, 4, "d")
     assert [second.done(i) for i in range(4)] == [False, False, True, False]
-    second.add(0, b'{"zero": 0}\n', 3.0)
+    second.add(0, done[0], 3.0)
     second.close()
     third = OnDisk(tmp_path, 4, "d")
-    assert list(third.lines()) == [b'{"zero": 0}\n', b'{"two": 2}\n']
+    assert list(third.lines()) == [done[0], done[2]]
     assert third.spent == 3.0
     third.close()
 

@@ -137,8 +137,12 @@ def test_unreadable_files_are_said(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="not UTF-8"):
         Vectors.load(tmp_path)
     (tmp_path / "words.txt").write_text("a\n")
-    with pytest.raises(TicketsError, match="not a plain array"):
-        Vectors.load(tmp_path)
+    np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))
+    whole = (tmp_path / "vectors.npy").read_bytes()
+    for damaged in (b"", whole[:60], whole.replace(b"}", b"{"), whole.replace(b"'descr'", b"'descr "), whole.replace(b"(1, 2)", b"(1, 2 ")):
+        (tmp_path / "vectors.npy").write_bytes(damaged)
+        with pytest.raises(TicketsError, match="not a plain array"):
+            Vectors.load(tmp_path)
     (tmp_path / "vectors.npy").unlink()
     (tmp_path / "vectors.npy").mkdir()
     with pytest.raises(TicketsError, match="could not read"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -81,7 +82,7 @@ def _last_complete(tmp_path: Path) -> Path:
     return tmp_path / "two"
 
 
-@pytest.mark.parametrize("damage", ["tensors", "json", "missing", "schema", "empty"])
+@pytest.mark.parametrize("damage", ["tensors", "hashed", "json", "missing", "schema", "empty"])
 def test_a_damaged_one_is_passed_over_for_an_older(tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = _last_complete(tmp_path)
     newest = folder / "step-00000002"
@@ -89,6 +90,10 @@ def test_a_damaged_one_is_passed_over_for_an_older(tmp_path: Path, damage: str, 
         blob = bytearray((newest / "state.safetensors").read_bytes())
         blob[-1] ^= 1
         (newest / "state.safetensors").write_bytes(blob)
+    elif damage == "hashed":  # its hash is that of what is not safetensors
+        (newest / "state.safetensors").write_bytes(b"{")
+        about = json.loads((newest / "state.json").read_text())
+        (newest / "state.json").write_text(json.dumps(about | {"sha256": hashlib.sha256(b"{").hexdigest()}))
     elif damage == "json":
         (newest / "state.json").write_text("{")
     elif damage == "missing":
@@ -120,6 +125,7 @@ def test_a_full_disk_is_said_and_spares_the_last_one(tmp_path: Path, monkeypatch
         with pytest.raises(TicketsError, match="No space left") as problem:
             checkpoint.write(tmp_path, state(2))
     assert problem.value.exit_code == 3
+    assert ".part" not in str(problem.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.lines import Lines, loaded, to_line
-from robust_tickets.measure.metrics import ERROR, UNKNOWN
+from robust_tickets.measure.metrics import ERROR, STATUSES, UNKNOWN
 
 SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
@@ -66,7 +66,7 @@ class OnDisk(Lines):
 
     def take(self, line: bytes, place: int) -> bool:
         number, spent, body = _parts(line)
-        if not isinstance(body, dict) or not 0 <= number < len(self.places):
+        if not isinstance(body, dict) or body.get("status") not in STATUSES or not 0 <= number < len(self.places):
             return False
         self.places[number] = -1 if body.get("status") in (UNKNOWN, ERROR) else place
         self.spent = spent

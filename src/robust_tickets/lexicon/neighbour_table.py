@@ -55,7 +55,7 @@ class Table:
         try:
             with open(place, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 found = cls(stored["rows"], stored["near"], stored["cosines"])
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile):
             return cls.empty(length)
         shape = (len(found.rows), length)
         fits = found.near.shape == found.cosines.shape == shape and found.rows.dtype == np.int64 and found.near.dtype == np.int32

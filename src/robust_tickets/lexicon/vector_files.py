@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _plain(file: Path) -> Any:
     with _readable(file):
         try:
             return np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as problem:
+        except (ValueError, EOFError, SyntaxError, TokenError) as problem:  # the header is Python's text of a dict
             raise TicketsError(f"{file} is not a plain array: {problem}", hint="save it with numpy.save") from None
 
 

@@ -57,8 +57,8 @@ def write(folder: Path, state: State) -> Path:
             raise
         size = sum(map(size_of, state.tensors.values()))
         raise TicketsError(
-            f"could not write the checkpoint {final}: {problem}",
-            hint=f"free some space ({size / 1e6:.0f} MB are needed) or choose another folder; the same command then goes on",
+            f"could not write the checkpoint {final}: {problem.strerror or problem}",
+            hint=f"free some space ({-(-size // 10**6)} MB are needed) or choose another folder; the same command then goes on",
             exit_code=FAILED,
         ) from None
     for older in folder.glob(f"{PREFIX}*"):
@@ -69,6 +69,7 @@ def write(folder: Path, state: State) -> Path:
 
 def read(folder: Path) -> State | None:
     """The newest complete checkpoint below ``folder``, or None."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     for found in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
@@ -80,7 +81,7 @@ def read(folder: Path) -> State | None:
             if sha256_file(found / "state.safetensors") != about["sha256"]:
                 raise ValueError("the hash does not match")
             return State(step=int(about["step"]), tensors=load_file(found / "state.safetensors"), values=about["values"])
-        except (TicketsError, OSError, ValueError, KeyError, TypeError) as problem:
+        except (TicketsError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             progress.warn(f"the checkpoint {found} is damaged ({problem}): passed over")
     return None
 
