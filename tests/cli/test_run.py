@@ -180,6 +180,9 @@ def test_branches_share_one_search_and_say_what_they_are(
     assert arms["shallow"]["subnetwork"]["provenance"]["method"]["name"] == "earlyrobust"
     manifest = json.loads((run / "manifest.json").read_text())["files"]
     assert f"{arms['shallow']['ticket']}/ticket.json" in manifest
+    told = {arm["name"]: arm["near_random"] for arm in said["arms"]}  # 300 rows, a random model
+    assert told == {name: name != "matched" for name in arms}
+    assert "Near random: " in (run / "report.html").read_text()
     kinds = {name: json.loads((Path(folder) / "config.json").read_text())["model_type"] for name, folder in said["models"].items()}
     assert kinds == {
         "shallow": "ticket-bert", "found": "ticket-bert", "redrawn": "ticket-bert", "whole": "bert", "matched": "ticket-bert",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe
+from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search import _stop
@@ -112,6 +114,10 @@ def test_points_are_the_ends_of_mini_epochs(per_epoch: int, epochs: int, mini: f
         assert len(points) == round(epochs / mini)
     if mini == 0.05:
         assert points[-1] == per_epoch * epochs
+    apart = mini_epochs(per_epoch, epochs, mini, 10)
+    assert np.diff([0, *apart]).min(initial=10) >= 10
+    assert per_epoch * mini < 10 or apart in (points, points[:-1])  # as it was, but for an end that is cut short
+    assert mini_epochs(2105, epochs, mini, 10) == mini_epochs(2105, epochs, mini)  # SST-2 in batches of 32
     assert mini_epochs(per_epoch, epochs, 1e-12) == list(range(1, per_epoch * epochs + 1))  # at once, not after 10^12 turns
 
 
@@ -177,15 +183,41 @@ def test_stopping_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     original = Loop._update
     monkeypatch.setattr(Loop, "_update", lambda self, group: (steps.append(1), original(self, group))[1])
-    for stop, points, drawn in (("paper", 6, 1), ("official", 6, 0), ("early_bird", 5, 4)):
+    for stop, points, drawn, apart in (("paper", 6, 1, 10), ("official", 6, 0, 1), ("early_bird", 5, 4, 1)):
         steps.clear()
         found = EarlyRobust(**SMALL, stop=stop, gamma=1.1, mini=0.05)(tiny_classifier(), toy_task(80))  # type: ignore[arg-type]
         assert len(found.trace) == points
-        assert len(steps) == points  # 20 updates an epoch: one per mini-epoch
+        assert len(steps) == points * apart  # 20 updates an epoch: one per mini-epoch, but the paper's points lie ten apart
         assert found.trace[drawn]["drawn"]
         assert found.distances["point"] == drawn
-        assert found.ticket.provenance["step"] == drawn + 1
+        assert found.ticket.provenance["step"] == (drawn + 1) * apart
         assert found.ticket.provenance["converged"]
+
+
+@pytest.mark.parametrize(("rows", "epochs", "last"), [(4, 60, 60), (40, 6, 60), (80, 3, 60), (280, 1, 70)])
+def test_small_data_has_the_epochs_that_the_papers_rule_needs(rows: int, epochs: int, last: int, tmp_path: Path) -> None:
+    """Points lie ten updates apart and six are there; the schedule ends where the epochs do, and other rules have their one epoch."""
+    method, task = rt.EarlyRobust(**{**SMALL, "adversary": None}, gamma=0.0, log_every=1), toy_task(rows)
+    found = method(tiny_classifier(), task, folder=tmp_path)
+    assert [line["step"] for line in found.trace] == list(range(10, last + 1, 10))
+    assert (found.ticket.provenance["steps_run"], found.ticket.provenance["epoch"]) == (method.steps(task), epochs)
+    rates = [line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line]
+    assert (len(rates), np.argmax(rates), rates[-1]) == (last, last // 10, pytest.approx(1e-3 / (last - last // 10)))
+    assert replace(method, stop="official").steps(task) == rows // 4
+
+
+def test_a_ticket_whose_coefficients_never_moved_apart_is_called_near_random(capsys: pytest.CaptureFixture[str]) -> None:
+    found = rt.EarlyRobust(**SMALL)(tiny_classifier(), toy_task(80))
+    assert found.ticket.provenance["near_random"] is found.ticket.draw(neurons=0.5).provenance["near_random"] is True
+    assert "near random" in capsys.readouterr().err
+    assert "near random" in repr(found)
+    still = tiny_classifier(layers=4, heads=8, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    row = Split.of(["a good film"] * 280, [1] * 280, name="train", columns=("text",))  # gradients that agree
+    alike = replace(toy_task(4), splits={**toy_task(4).splits, "train": row})
+    moved = rt.EarlyRobust(batch_size=4, adversary=None, gamma=1.1, at="current")(still, alike)
+    assert moved.ticket.provenance["spread"] > 3.5
+    assert moved.ticket.provenance["near_random"] is False
+    assert "near random" not in capsys.readouterr().err + repr(moved)
 
 
 def test_official_draws_at_the_coefficients_of_the_anchor() -> None:
@@ -199,7 +231,7 @@ def test_official_draws_at_the_coefficients_of_the_anchor() -> None:
 
 
 def test_a_search_that_does_not_settle_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    found = EarlyRobust(**SMALL, gamma=0.0)(tiny_classifier(), toy_task(80))
+    found = EarlyRobust(**SMALL, gamma=0.0, stop="official")(tiny_classifier(), toy_task(80))
     assert "did not settle" in found.trace[-1]["note"]
     assert "did not settle" in capsys.readouterr().err
     assert found.trace[-1]["drawn"]
@@ -246,7 +278,9 @@ def test_l1_is_back_propagated_once_a_step(monkeypatch: pytest.MonkeyPatch) -> N
     calls: list[tuple[float, float]] = []
     original = Gates.l1
     monkeypatch.setattr(Gates, "l1", lambda self, h, n: (calls.append((h, n)), original(self, h, n))[1])
-    EarlyRobust(**{**SMALL, "adversary": FreeLB(steps=3)}, gamma=0.0, head_l1=0.1, neuron_l1=0.2)(tiny_classifier(), toy_task(40))
+    EarlyRobust(**{**SMALL, "adversary": FreeLB(steps=3)}, stop="fixed", at_epoch=1.0, head_l1=0.1, neuron_l1=0.2)(
+        tiny_classifier(), toy_task(40)
+    )
     assert calls == [(0.1, 0.2)] * 10
 
 
@@ -340,7 +374,7 @@ def test_a_search_that_diverges_has_failed() -> None:
 
 
 def test_what_was_run_is_told_though_no_point_is_there() -> None:
-    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, adversary=None)(tiny_classifier(), toy_task(80))
+    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, stop="official", adversary=None)(tiny_classifier(), toy_task(80))
     assert found.ticket.provenance["steps_run"] == 10  # the last of three points was at 9
     assert found.ticket.provenance["step"] == 9
     assert found.distances["stopped_at"] == 1.0

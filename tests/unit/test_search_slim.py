@@ -81,7 +81,7 @@ def test_earlybert_defaults_and_the_baseline_of_earlyrobust() -> None:
 def test_a_fixed_point_stops_there_and_equals_the_same_point_of_a_whole_search() -> None:
     clf, task = tiny_classifier(), toy_task(80)
     fixed = EarlyRobust(**FEW, stop="fixed", at_epoch=0.23)(clf, task)  # 4.6 of 20 updates
-    whole = EarlyRobust(**FEW, gamma=0.0, mini=0.25)(clf, task)
+    whole = EarlyRobust(**FEW, gamma=0.0, mini=0.25, stop="official")(clf, task)
     assert fixed.ticket.provenance["step"] == fixed.ticket.provenance["steps_run"] == 5
     assert whole.trace[0]["step"] == 5
     assert fixed.distances["rule"] == "fixed"
@@ -111,10 +111,10 @@ def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any
 
 
 def test_the_papers_rule_draws_at_the_first_of_its_five_points_and_ends_at_the_last() -> None:
-    clf, task = tiny_classifier(), toy_task(80)
-    first, last = (rt.EarlyRobust(**FEW, gamma=1.1, mini=0.1, **said)(clf, task) for said in ({}, {"at": "current"}))
-    assert [(f.ticket.provenance["step"], f.ticket.provenance["steps_run"]) for f in (first, last)] == [(4, 12), (12, 12)]
-    assert (first.distances["drawn_at"], first.distances["stopped_at"], first.ticket.provenance["method"]["at"]) == (0.2, 0.6, "first")
+    clf, task = tiny_classifier(), toy_task(400)
+    first, last = (rt.EarlyRobust(**FEW, gamma=1.1, mini=0.12, **said)(clf, task) for said in ({}, {"at": "current"}))
+    assert [(f.ticket.provenance["step"], f.ticket.provenance["steps_run"]) for f in (first, last)] == [(24, 72), (72, 72)]
+    assert (first.distances["drawn_at"], first.distances["stopped_at"], first.ticket.provenance["method"]["at"]) == (0.24, 0.72, "first")
     assert [line["loss"] for line in first.trace] == [line["loss"] for line in last.trace]  # the same search
 
 
@@ -180,7 +180,7 @@ def test_bad_combinations_are_refused(wrong: dict[str, Any]) -> None:
 def test_a_horizon_beyond_the_run_keeps_the_rate_up(tmp_path: Path) -> None:
     clf, task = tiny_classifier(), toy_task(40)
     for name, options in (("short", {}), ("long", {"horizon": 4})):
-        EarlyRobust(**{**SMALL, "adversary": None, "gamma": 0.0, "warmup": 0.0, "log_every": 1, **options})(
+        EarlyRobust(**{**SMALL, "adversary": None, "gamma": 0.0, "stop": "official", "warmup": 0.0, "log_every": 1, **options})(
             clf, task, folder=tmp_path / name
         )
     assert _rates(tmp_path / "short") == pytest.approx([1e-3 * (10 - i) / 10 for i in range(10)])

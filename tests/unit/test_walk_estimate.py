@@ -118,9 +118,11 @@ def test_of_the_trained_models_one_is_in_memory_at_a_time(monkeypatch: pytest.Mo
     assert most == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("rows", "share"), [(4, 1), (32, 6 / 8), (400, 0.5)])
-def test_a_search_of_few_updates_runs_on_until_its_rule_has_points_enough(rows: int, share: float) -> None:
+@pytest.mark.parametrize(("rows", "steps", "share"), [(4, 60, 1), (32, 64, 60 / 64), (400, 100, 60 / 100), (1000, 250, 0.5)])
+def test_a_search_of_few_updates_runs_on_until_its_rule_has_points_enough(rows: int, steps: int, share: float) -> None:
+    """Six points, ten updates apart: more epochs, where one has not as many."""
     search, task = EarlyRobust(batch_size=4), toy_task(rows)
+    assert search.steps(task) == steps
     assert estimate.work(search, task) == pytest.approx(share * search.work(task))
 
 

@@ -125,6 +125,11 @@ class Arm:
     story: str = ""  # where its ticket comes from, in words
     branch: Mapping[str, Any] = field(default_factory=dict)  # the same in values; empty for a plain search
 
+    @property
+    def near_random(self) -> bool:
+        """Whether its search saw too little to tell units apart."""
+        return self.shape is not None and self.shape.provenance.get("near_random") is True
+
     def attack(self, key: str | None) -> Attack | None:
         return next((a for a in self.attacks if a.key == key), None)
 

@@ -166,6 +166,7 @@ def figures(folder: str | Path) -> list[dict[str, object]]:
             "cost": dict(arm.cost),
             "story": arm.story,
             "branch": dict(arm.branch),
+            "near_random": arm.near_random,
         }
         for i, arm in enumerate(run.arms)
     ]

@@ -205,6 +205,10 @@ def warnings(run: Run) -> list[str]:
     if unsettled:  # arms that share a search share its fault: one sentence
         whose = "its ticket was" if len(unsettled) == 1 else "their tickets were"
         said.append(f"The search for {_listed(unsettled)} did not settle; {whose} drawn at the last point.")
+    near = [arm.title for arm in run.arms if arm.near_random]
+    if near:
+        what = "ticket is" if len(near) == 1 else "tickets are"
+        said.append(f"Near random: {_listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart.")
     masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
     if masked:
         said.append(f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size.")

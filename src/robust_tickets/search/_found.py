@@ -36,6 +36,7 @@ class Found:
         if "epoch" in told:
             settled = told.get("converged")  # None: a fixed point claims nothing
             parts.append(f"drawn at epoch {told['epoch']}" + ("" if settled is None else f", masks {'' if settled else 'not '}settled"))
+            parts += ["near random"] if told.get("near_random") else []
         parts += [f"{told[key]} {key}" for key in ("rounds", "iterations") if key in told]
         if "steps_run" in told:
             parts.append(f"{told['steps_run']} updates")

@@ -11,6 +11,7 @@ their own files. Only c leaves the search.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,6 +37,9 @@ from robust_tickets.train.finetune import identity_of, updates_per_epoch
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
+LEAST = 10  # updates between two points of the paper's rule: consecutive updates hardly change a ranking
+APART = 3.5  # random walks: heads' coefficients closer together are hardly ranked (numbers: docs/papers/earlyrobust.md)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Slim(PerTask, Optimised):
@@ -58,7 +62,7 @@ class Slim(PerTask, Optimised):
     at: Literal["auto", "current", "first", "before"] = field(default="auto", metadata={"resolved": "drawn"})
     at_epoch: float = 0.2  # where stop="fixed" draws
     # training
-    epochs: int = 1  # the most that is run
+    epochs: int = 1  # the most that is run; more where few rows leave the paper's rule too few points
     horizon: int = 0  # epochs that the learning rate's schedule is made for; 0: epochs
     lr: float = 2e-5
     batch_size: int = 32
@@ -102,15 +106,20 @@ class Slim(PerTask, Optimised):
             return self.at
         return "first" if self.stop == "paper" else "current"
 
-    def steps(self, task: Any) -> int:
+    def _per_epoch(self, task: Any) -> int:
+        """Updates of an epoch."""
+        return updates_per_epoch(task, self.batch_size, self.accumulate)
+
+    def steps(self, task: Any = None) -> int:
         """Updates at most; the rule usually stops earlier."""
-        return self._most(updates_per_epoch(task, self.batch_size, self.accumulate))
+        per_epoch = self._per_epoch(task)
+        return self._points(per_epoch)[-1] if self.stop == "fixed" else self._epochs(per_epoch) * per_epoch
 
     def soonest(self, task: Any) -> int:
         """The first update at which the rule may stop the search: `early_bird` compares ``window`` points, the others one more."""
         most = self.steps(task)
         wanted = (self.window + (self.stop != "early_bird")) * (2 if self.at == "before" else 1)
-        points = self._points(most // self.epochs)
+        points = self._points(self._per_epoch(task))
         return most if self.stop == "fixed" or len(points) < wanted else points[wanted - 1]
 
     def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
@@ -149,7 +158,9 @@ class Slim(PerTask, Optimised):
         about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
         self._draw(_spread(heads=layout.heads_of(model), neurons=layout.neurons_of(model)), **about)  # refused before it costs
         per_epoch = -(-len(batches) // self.accumulate)
-        points = self._points(per_epoch)
+        points, epochs = self._points(per_epoch), self._epochs(per_epoch)
+        if epochs > self.epochs:
+            progress.say(f"search: up to {epochs} epochs of {per_epoch} updates, for {self.window + 1} points {LEAST} updates apart")
         generator = torch_generator(self.seed, "search", "adversary", device=model.device)
         with Gates(model, layout) as c:
             penalised = self.head_l1 > 0 or self.neuron_l1 > 0
@@ -172,8 +183,8 @@ class Slim(PerTask, Optimised):
                 step=step,
                 batches=batches,
                 optim=self.optim,
-                epochs=self.epochs,
-                horizon=self.horizon * per_epoch or None,
+                epochs=epochs,
+                horizon=self._horizon(per_epoch),
                 accumulate=self.accumulate,
                 seed=derive(self.seed, "search"),
                 generators={"adversary": generator},
@@ -191,12 +202,18 @@ class Slim(PerTask, Optimised):
             found.save(folder)
         return found
 
-    def _most(self, per_epoch: int) -> int:
-        return self._points(per_epoch)[-1] if self.stop == "fixed" else self.epochs * per_epoch
+    def _epochs(self, per_epoch: int) -> int:
+        """As many as the paper's rule needs to fire, where its points are ``LEAST`` updates apart and no mini-epochs."""
+        if self.stop != "paper" or self.mini * per_epoch >= LEAST:
+            return self.epochs
+        return max(self.epochs, math.ceil((self.window + 1) * LEAST / per_epoch))
+
+    def _horizon(self, per_epoch: int) -> int:
+        return max(self.horizon, self._epochs(per_epoch)) * per_epoch
 
     def _points(self, per_epoch: int) -> list[int]:
         """Updates after which the coefficients are recorded."""
-        ends = mini_epochs(per_epoch, self.epochs, self.mini)
+        ends = mini_epochs(per_epoch, self._epochs(per_epoch), self.mini, LEAST if self.stop == "paper" else 1)
         if self.stop == "fixed":
             fixed = max(1, round(self.at_epoch * per_epoch))
             return [*(step for step in ends if step < fixed), fixed]
@@ -220,15 +237,31 @@ class Slim(PerTask, Optimised):
             **about,
         )
 
+    def _spread(self, watch: Watch, point: int) -> float:
+        """Standard deviation of the heads' coefficients over a random walk's: as many updates, each by its learning rate up or down.
+
+        The same rows in a later epoch pull the same way, whatever that is: their updates add up to one.
+        """
+        pulls = np.zeros(watch.per_epoch)
+        for i in range(watch.steps[point]):
+            pulls[i % watch.per_epoch] += self.optim.lr_at(i, self._horizon(watch.per_epoch))
+        walk = float(np.sqrt((pulls**2).sum()))
+        return float(np.concatenate(watch.records[point]["heads"]).std()) / walk if walk else 0.0
+
     def _found(self, watch: Watch, origin: Mapping[str, Any], steps: int) -> Found:
         point, trace = watch.chosen, watch.trace()
         converged = None if self.stop == "fixed" else watch.drawn_at is not None  # a fixed point claims nothing
         if converged is False:
-            within = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+            most = self._epochs(watch.per_epoch)
+            within = f"{most} epoch{'s' * (most > 1)}"
             note = f"the masks did not settle within {within} (rule {self.stop}, gamma {self.gamma}): drawn at the last point"
             trace[-1]["note"] = note
             progress.warn(f"search: {note}")
         trace[point]["drawn"] = True
+        spread = self._spread(watch, point)
+        if near_random := spread < APART:
+            how = f"the heads' spread is {spread:.1f} times that of a random walk, less than {APART}"
+            progress.warn(f"search: the ticket is near random, its coefficients never moved apart ({how}): more rows help")
         epochs = [watch.epoch(i) for i in range(len(watch.steps))]
         provenance = {
             "method": describe(self),
@@ -238,6 +271,8 @@ class Slim(PerTask, Optimised):
             "epoch": epochs[point],
             "steps_run": steps,
             "converged": converged,
+            "spread": round(spread, 2),
+            "near_random": near_random,
         }
         ticket = watch.draw(watch.records[point], provenance=provenance)  # type: ignore[call-arg]
         return Found(

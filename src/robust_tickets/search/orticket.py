@@ -87,12 +87,12 @@ class ORTicket(Slim):
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
         return {**read, "mlm": digest_of_head(self.mlm)} if self.mlm else read
 
-    def steps(self, task: Any = None) -> int:
-        """Updates at most, about: the corpus is counted in characters, not yet in tokens."""
+    def _per_epoch(self, task: Any = None) -> int:
+        """Updates of an epoch, about: the corpus is counted in characters, not yet in tokens."""
         from robust_tickets.data.corpus import find_corpus
 
         size = find_corpus(self.corpus, column=self.corpus_column, task=task).size
-        return self._most(max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate)))
+        return max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate))
 
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None) -> Found:
         """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
