@@ -7,7 +7,7 @@ PROCESSES ?= 2
 # threads that spin make everything slower on a busy machine
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-slow lint check-types coverage clean
+.PHONY: demo test test-slow test-versions lint check-types coverage clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMPS)/demo
@@ -23,6 +23,11 @@ coverage: $(STAMPS)/test
 
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "slow" $(ARGS)
+
+# a sample of the tests with the oldest, the pinned and the newest versions that pyproject.toml allows; then the wheel, outside the clone
+VERSIONS ?= lowest pinned newest wheel
+test-versions:
+	PYTHON=$(PYTHON) .ci/versions $(VERSIONS)
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check .

@@ -35,7 +35,7 @@ def run(folder: Path, *, user: int = 0, fails: str = "", **programs: str) -> tup
 
 
 def test_a_browser_that_is_there_is_named(tmp_path: Path) -> None:
-    assert run(tmp_path, chromium="#!/bin/sh\n", apt_get=APT) == (["make test with chromium"], "")
+    assert run(tmp_path, chromium="#!/bin/sh\n", apt_get=APT) == (["make test with chromium", "make test-versions with chromium"], "")
 
 
 @pytest.mark.parametrize("user", [0, 1000])
@@ -45,11 +45,12 @@ def test_an_absent_browser_is_installed(tmp_path: Path, user: int) -> None:
     before = ["sudo -n"] if user else []
     assert told == [
         *before, f"{options} update", *before, f"{options} install -y --no-install-recommends chromium", "make test with chromium",
+        "make test-versions with chromium",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("user", "programs"), [(0, {"apt_get": APT}), (1000, {"apt_get": APT}), (0, {})])
 def test_without_a_way_to_install_it_the_tests_run_all_the_same(tmp_path: Path, user: int, programs: dict[str, str]) -> None:
     told, complaint = run(tmp_path, user=user, fails="yes", **programs)
-    assert told[-1] == "make test with nothing"
+    assert told[-2:] == ["make test with nothing", "make test-versions with nothing"]
     assert ("no page will be opened in a browser" in complaint) == bool(programs)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from packaging.version import Version
 
 import robust_tickets as rt
 from robust_tickets.layout import encoder_of, layout_of
@@ -185,6 +187,8 @@ def test_scaling_probabilities_is_scaling_the_context(family: str) -> None:
 
         AttentionInterface.register("scaled", scaled)
         ALL_MASK_ATTENTION_FUNCTIONS.register("scaled", ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+        if family.startswith("modernbert") and Version(transformers.__version__) < Version("5.7"):
+            pytest.skip("until 5.7 the attention of transformers' ModernBERT cannot be replaced by the reference")
         model.set_attn_implementation("scaled")
     torch.testing.assert_close(outputs(model, batch), ours, atol=1e-5, rtol=0)
 

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from packaging.version import Version
 
 import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
@@ -299,6 +301,8 @@ def test_switches_reach_the_search() -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
 def test_every_family_pairs_and_bf16(family: str) -> None:
+    if family == "mpnet" and Version(transformers.__version__) < Version("5.9"):
+        pytest.skip("until 5.9 transformers' MPNet mixes float32 with bf16")
     found = EarlyRobust(**SMALL, precision="bf16")(tiny_classifier(family, columns=PAIR), toy_task(16, pairs=True))
     assert found.ticket.family == family
 
