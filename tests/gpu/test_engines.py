@@ -88,6 +88,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any) -> None:
 def test_searches_find_the_eager_ticket() -> None:
     task = toy_task(60)
     gates = RobustT(epochs=2, batch_size=4, tuning=FineTune(epochs=1), precision="bf16")
-    for method in (EarlyRobust(batch_size=4, precision="bf16"), gates):
+    for method in (EarlyRobust(batch_size=4, precision="bf16", stop="early_bird"), gates):
         found = [replace(method, engine=engine)(tiny_classifier().to("cuda"), task).ticket for engine in ("eager", "graph")]
         assert all(apart <= 0.02 for apart in found[0].distance(found[1]).values())

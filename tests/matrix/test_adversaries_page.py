@@ -30,11 +30,11 @@ CLASSES = {cls.__name__: cls for cls in map(ADVERSARIES.get, ADVERSARIES.names()
 SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3}
 USERS: dict[str, Callable[..., Any]] = {
     "FineTune": lambda adversary: FineTune(**SMALL, epochs=1, evaluate="never", adversary=adversary),
-    "EarlyRobust": lambda adversary: EarlyRobust(**SMALL, mini=0.5, adversary=adversary),
+    "EarlyRobust": lambda adversary: EarlyRobust(**SMALL, mini=0.5, stop="official", adversary=adversary),
     "EarlyBERT": lambda adversary: EarlyBERT(**SMALL, at_epoch=1.0, adversary=adversary),
     "RobustT": lambda adversary: RobustT(**SMALL, epochs=1, evaluate="never", adversary=adversary),
     "IMP": lambda adversary: IMP(**SMALL, sparsity=0.1, epochs=1, adversary=adversary),
-    "ORTicket": lambda adversary: ORTicket(**SMALL, corpus="task", block=16, mini=0.5, adversary=adversary),
+    "ORTicket": lambda adversary: ORTicket(**SMALL, corpus="task", block=16, mini=0.5, stop="official", adversary=adversary),
 }
 TRAINED = {"ORTicket": "mlm"}  # the others train on labels
 

@@ -160,7 +160,16 @@ def finetune(folder: Path | None, **settings: Any) -> str:
 
 def search(folder: Path | None, **settings: Any) -> str:
     method = EarlyRobust(
-        **{"batch_size": 4, "lr": 1e-3, "mini": 0.2, "adversary": FreeLB(steps=2), "gamma": 0.0, "log_every": 2, **settings}
+        **{
+            "batch_size": 4,
+            "lr": 1e-3,
+            "mini": 0.2,
+            "adversary": FreeLB(steps=2),
+            "stop": "official",
+            "gamma": 0.0,
+            "log_every": 2,
+            **settings,
+        }
     )
     found = method(tiny_classifier(), toy_task(40), folder=folder)
     scores = [s.tobytes() for group in found.ticket.scores.values() for s in group]
@@ -350,7 +359,7 @@ from robust_tickets.train.finetune import FineTune
 def walk(folder):
     often = {"batch_size": 4, "checkpoint_steps": 1, "lr": 1e-3, "log_every": 3, "adversary": FreeLB(steps=2)}
     start, task = tiny_classifier(), toy_task(40)
-    found = EarlyRobust(gamma=0.0, **often)(start, task, folder=folder / "search")
+    found = EarlyRobust(stop="official", gamma=0.0, **often)(start, task, folder=folder / "search")
     small = compact(start, found.ticket)
     FineTune(epochs=2, **often)(small, task, folder=folder / "train")
     (folder / "digests").write_text(found.ticket.digest + " " + small.digest)

@@ -79,7 +79,16 @@ def finetune(folder: Path, **settings: Any) -> str:
 
 
 def search(folder: Path, **settings: Any) -> str:
-    settings = {"batch_size": 4, "lr": 1e-3, "mini": 0.2, "adversary": FreeLB(steps=2), "gamma": 0.0, "log_every": 3, **settings}
+    settings = {
+        "batch_size": 4,
+        "lr": 1e-3,
+        "mini": 0.2,
+        "adversary": FreeLB(steps=2),
+        "stop": "official",
+        "gamma": 0.0,
+        "log_every": 3,
+        **settings,
+    }
     return EarlyRobust(**settings)(tiny_classifier(), toy_task(40), folder=folder).ticket.digest
 
 
