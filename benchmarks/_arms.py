@@ -46,7 +46,10 @@ def task_of(name: str, data: Path | None, *, tiny: bool) -> Task:
     generator = numpy_generator(0, "texts")
     texts = [" ".join(generator.choice(list("abcdefgh"), size)) for size in generator.integers(2, 20, 80)]
     labels = [i % 2 for i in range(len(texts))]
-    splits = {"train": Split.of(texts[:64], labels[:64], name="train"), "validation": Split.of(texts[64:], labels[64:], name="validation")}
+    splits = {
+        "train": Split.of(texts[:64], labels[:64], name="train"),
+        "validation": Split.of(texts[64:], labels[64:], name="validation"),
+    }
     return Task(name=name, labels=("a", "b"), columns=("text",), splits=splits, test_split="validation")
 
 
@@ -61,10 +64,15 @@ def classifier_of(name: str, task: Task, model: Path | None, device: torch.devic
         length = LENGTHS[name]
         if any(model.glob("*.safetensors")):
             return rt.load_classifier(model, task, max_length=length, device=str(device)), "pretrained"
-        config, tokenizer = AutoConfig.from_pretrained(model, num_labels=len(task.labels)), AutoTokenizer.from_pretrained(model)
+        config, tokenizer = (
+            AutoConfig.from_pretrained(model, num_labels=len(task.labels)),
+            AutoTokenizer.from_pretrained(model),
+        )
     torch.manual_seed(0)
     made = BertForSequenceClassification(config)
-    return rt.Classifier(model=made, tokenizer=tokenizer, labels=task.labels, max_length=length, identity="random").to(device), "random"
+    return rt.Classifier(model=made, tokenizer=tokenizer, labels=task.labels, max_length=length, identity="random").to(
+        device
+    ), "random"
 
 
 def tiny_tokenizer() -> Any:
@@ -80,7 +88,9 @@ def tiny_tokenizer() -> Any:
     backend.pre_tokenizer = Whitespace()
     backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=["input_ids", "token_type_ids", "attention_mask"], **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=["input_ids", "token_type_ids", "attention_mask"], **names
+    )
 
 
 def our_batches(clf: Any, task: Task, size: int, count: int) -> list[Batch]:
@@ -131,7 +141,9 @@ def arms_of(clf: Any, small: Any, graphs: bool) -> dict[str, Arm]:
     shape = Shape(**layers_of(clf.model.config))
     device, fast = clf.device, "graph" if graphs else "eager"
 
-    def ours(name: str, every: int, *, engine: Any = fast, precision: Any = "bf16", kind: Any = None, model: Any = None) -> Arm:
+    def ours(
+        name: str, every: int, *, engine: Any = fast, precision: Any = "bf16", kind: Any = None, model: Any = None
+    ) -> Arm:
         kind = kind or KINDS[name]
         take = updates(kind, (model or clf.copy().model).train(), engine=engine, precision=precision)
         return Arm(take, "blocks" if kind.of_words else "ours", every, kind.passes, records=engine == "graph")

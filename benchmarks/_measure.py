@@ -70,10 +70,18 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
     return spread([a / b for a, b in zip(over, under, strict=True)])
 
 
-def save(name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any], folder: Path | None = None) -> None:
+def save(
+    name: str, question: str, settings: Mapping[str, Any], answer: Mapping[str, Any], folder: Path | None = None
+) -> None:
     """Write results/<name>.json (or the like in another ``folder``) and print it."""
     folder = folder or RESULTS
-    told = {"question": question, "settings": settings, "answer": answer, "env": dict(environment()), "command": command(sys.argv)}
+    told = {
+        "question": question,
+        "settings": settings,
+        "answer": answer,
+        "env": dict(environment()),
+        "command": command(sys.argv),
+    }
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(told, indent=2, sort_keys=True)
     (folder / f"{name}.json").write_text(text + "\n")

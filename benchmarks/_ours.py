@@ -42,7 +42,14 @@ class Swaps(SynonymSwap):
                 counts=np.full(rows, 1 + SYNONYMS, dtype=np.int32),
                 joined=no,
                 open=no,
-                source=Resource(kind="synonyms", name="synthetic", path=Path("synthetic"), origin="made here", digest="", substitute=True),
+                source=Resource(
+                    kind="synonyms",
+                    name="synthetic",
+                    path=Path("synthetic"),
+                    origin="made here",
+                    digest="",
+                    substitute=True,
+                ),
             )
         )
 
@@ -73,12 +80,18 @@ KINDS = {
     "freelb": Kind(title="FreeLB-5", reference="freelb", adversary=FreeLB(steps=5)),
     "pgd": Kind(title="PGD-5", reference="pgd", adversary=PGD(steps=5)),
     "search": Kind(title="EarlyRobust search", reference="search", adversary=FreeLB(steps=5), coefficients=True),
-    "gates": Kind(title="RobustT gates (FreeLB-3)", reference="gates", adversary=FreeLB(steps=3, step_size=0.03), gates="weight"),
+    "gates": Kind(
+        title="RobustT gates (FreeLB-3)", reference="gates", adversary=FreeLB(steps=3, step_size=0.03), gates="weight"
+    ),
     "synonymswap": Kind(title="SynonymSwap", reference="synonymswap", adversary=Swaps()),
     "mlm": Kind(title="masked words", reference="mlm", of_words=True),
-    "orticket": Kind(title="ORTicket search", reference="orticket", adversary=FreeLB(steps=5), coefficients=True, of_words=True),
+    "orticket": Kind(
+        title="ORTicket search", reference="orticket", adversary=FreeLB(steps=5), coefficients=True, of_words=True
+    ),
 }
-WASTEFUL = replace(KINDS["pgd"], adversary=PGD(steps=5, naive=True))  # all gradients in the ascents, as the papers' baseline
+WASTEFUL = replace(
+    KINDS["pgd"], adversary=PGD(steps=5, naive=True)
+)  # all gradients in the ascents, as the papers' baseline
 
 
 class Endless:
@@ -92,7 +105,13 @@ def config_of(*, tiny: bool, **changes: Any) -> Any:
     """BERT-base's config, or one that a CPU steps through in milliseconds."""
     from transformers import BertConfig
 
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 300}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "vocab_size": 300,
+    }
     return BertConfig(**{"num_labels": 2, **(small if tiny else {}), **changes})
 
 
@@ -105,14 +124,21 @@ def model_of(config: Any, device: torch.device, *, of_words: bool = False) -> An
         return (BertForMaskedLM if of_words else BertForSequenceClassification)(config).train()
 
 
-def batch_of(rows: int, tokens: int, vocabulary: int, device: torch.device, *, of_words: bool = False) -> dict[str, Tensor]:
+def batch_of(
+    rows: int, tokens: int, vocabulary: int, device: torch.device, *, of_words: bool = False
+) -> dict[str, Tensor]:
     """Random words without padding; two classes, or 15 % of the words asked for."""
     generator = torch_generator(0, "ids")
     ids = torch.randint(min(1000, vocabulary // 2), vocabulary, (rows, tokens), generator=generator)
     labels = torch.arange(rows) % 2
     if of_words:
         labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.15, ids, -100)
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids), "labels": labels}
+    batch = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "token_type_ids": torch.zeros_like(ids),
+        "labels": labels,
+    }
     return {name: value.to(device) for name, value in batch.items()}
 
 
@@ -153,7 +179,9 @@ def updates(kind: Kind, model: Any, *, engine: Engines, precision: Precision) ->
         more = {"unclipped": Unclipped(loss=gates.regulariser, weight=lambda _done: 0.1)}
     if gates is not None:
         parts["gates"] = gates
-    step = make_step(model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser, gates=gates)
+    step = make_step(
+        model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser, gates=gates
+    )
     loop = Loop(
         title="benchmark",
         parts={**parts, **step.parts},

@@ -24,7 +24,9 @@ def aims(found: Found) -> str:
     rows = [*_factors(found.get("headline")), *_steps(found.get("step_time")), *_tickets(found), *_epochs(found)]
     if not rows:
         return ""
-    return "\n".join(["## Aims and what was reached\n", table(["", "aimed at", "measured", "reached", "why not"], rows)])
+    return "\n".join(
+        ["## Aims and what was reached\n", table(["", "aimed at", "measured", "reached", "why not"], rows)]
+    )
 
 
 def _row(what: str, aim: str, value: str, met: bool, why: str) -> list[str]:
@@ -47,7 +49,13 @@ def _factors(result: Result | None) -> Iterator[list[str]]:
         if ms["ticket"]["mean"] > ms["finetune"]["mean"]:
             why += ": odd widths"
         for word, aim in FACTORS.items():
-            yield _row(f"EarlyRobust over PGD-5 in the reference profile, {title}", f"{word} {aim:.0f} ×", factor(over), over >= aim, why)
+            yield _row(
+                f"EarlyRobust over PGD-5 in the reference profile, {title}",
+                f"{word} {aim:.0f} ×",
+                factor(over),
+                over >= aim,
+                why,
+            )
 
 
 def _steps(result: Result | None) -> Iterator[list[str]]:
@@ -72,24 +80,40 @@ def _tickets(found: Found) -> Iterator[list[str]]:
     for (precision, rounded), why in lines.items():
         shares = reached(result["entries"], precision, rounded=rounded) if result and "entries" in result else []
         if shares:
-            name = f"tickets' speed-up over their FLOP ratio, {precision}, captured" + (", rounded to 64" if rounded else "")
+            name = f"tickets' speed-up over their FLOP ratio, {precision}, captured" + (
+                ", rounded to 64" if rounded else ""
+            )
             met = sum(share >= ENOUGH for share in shares)
             value = f"{min(shares):.2f} to {max(shares):.2f} ({met} of {len(shares)} reach it)"
             yield _row(name, f"{ENOUGH}", value, met == len(shares), why)
 
 
 def _epochs(found: Found) -> Iterator[list[str]]:
-    for name, where in (("epoch_overhead_gpu", "GPU"), ("epoch_overhead_freelb_gpu", "GPU, FreeLB-5"), ("epoch_overhead", "CPU")):
+    for name, where in (
+        ("epoch_overhead_gpu", "GPU"),
+        ("epoch_overhead_freelb_gpu", "GPU, FreeLB-5"),
+        ("epoch_overhead", "CPU"),
+    ):
         if result := found.get(name):
             share, each, told = beyond(result), result["answer"]["updates an epoch"], told_of(result)
             bare, apart = told["seconds"]["bare updates"], told["differences, one by one"]
             held = 100 * result["answer"]["checkpoints"]["share in the long run"]
-            short = "" if result["settings"]["device"] == "cpu" else f"an update takes only {number(1000 * bare / each)} ms; "
+            short = (
+                ""
+                if result["settings"]["device"] == "cpu"
+                else f"an update takes only {number(1000 * bare / each)} ms; "
+            )
             why = (
                 f"{short}{held:.0f} % are checkpoints, which may take that much; "
                 f"epochs one by one: {100 * min(apart):.1f} to {100 * max(apart):.1f} %"
             )
-            yield _row(f"an epoch beyond its updates, {where}", f"below {100 * AIM:.0f} %", f"{100 * share:.1f} %", share < AIM, why)
+            yield _row(
+                f"an epoch beyond its updates, {where}",
+                f"below {100 * AIM:.0f} %",
+                f"{100 * share:.1f} %",
+                share < AIM,
+                why,
+            )
 
 
 def not_run(found: Found) -> str:
@@ -135,7 +159,9 @@ def _rest(found: Found) -> Iterator[str]:
     yield from (line for name, line in told.items() if not found.get(name))
     result: Any = found.get("ticket_speed_gpu")
     if result:
-        keys = [f"{precision}, {rows} x {tokens}" for precision in PRECISIONS["cuda"] for rows, tokens in SHAPES["cuda"]]
+        keys = [
+            f"{precision}, {rows} x {tokens}" for precision in PRECISIONS["cuda"] for rows, tokens in SHAPES["cuda"]
+        ]
         if missing := [key.replace(" x ", " × ") for key in keys if key not in result["entries"]]:
             yield f"tickets' inference in {'; '.join(missing)}"
         if not any("compiled" in entry["whole"] for entry in result["entries"].values()):

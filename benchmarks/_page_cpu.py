@@ -22,10 +22,18 @@ def cpu(result: Result) -> str:
     ]
     for key, entry in entries.items():
         if key.startswith("threads"):
-            parts += [f"{key.capitalize()}: milliseconds in fp32, and in brackets the speed over `{BASE}`:\n", _threads(entry)]
+            parts += [
+                f"{key.capitalize()}: milliseconds in fp32, and in brackets the speed over `{BASE}`:\n",
+                _threads(entry),
+            ]
     if "threads" in entries:
-        parts += [f"Precision, {BASE}: milliseconds, and in brackets the speed over fp32:\n", _precisions(entries["threads"][BASE])]
-    compiled = {key.removeprefix("compilation, "): entry for key, entry in entries.items() if key.startswith("compilation")}
+        parts += [
+            f"Precision, {BASE}: milliseconds, and in brackets the speed over fp32:\n",
+            _precisions(entries["threads"][BASE]),
+        ]
+    compiled = {
+        key.removeprefix("compilation, "): entry for key, entry in entries.items() if key.startswith("compilation")
+    }
     if compiled:
         rows = [
             [

@@ -41,7 +41,9 @@ def overhead(result: Result) -> str:
     words = "below" if beyond(result) < AIM else "**not** below"
     epochs = sum(int(word) for word in settings["epochs"].split() if word.isdigit())
     where = (
-        "--data FOLDER" + ("" if on_cpu else " --model FOLDER --device cuda") + ("" if settings["adversary"] == "none" else " --adversary")
+        "--data FOLDER"
+        + ("" if on_cpu else " --model FOLDER --device cuda")
+        + ("" if settings["adversary"] == "none" else " --adversary")
     )
     return "\n".join(
         [
@@ -89,7 +91,9 @@ def feeding(result: Result) -> str:
         waited = told["milliseconds that a consumer waits"]
         once, cheaper = told["seconds to tokenise once"]["CPU"], told["on the way over table"]["median"]
         opened = 1000 * told["CPU seconds to open"]["median"]
-        waits.append([name, number(once), number(opened), factor(cheaper), *(f"{waited[way]['median']:.2f}" for way in WAYS)])
+        waits.append(
+            [name, number(once), number(opened), factor(cheaper), *(f"{waited[way]['median']:.2f}" for way in WAYS)]
+        )
         shares = (told["padding"][order] for order in ORDERS)
         padding.append([name, *(f"{share['padded over real']:.2f} ({share['lengths']})" for share in shares)])
     load = max(told["processes that wanted a core then"] for told in result["answer"].values())

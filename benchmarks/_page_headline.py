@@ -63,7 +63,11 @@ def predicted(entries: Mapping[str, Any], task: str, arm: str) -> float:
 def _task(entries: Mapping[str, Any], task: str) -> str:
     steps, spent = entries[f"steps-{task}"], times(entries, task)
     theirs, ours = steps["tokens"]["random"], steps["tokens"]["ours"]
-    weights = "pretrained" if steps["weights"] == "pretrained" else "random (times are the same; ticket and accuracy mean nothing)"
+    weights = (
+        "pretrained"
+        if steps["weights"] == "pretrained"
+        else "random (times are the same; ticket and accuracy mean nothing)"
+    )
     parts = [
         f"### {TITLES[task]}\n",
         f"Batches of {steps['batch_size']}, at most {steps['max_length']} tokens, {EPOCHS * steps['updates_per_epoch']:,} updates; "
@@ -143,7 +147,8 @@ def _read(entries: Mapping[str, Any], task: str, spent: Mapping[str, float]) -> 
         "launches are gone.\n\n"
         f"EarlyRobust takes {number(over)} times as long as our own plain fine-tuning. Beside its search, a step of its ticket takes "
         f"{number(ticket)} ms and one of the whole model {number(dense)} ms; by FLOPs the ticket would be "
-        f"{factor(flops['dense'] / flops['ticket'])} as fast" + (" (odd widths: see inference of tickets).\n" if ticket > dense else ".\n")
+        f"{factor(flops['dense'] / flops['ticket'])} as fast"
+        + (" (odd widths: see inference of tickets).\n" if ticket > dense else ".\n")
     )
 
 
@@ -162,7 +167,12 @@ def _others(entries: Mapping[str, Any], task: str) -> str:
     plain = gates.tuning.epochs + EPOCHS
     rows = [
         ["ORTicket's fine-tuning against FreeLB-5", spent["ticket"], spent["reference freelb"], spent["freelb"]],
-        ["… with its one search, a whole epoch of its corpus", spent["ticket"] + search, spent["reference freelb"], spent["freelb"]],
+        [
+            "… with its one search, a whole epoch of its corpus",
+            spent["ticket"] + search,
+            spent["reference freelb"],
+            spent["freelb"],
+        ],
         [
             f"RobustT ({gates.tuning.epochs} + {gates.epochs} of gates + {EPOCHS} epochs) against itself",
             both("finetune", "gates", gates.epochs, plain),

@@ -28,9 +28,13 @@ def made_with(result: Result, arguments: str = "") -> str:
     that they run today.
     """
     env = result["env"]
-    versions = ", ".join(f"{name} {env['packages'][name]}" for name in ("torch", "transformers") if name in env["packages"])
+    versions = ", ".join(
+        f"{name} {env['packages'][name]}" for name in ("torch", "transformers") if name in env["packages"]
+    )
     called = result.get("commands", [result.get("command", "")])
-    commands = "; ".join(f"`{_today(command if ' --' in command else f'{command} {arguments}'.strip())}`" for command in called)
+    commands = "; ".join(
+        f"`{_today(command if ' --' in command else f'{command} {arguments}'.strip())}`" for command in called
+    )
     device = env.get("cpu", "cpu") if env["device"] == "cpu" else env["device"]
     return f"*{device}, Python {env['python']}, {versions}, {env['cores']} cores; seed 0. {commands}*\n"
 

@@ -16,7 +16,12 @@ CANDIDATES = {
     "reference": "reference",
     "trainer-bf16": "Trainer",
 }
-AIMS = {("finetune", "32x32"): 5.0, ("freelb", "32x32"): 23.0, ("finetune", "32x128"): 7.0, ("freelb", "32x128"): 36.0}  # ms
+AIMS = {
+    ("finetune", "32x32"): 5.0,
+    ("freelb", "32x32"): 23.0,
+    ("finetune", "32x128"): 7.0,
+    ("freelb", "32x128"): 36.0,
+}  # ms
 
 
 def step_times(result: Result) -> str:
@@ -27,9 +32,17 @@ def step_times(result: Result) -> str:
         if not shapes:
             continue
         shown = [c for c in CANDIDATES if any(f"{name}/{shape}/{c}" in entries for shape in shapes)]
-        heads = ["batch × tokens", *(f"{CANDIDATES[c]}, ms" for c in shown), "reference / graph", "graph, TFLOP/s", "of the limit"]
+        heads = [
+            "batch × tokens",
+            *(f"{CANDIDATES[c]}, ms" for c in shown),
+            "reference / graph",
+            "graph, TFLOP/s",
+            "of the limit",
+        ]
         parts.append(f"### {kind.title}\n")
-        parts.append(table(heads, ([shape.replace("x", " × "), *_row(entries, name, shape, shown)] for shape in shapes)))
+        parts.append(
+            table(heads, ([shape.replace("x", " × "), *_row(entries, name, shape, shown)] for shape in shapes))
+        )
     parts.append(made_with(result))
     return "\n".join(parts)
 
@@ -89,16 +102,23 @@ def _sizes(shape: str) -> tuple[int, ...]:
 def memory(result: Result) -> str:
     entries = result["entries"]
     at = "{batch}x{tokens}x{layers}".format(**MIDDLE)
-    parts = ["## Memory, and how steps grow\n", "Peak memory of a step at 32 texts × 128 tokens, everything that training holds:\n"]
+    parts = [
+        "## Memory, and how steps grow\n",
+        "Peak memory of a step at 32 texts × 128 tokens, everything that training holds:\n",
+    ]
     rows = []
     for name, kind in KINDS.items():
         ours, reference = (entries.get(f"{name}/{at}/{whose}", {}).get("peak_bytes") for whose in ("ours", "reference"))
         if ours or reference:
-            rows.append([kind.title, _gib(ours), _gib(reference), factor(reference / ours if ours and reference else None)])
+            rows.append(
+                [kind.title, _gib(ours), _gib(reference), factor(reference / ours if ours and reference else None)]
+            )
     parts.append(table(["step", "ours, GiB", "reference, GiB", "ratio"], rows))
     grown = [row for name in GROWING for axis in AXES if (row := _grown(entries, name, axis))]
     if grown:
-        parts.append("One axis at a time; the exponent between neighbours is 1 where time or memory grow in proportion.\n")
+        parts.append(
+            "One axis at a time; the exponent between neighbours is 1 where time or memory grow in proportion.\n"
+        )
         parts.append(_left_over(entries, at))
         parts.append(table(["step", "axis", "values", "ms", "exponents", "GiB", "exponents"], grown))
     gates = [(g, entries.get(f"gates/{at}/ours/{g}")) for g in GRANULARITIES]

@@ -11,7 +11,14 @@ from _page_parts import NO, Result, made_with, number, table
 ENOUGH = 0.9
 SHOWN = ("20 %", "30 %", "40 %")  # of the neurons removed, beside 1/6 of the heads
 WAYS = {"graph": "Captured as a CUDA graph", "eager": "Called as usual", "compiled": "Compiled"}
-MULTIPLES = ("30 %", "30 %, rounded to 8", "30 %, rounded to 16", "30 %, rounded to 64", "20 %, rounded to 64", "40 %, rounded to 64")
+MULTIPLES = (
+    "30 %",
+    "30 %, rounded to 8",
+    "30 %, rounded to 16",
+    "30 %, rounded to 64",
+    "20 %, rounded to 64",
+    "40 %, rounded to 64",
+)
 ODD = """\
 A ticket drawn over all layers leaves each with its own number of neurons, most of them no multiple of 8. In bf16 the rows of such a matrix
 do not begin at multiples of 16 bytes, which the fast matrix kernels need, and the ticket is **slower than the whole model**: see the matrix
@@ -68,7 +75,9 @@ def reached(entries: Mapping[str, Any], precision: str, *, rounded: bool) -> lis
         row["graph"]["reached"]
         for key, entry in entries.items()
         for name, row in entry["tickets"].items()
-        if key.startswith(precision) and "graph" in row and (name.endswith("rounded to 64") if rounded else "rounded" not in name)
+        if key.startswith(precision)
+        and "graph" in row
+        and (name.endswith("rounded to 64") if rounded else "rounded" not in name)
     ]
 
 
@@ -130,7 +139,10 @@ def _profiles(entries: Mapping[str, Any]) -> Iterator[str]:
             f"Where a captured pass stays below {ENOUGH}: its milliseconds by kind of kernel, of the whole model and of the ticket that is "
             "furthest below (smallest and largest shape; the others are in the result).\n"
         )
-        yield table(["", *kinds, "pass"], ([where, *(number(told[kind]) for kind in kinds), number(told["pass"])] for where, told in rows))
+        yield table(
+            ["", *kinds, "pass"],
+            ([where, *(number(told[kind]) for kind in kinds), number(told["pass"])] for where, told in rows),
+        )
 
 
 def _title(key: str) -> str:

@@ -11,7 +11,9 @@ from robust_tickets.train.feed import ENOUGH
 from robust_tickets.train.loop import CHECKPOINT_SHARE
 
 # changes of how updates run that came after the results: empty once they are measured
-SINCE = ("our own PGD-5 on IMDB as it runs now; its steps there still had the ends of layers compiled, some 7 % slower ([log](log.md))",)
+SINCE = (
+    "our own PGD-5 on IMDB as it runs now; its steps there still had the ends of layers compiled, some 7 % slower ([log](log.md))",
+)
 COUNTS = {2: "two", 6: "six", 8: "eight"}
 
 ABOVE = f"""# Speed

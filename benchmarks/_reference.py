@@ -129,7 +129,9 @@ class Bert(nn.Module):
 class Reference:
     """``Reference(kind)(batch)``: one whole step. ``fused`` swaps in the fused AdamW and nothing else, for the waterfall."""
 
-    def __init__(self, kind: str, shape: Shape, device: torch.device | str, *, steps: int = 5, fused: bool = False) -> None:
+    def __init__(
+        self, kind: str, shape: Shape, device: torch.device | str, *, steps: int = 5, fused: bool = False
+    ) -> None:
         torch.set_float32_matmul_precision("highest")
         self.kind, self.steps, self.swaps = kind, steps, None
         with torch.device(device):
@@ -145,7 +147,13 @@ class Reference:
     @property
     def passes(self) -> float:
         """Forward and backward passes of a step."""
-        many = {"freelb": self.steps, "search": self.steps, "orticket": self.steps, "gates": self.steps, "pgd": self.steps + 1}
+        many = {
+            "freelb": self.steps,
+            "search": self.steps,
+            "orticket": self.steps,
+            "gates": self.steps,
+            "pgd": self.steps + 1,
+        }
         return float({**many, "synonymswap": 2}.get(self.kind, 1))
 
     def __call__(self, batch: Mapping[str, Tensor]) -> None:
@@ -155,16 +163,26 @@ class Reference:
         steps.get(self.kind, self._plain)(batch)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=None if self.fused else False)
         if self.gates:
-            (0.1 * torch.stack([torch.sigmoid(g - TEMPERATURE * math.log(-LOW / HIGH)).mean() for g in self.gates]).mean()).backward()
+            (
+                0.1
+                * torch.stack(
+                    [torch.sigmoid(g - TEMPERATURE * math.log(-LOW / HIGH)).mean() for g in self.gates]
+                ).mean()
+            ).backward()
         self.optimiser.step()
-        self.record = [c.detach().cpu().numpy() for c in self.coefficients]  # waits for the device, as the released search does
+        self.record = [
+            c.detach().cpu().numpy() for c in self.coefficients
+        ]  # waits for the device, as the released search does
 
     def _coefficients(self, shape: Shape) -> list[nn.Parameter]:
         if self.kind not in ("search", "orticket"):
             return []
         for layer in self.model.layers:
             assert isinstance(layer, Layer)
-            layer.head_c, layer.neuron_c = nn.Parameter(torch.ones(shape.heads)), nn.Parameter(torch.ones(shape.neurons))
+            layer.head_c, layer.neuron_c = (
+                nn.Parameter(torch.ones(shape.heads)),
+                nn.Parameter(torch.ones(shape.neurons)),
+            )
         return [p for name, p in self.model.named_parameters() if name.endswith("_c")]
 
     def _gates(self) -> list[nn.Parameter]:
@@ -191,7 +209,10 @@ class Reference:
 
     def _start(self, batch: Mapping[str, Tensor]) -> Tensor:
         mask = batch["attention_mask"].unsqueeze(-1).float()
-        delta = torch.zeros(*batch["input_ids"].shape, self.model.words.weight.shape[1], device=mask.device).uniform_(-1, 1) * mask
+        delta = (
+            torch.zeros(*batch["input_ids"].shape, self.model.words.weight.shape[1], device=mask.device).uniform_(-1, 1)
+            * mask
+        )
         return (delta * (INIT / torch.sqrt(mask.sum(1, keepdim=True) * delta.shape[-1]))).detach()
 
     def _moved(self, delta: Tensor) -> Tensor:

@@ -30,10 +30,20 @@ class Store:
     def __init__(self, name: str, question: str, settings: Mapping[str, Any], folder: Path | None = None) -> None:
         self.path = (folder or RESULTS) / f"{name}.json"
         self.env = dict(environment())
-        self.told: dict[str, Any] = {"question": question, "settings": dict(settings), "env": self.env, "commands": [], "entries": {}}
+        self.told: dict[str, Any] = {
+            "question": question,
+            "settings": dict(settings),
+            "env": self.env,
+            "commands": [],
+            "entries": {},
+        }
         for path in dict.fromkeys((self.path, RESULTS / f"{name}.json")):
             before = json.loads(path.read_text()) if path.is_file() else None
-            if before and all(before["env"].get(key) == self.env.get(key) for key in SAME) and before["settings"] == self.told["settings"]:
+            if (
+                before
+                and all(before["env"].get(key) == self.env.get(key) for key in SAME)
+                and before["settings"] == self.told["settings"]
+            ):
                 self.told["entries"], self.told["commands"] = before["entries"], before["commands"]
                 print(f"going on with {len(self.entries)} entries", flush=True)
                 break

@@ -78,7 +78,12 @@ def main(job_file: Path, out: Path) -> None:
         nearest[row, : len(near) + 1] = [row, *near]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parts = stand_ins.Parts(
-        words=words, matrix=matrix, nearest=nearest, encode=_encoder(job["encoder"], device), tags=_tagger(job["tagger"]), stopwords=["the"]
+        words=words,
+        matrix=matrix,
+        nearest=nearest,
+        encode=_encoder(job["encoder"], device),
+        tags=_tagger(job["tagger"]),
+        stopwords=["the"],
     )
     stand_ins.install(parts, Path(job["cache"]))
     import textattack
@@ -105,7 +110,13 @@ def main(job_file: Path, out: Path) -> None:
                 break
         ways[pad] = {"outcomes": found, "seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
         out.write_text(
-            json.dumps({"versions": stand_ins.versions() | {"textattack": textattack_version()}, "device": device, "ways": ways})
+            json.dumps(
+                {
+                    "versions": stand_ins.versions() | {"textattack": textattack_version()},
+                    "device": device,
+                    "ways": ways,
+                }
+            )
         )
 
 
@@ -153,7 +164,8 @@ def _tagger(folder: str) -> Any:
 
     name = "averaged_perceptron_tagger_eng"
     weights, tagdict, classes = (
-        json.loads(Path(folder, "taggers", name, f"{name}.{part}.json").read_text()) for part in ("weights", "tagdict", "classes")
+        json.loads(Path(folder, "taggers", name, f"{name}.{part}.json").read_text())
+        for part in ("weights", "tagdict", "classes")
     )
     model = PerceptronTagger(load=False)
     model.model.weights, model.tagdict = weights, tagdict

@@ -62,7 +62,15 @@ def main() -> None:
     save(
         "adversarial_step",
         QUESTION,
-        {"model": "all-MiniLM-L6-v2", "batch": BATCH, "tokens": TOKENS, "passes": K, "precision": "fp32", "repeats": REPEATS, "seed": 0},
+        {
+            "model": "all-MiniLM-L6-v2",
+            "batch": BATCH,
+            "tokens": TOKENS,
+            "passes": K,
+            "precision": "fp32",
+            "repeats": REPEATS,
+            "seed": 0,
+        },
         {
             "seconds": {kind: spread(seconds[kind]) for kind in kinds},
             "freelb_over_plain": ratio(seconds["freelb"], seconds["plain"]),

@@ -49,7 +49,14 @@ def main() -> None:
     save(
         "attack_batching",
         QUESTION,
-        {"model": "all-MiniLM-L6-v2, untrained head", "attack": "pwws", "examples": N, "live": LIVE, "repeats": REPEATS, "seed": 0},
+        {
+            "model": "all-MiniLM-L6-v2, untrained head",
+            "attack": "pwws",
+            "examples": N,
+            "live": LIVE,
+            "repeats": REPEATS,
+            "seed": 0,
+        },
         {
             "queries_per_second": {name: spread(values) for name, values in rates.items()},
             "forward_passes": passes,

@@ -50,7 +50,9 @@ class Bare(TextFooler):
         return {}
 
     def prepare(self, device: str) -> Any:
-        return self.assemble(vectors=VECTORS, tags=TAGGER, encode=lambda texts: np.ones((len(texts), 8), dtype=np.float32))
+        return self.assemble(
+            vectors=VECTORS, tags=TAGGER, encode=lambda texts: np.ones((len(texts), 8), dtype=np.float32)
+        )
 
 
 def main() -> None:
@@ -65,7 +67,10 @@ def main() -> None:
     for name, file, count, longest in (("sentences", asked.sentences, 200, 128), ("reviews", asked.reviews, 20, 256)):
         texts = _texts(file, count)
         VECTORS.table((word.lower() for text in texts for word in Text.of(text).words), 50)
-        ways = {"pieces": _victim(asked.tokenizer, longest, pieces=True), "read whole": _victim(asked.tokenizer, longest, pieces=False)}
+        ways = {
+            "pieces": _victim(asked.tokenizer, longest, pieces=True),
+            "read whole": _victim(asked.tokenizer, longest, pieces=False),
+        }
         milliseconds: dict[str, list[float]] = {way: [] for way in ways}
         outcomes = {}
         for turn in range(REPEATS + 1):
@@ -86,7 +91,12 @@ def main() -> None:
             "mean_words": words,
             "milliseconds": {way: spread(values) for way, values in milliseconds.items()},
         }
-    save("attack_overhead", QUESTION, {"attack": "TextFooler", "repeats": REPEATS, "threads": 1, "clock": "CPU time of the process"}, found)
+    save(
+        "attack_overhead",
+        QUESTION,
+        {"attack": "TextFooler", "repeats": REPEATS, "threads": 1, "clock": "CPU time of the process"},
+        found,
+    )
 
 
 def _texts(file: str, count: int) -> list[str]:

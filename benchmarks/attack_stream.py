@@ -73,7 +73,9 @@ def main() -> None:
         generate(Path(scratch) / "texts.csv")
         task = load_task(Path(scratch) / "texts.csv", splits={"test": "all"}, labels=("bad", "good"))
         clf = Classifier.wrap(victim, labels=("bad", "good"))
-        PWWS()(clf, task.test, n=FEW, labels=task.labels, folder=Path(scratch) / "few")  # loads what an attack of any size needs
+        PWWS()(
+            clf, task.test, n=FEW, labels=task.labels, folder=Path(scratch) / "few"
+        )  # loads what an attack of any size needs
         store, done = carry.OnDisk.add, 0
 
         def add(self: Any, number: int, line: bytes, seconds: float) -> None:
@@ -94,7 +96,14 @@ def main() -> None:
     save(
         "attack_stream",
         QUESTION,
-        {"attack": "pwws", "victim": "a sum of hashed words", "examples": N, "words": list(WORDS), "vocabulary": VOCABULARY, "seed": SEED},
+        {
+            "attack": "pwws",
+            "victim": "a sum of hashed words",
+            "examples": N,
+            "words": list(WORDS),
+            "vocabulary": VOCABULARY,
+            "seed": SEED,
+        },
         {
             "mb_after_an_attack_on_1000": before,
             "mb_while_it_ran": seen[:: max(1, len(seen) // 20)] + seen[-1:],

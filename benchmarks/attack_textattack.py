@@ -76,9 +76,14 @@ def main() -> None:
             fast = ours_on(asked, texts[: asked.all], labels[: asked.all], precision=asked.precision)
             differ = sum(a[0] != b[0] for a, b in zip(fast["outcomes"], whole["outcomes"], strict=True))
             texts_differ = sum(a[:2] != b[:2] for a, b in zip(fast["outcomes"], whole["outcomes"], strict=True))
-            measured["ours_on_all_" + asked.precision] = brief(fast) | {"statuses_differ": differ, "final_texts_differ": texts_differ}
+            measured["ours_on_all_" + asked.precision] = brief(fast) | {
+                "statuses_differ": differ,
+                "final_texts_differ": texts_differ,
+            }
             for told in measured["textattack"].values():
-                told[f"ours_on_all_{asked.precision}_times_as_fast"] = fast["queries"] / fast["attack_seconds"] / told["queries_per_second"]
+                told[f"ours_on_all_{asked.precision}_times_as_fast"] = (
+                    fast["queries"] / fast["attack_seconds"] / told["queries_per_second"]
+                )
     save(
         asked.name,
         QUESTION,
@@ -121,7 +126,11 @@ def textattack(asked: Any, texts: list[str], labels: list[int], scratch: Path) -
     }
     (scratch / "job.json").write_text(json.dumps(job))
     side = Path(__file__).with_name("_textattack.py")
-    subprocess.run([asked.textattack, str(side), str(scratch / "job.json"), str(scratch / "out.json")], check=True, env=dict(os.environ))
+    subprocess.run(
+        [asked.textattack, str(side), str(scratch / "job.json"), str(scratch / "out.json")],
+        check=True,
+        env=dict(os.environ),
+    )
     return json.loads((scratch / "out.json").read_text())
 
 
@@ -156,7 +165,9 @@ def ours_on(asked: Any, texts: list[str], labels: list[int], precision: str | No
 
 
 def brief(found: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in found.items() if k != "outcomes"} | {"queries_per_second": found["queries"] / found["attack_seconds"]}
+    return {k: v for k, v in found.items() if k != "outcomes"} | {
+        "queries_per_second": found["queries"] / found["attack_seconds"]
+    }
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ BOTH = str(os.cpu_count() or 1)  # of two cores, where this was written
 SETTINGS = {
     "all threads, passive": {"OMP_NUM_THREADS": BOTH, "OMP_WAIT_POLICY": "passive"},
     "all threads, active": {"OMP_NUM_THREADS": BOTH, "OMP_WAIT_POLICY": "active"},
-    "all threads, 1000 spins": {"OMP_NUM_THREADS": BOTH, "GOMP_SPINCOUNT": "1000"},  # GNU's OpenMP: some 10 µs, then sleep
+    "all threads, 1000 spins": {
+        "OMP_NUM_THREADS": BOTH,
+        "GOMP_SPINCOUNT": "1000",
+    },  # GNU's OpenMP: some 10 µs, then sleep
     "all threads, default": {"OMP_NUM_THREADS": BOTH},
     "1 thread": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
 }
@@ -55,7 +58,10 @@ def call_of(kind: str, precision: str, *, compiling: bool = False) -> Callable[[
 
     def step() -> None:
         torch.set_float32_matmul_precision("medium" if precision == "products" else "highest")
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "autocast"), torch.set_grad_enabled(kind == "train"):
+        with (
+            torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "autocast"),
+            torch.set_grad_enabled(kind == "train"),
+        ):
             loss = forward(**batch).loss
         if optimiser is not None:
             loss.backward()
@@ -84,7 +90,9 @@ def measured(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, lis
 def work(what: str, repeats: int) -> dict[str, Any]:
     """What a process of its own measures."""
     if what == "eager":
-        calls = {f"{kind}, {precision}": call_of(kind, precision) for kind in PRECISIONS for precision in PRECISIONS[kind]}
+        calls = {
+            f"{kind}, {precision}": call_of(kind, precision) for kind in PRECISIONS for precision in PRECISIONS[kind]
+        }
         return {"seconds": measured(calls, repeats), "threads": torch.get_num_threads()}
     kind, precision = what.split(", ")
     calls, first = {name: call_of(kind, precision, compiling=name == "compiled") for name in ("eager", "compiled")}, {}
@@ -97,7 +105,9 @@ def work(what: str, repeats: int) -> dict[str, Any]:
 
 def apart(what: str, repeats: int, setting: dict[str, str]) -> dict[str, Any]:
     """``work`` in a new process under ``setting``, with an empty cache of compiled code."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_", "GOMP_", "KMP_"))}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_", "GOMP_", "KMP_"))
+    }
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [sys.executable, __file__, "--work", what, "--repeats", str(repeats)],
@@ -132,8 +142,15 @@ def threads(rounds: int, repeats: int, *, beside: bool) -> dict[str, Any]:
             over = [statistics.median(b) / statistics.median(o) for b, o in zip(base, own, strict=True)]
             told[name][candidate] = {
                 "milliseconds": milliseconds([value for values in own for value in values]),
-                f"speed over {BASE}": {"median": statistics.median(over), "min": min(over), "max": max(over), "rounds": rounds},
-                "speed over fp32": ratio([v for values in plain for v in values], [v for values in own for v in values]),
+                f"speed over {BASE}": {
+                    "median": statistics.median(over),
+                    "min": min(over),
+                    "max": max(over),
+                    "rounds": rounds,
+                },
+                "speed over fp32": ratio(
+                    [v for values in plain for v in values], [v for values in own for v in values]
+                ),
             }
     return told
 
@@ -161,7 +178,14 @@ def main() -> None:
         progress.quiet()
         print(json.dumps(work(asked.work, asked.repeats)))
         return
-    settings = {"model": "all-MiniLM-L6-v2", "rows": ROWS, "tokens": TOKENS, "rounds": asked.rounds, "repeats": asked.repeats, "seed": 0}
+    settings = {
+        "model": "all-MiniLM-L6-v2",
+        "rows": ROWS,
+        "tokens": TOKENS,
+        "rounds": asked.rounds,
+        "repeats": asked.repeats,
+        "seed": 0,
+    }
     store = Store("cpu_step", QUESTION, settings, asked.out)
     for key, beside in (("threads", False), ("threads, beside a busy process", True)):
         if key not in store:
@@ -173,7 +197,11 @@ def main() -> None:
             key = f"compilation, {kind}, {precision}"
             if key not in store:
                 told = compilation(f"{kind}, {precision}", asked.rounds * asked.repeats)
-                store.put(key, told, f"{told['speed over eager']['median']:.2f} times as fast, {told['compile_seconds']:.0f} s to compile")
+                store.put(
+                    key,
+                    told,
+                    f"{told['speed over eager']['median']:.2f} times as fast, {told['compile_seconds']:.0f} s to compile",
+                )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="a folder instead of results/")
     asked = parser.parse_args(arguments)
     device = device_of(asked.device)
-    settings = {"epochs": asked.epochs, "batch_size": 32, "max_length": 128, "precision": asked.precision, "seed": asked.seed}
+    settings = {
+        "epochs": asked.epochs,
+        "batch_size": 32,
+        "max_length": 128,
+        "precision": asked.precision,
+        "seed": asked.seed,
+    }
     store = Store("engine_accuracy", QUESTION, settings, asked.out)
     for engine in ("graph", "eager"):
         if engine not in store:
@@ -44,7 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
 def trained(engine: Any, device: Any, asked: Any) -> dict[str, Any]:
     task = rt.load_task("sst2", data=asked.data)
     clf = rt.load_classifier(asked.model, task, max_length=128, device=str(device))
-    training = rt.FineTune(epochs=asked.epochs, batch_size=32, precision=asked.precision, seed=asked.seed, engine=engine, evaluate="never")
+    training = rt.FineTune(
+        epochs=asked.epochs, batch_size=32, precision=asked.precision, seed=asked.seed, engine=engine, evaluate="never"
+    )
     begun = time.perf_counter()
     made = training(clf, task)
     seconds = time.perf_counter() - begun

@@ -66,9 +66,13 @@ class Watch:
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     epochs: list[dict[str, Any]] = field(default_factory=list)
     since: tuple[float, float] = (0.0, 0.0)
-    waited: list[float] = field(default_factory=lambda: [0.0, 0.0])  # in all, for numbers of lines: meanwhile the device makes updates
+    waited: list[float] = field(
+        default_factory=lambda: [0.0, 0.0]
+    )  # in all, for numbers of lines: meanwhile the device makes updates
     state_bytes: int = 0
-    save_cost: float = 0.0  # seconds that the last checkpoint took from the loop, what only the first one costs left out
+    save_cost: float = (
+        0.0  # seconds that the last checkpoint took from the loop, what only the first one costs left out
+    )
 
     def idle(self) -> None:
         if self.device.type == "cuda":
@@ -127,7 +131,9 @@ class Watch:
                 time.sleep(0.01)
         batches = loop.batches.epoch((loop.done - 1) // loop.per_epoch)
         counted = len(self.epochs) + 1 >= WARM_UP
-        held = [[{name: value.to(self.device) for name, value in batch.items()}] for batch in batches] if counted else []
+        held = (
+            [[{name: value.to(self.device) for name, value in batch.items()}] for batch in batches] if counted else []
+        )
         self.idle()
         begun = clocks()
         for group in held:
@@ -144,7 +150,9 @@ class Watch:
 
 def watched(watch: Watch, run: Callable[[], Any]) -> None:
     """``run()`` with the loop's parts timed."""
-    kept: list[tuple[Any, str, Any]] = [(Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")]
+    kept: list[tuple[Any, str, Any]] = [
+        (Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")
+    ]
     kept += [(state, "capture", state.capture), (Writer, "write", Writer.write), (looping, "groups", looping.groups)]
     kept += [(Late, "_wait", Late._wait)]
     of = {name: value for _, name, value in kept}
@@ -163,7 +171,9 @@ def watched(watch: Watch, run: Callable[[], Any]) -> None:
         "_log": watch.timed("metrics", of["_log"]),  # it must not empty the device's queue
         "_wait": watch.waiting(of["_wait"]),
         "_evaluate": watch.timed("evaluation", of["_evaluate"], wait=True),
-        "_check_weights": watch.timed("checkpoint", of["_check_weights"]),  # the loss was read just before: the device is idle
+        "_check_weights": watch.timed(
+            "checkpoint", of["_check_weights"]
+        ),  # the loss was read just before: the device is idle
         "capture": watch.timed("checkpoint", capture),
         "write": watch.timed("checkpoint", of["write"]),
         "groups": watch.groups(of["groups"]),
@@ -207,7 +217,11 @@ def long_run(watch: Watch, train: FineTune) -> dict[str, float]:
     """Checkpoints as often as the loop takes them: every so many seconds, at the ends of epochs, and never for more than its share."""
     seconds = watch.epochs[-1]["whole"][0]
     apart = max(watch.save_cost / looping.CHECKPOINT_SHARE, min(train.checkpoint_every, seconds))
-    return {"seconds that training waits": watch.save_cost, "seconds apart": apart, "share in the long run": watch.save_cost / apart}
+    return {
+        "seconds that training waits": watch.save_cost,
+        "seconds apart": apart,
+        "share in the long run": watch.save_cost / apart,
+    }
 
 
 def main(given: list[str] | None = None) -> None:
@@ -284,7 +298,9 @@ def fewer(task: Any, part: float) -> Any:
     for name in (task.train_split, task.validation_split):
         split = splits[name]
         count = max(1, round(part * len(split)))
-        splits[name] = split.select(sorted(numpy_generator(0, "epoch overhead", name).choice(len(split), count, replace=False)))
+        splits[name] = split.select(
+            sorted(numpy_generator(0, "epoch overhead", name).choice(len(split), count, replace=False))
+        )
     return replace(task, splits=splits)
 
 

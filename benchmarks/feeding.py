@@ -34,9 +34,7 @@ from robust_tickets.data.tokens import TokenTable, token_table
 from robust_tickets.data.widths import MOST, steps, widths_of
 from robust_tickets.seeds import numpy_generator
 
-QUESTION = (
-    "seconds to tokenise a training split once, seconds an epoch of batches from the table and on the way, and padded over real tokens"
-)
+QUESTION = "seconds to tokenise a training split once, seconds an epoch of batches from the table and on the way, and padded over real tokens"
 CASES = (("sst2", 128), ("imdb", 128), ("imdb", 256))  # data set, tokens at most
 SIZE, REPEATS, SOME = 32, 20, 50  # rows a batch; repeats; batches of a repeat where a whole epoch takes too long
 STEP = 0.005  # seconds
@@ -59,7 +57,9 @@ def waits(batches: Iterable[Any]) -> list[float]:
         time.sleep(STEP)
 
 
-def padding(table: TokenTable, order: Iterable[np.ndarray], longest: int, widths: tuple[int, ...] = ()) -> dict[str, Any]:
+def padding(
+    table: TokenTable, order: Iterable[np.ndarray], longest: int, widths: tuple[int, ...] = ()
+) -> dict[str, Any]:
     padded, shapes = 0, set()
     for rows in order:
         width = int(table.lengths[rows].max())
@@ -92,14 +92,19 @@ def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[s
         time.process_time,
     )
     share = len(kept) / SOME
-    whole = [order + share * (some - order) for some, order in zip(seconds["some on the way"], seconds["order"], strict=True)]
+    whole = [
+        order + share * (some - order) for some, order in zip(seconds["some on the way"], seconds["order"], strict=True)
+    ]
     generator = numpy_generator(0, "random")
     shuffled = generator.permutation(len(split))
     at_random = [shuffled[i : i + SIZE] for i in range(0, len(split), SIZE)]
     with closing(prefetched(islice(kept.epoch(0), 400))) as ahead:
         waited = {"table, ahead": spread(waits(ahead)), "table": spread(waits(islice(kept.epoch(0), 400)))}
     with closing(prefetched(islice(on_the_way.epoch(0), 100))) as ahead:
-        waited |= {"on the way, ahead": spread(waits(ahead)), "on the way": spread(waits(islice(on_the_way.epoch(0), 100)))}
+        waited |= {
+            "on the way, ahead": spread(waits(ahead)),
+            "on the way": spread(waits(islice(on_the_way.epoch(0), 100))),
+        }
     return {
         "rows": len(split),
         "tokens": len(table.ids),
@@ -114,7 +119,10 @@ def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[s
         "milliseconds that a consumer waits": waited,
         "processes that wanted a core then": os.getloadavg()[0],
         "padding": {
-            "random order, to the limit": {"padded over real": len(split) * longest / int(table.lengths.sum()), "lengths": 1},
+            "random order, to the limit": {
+                "padded over real": len(split) * longest / int(table.lengths.sum()),
+                "lengths": 1,
+            },
             "random order, to the longest": padding(table, at_random, longest),
             "sorted pools, to the longest": padding(table, kept.order(0), longest),
             "sorted pools, widths of the data": padding(table, kept.order(0), longest, known),
@@ -132,7 +140,9 @@ def measured(folder: Path, tokenizer: Any, longest: int, repeats: int) -> dict[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help=f"folder with {', '.join(dict.fromkeys(name for name, _ in CASES))}")
+    parser.add_argument(
+        "--data", type=Path, required=True, help=f"folder with {', '.join(dict.fromkeys(name for name, _ in CASES))}"
+    )
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder of a model")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     asked = parser.parse_args()

@@ -37,7 +37,9 @@ def step_of(kind: str) -> Callable[[], Any]:
     gates = None if kind == "plain" else HardConcrete(model, generator=torch_generator(0, "gates")).attach().train()
     parts: dict[str, torch.nn.Module] = {"model": model} if gates is None else {"gates": gates}
     optimiser = adamw(parts, method.tuning.optim if gates is None else method.optim)
-    step = make_step(model, generator=torch_generator(0, "benchmark"), adversary=method.adversary if kind == "robustt" else None)
+    step = make_step(
+        model, generator=torch_generator(0, "benchmark"), adversary=method.adversary if kind == "robustt" else None
+    )
     batch = batch_of(BATCH, TOKENS)
     parameters = [p for part in parts.values() for p in part.parameters()]
 

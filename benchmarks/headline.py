@@ -34,7 +34,9 @@ from robust_tickets import progress
 from robust_tickets.measure.cost import flops
 from robust_tickets.train.evaluate import evaluate
 
-QUESTION = "Time of EarlyRobust's search and 10 epochs of its ticket against 10 epochs of PGD-5 in the reference profile"
+QUESTION = (
+    "Time of EarlyRobust's search and 10 epochs of its ticket against 10 epochs of PGD-5 in the reference profile"
+)
 EPOCHS, STEPS = 10, 200
 BLOCK = 4  # steps between two looks at the clock
 WARM_UP = 4  # of a shape: the graph engine records it at its third update
@@ -45,7 +47,12 @@ PARTS = tuple(f"{part}-{task}" for task in TASKS for part in ("search", "train",
 def main(arguments: list[str] | None = None) -> None:
     asked = _asked(arguments)
     device = device_of(asked.device)
-    settings = {"model": "tiny" if asked.tiny else "BERT-base", "epochs": EPOCHS, "precision": "bf16 (reference: fp32)", "seed": 0}
+    settings = {
+        "model": "tiny" if asked.tiny else "BERT-base",
+        "epochs": EPOCHS,
+        "precision": "bf16 (reference: fp32)",
+        "seed": 0,
+    }
     store = Store("headline", QUESTION, settings, asked.out)
     for part in asked.part:
         if part not in store:
@@ -68,7 +75,12 @@ def search(store: Store, name: str, device: torch.device, asked: Any) -> None:
     ticket = found[0].ticket
     ticket.save(asked.work / name)
     about = {key: ticket.provenance[key] for key in ("steps_run", "epoch", "converged")}
-    about |= {"updates_per_epoch": method.steps(task), "batch_size": method.batch_size, "round_to": method.round_to, "weights": weights}
+    about |= {
+        "updates_per_epoch": method.steps(task),
+        "batch_size": method.batch_size,
+        "round_to": method.round_to,
+        "weights": weights,
+    }
     told = {"seconds": seconds, **about}
     store.put(f"search-{name}", told, f"{seconds:.1f} s, {about}")
 
@@ -95,7 +107,11 @@ def steps(store: Store, name: str, device: torch.device, asked: Any) -> None:
     task, clf, method, weights = _begin(name, device, asked)
     size = method.batch_size
     drawn = (asked.work / name).is_dir()
-    ticket = rt.Ticket.load(asked.work / name) if drawn else rt.RandomTicket(heads=method.heads, neurons=method.neurons)(clf).ticket
+    ticket = (
+        rt.Ticket.load(asked.work / name)
+        if drawn
+        else rt.RandomTicket(heads=method.heads, neurons=method.neurons)(clf).ticket
+    )
     small = rt.compact(clf, ticket)
     batches = {
         "ours": our_batches(clf, task, size, asked.steps),
@@ -141,7 +157,9 @@ def dealt(batches: Sequence[Batch]) -> list[list[Batch]]:
     return [ordered[first : count * BLOCK : count] for first in range(count)]
 
 
-def in_turns(arms: dict[str, Arm], blocks: dict[str, list[list[Batch]]], device: torch.device) -> dict[str, list[float]]:
+def in_turns(
+    arms: dict[str, Arm], blocks: dict[str, list[list[Batch]]], device: torch.device
+) -> dict[str, list[float]]:
     """Mean seconds of a step, block by block: the device is waited for at a block's end only, as in training."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     turns = min(map(len, blocks.values()))
@@ -178,7 +196,9 @@ def _asked(arguments: list[str] | None) -> Any:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--out", type=Path, help="a folder instead of results/")
     parser.add_argument("--work", type=Path, default=Path("build/headline"), help="where tickets go between parts")
-    parser.add_argument("--round-to", type=int, choices=(1, 8, 16, 64), default=1, help="neurons of the ticket's layers")
+    parser.add_argument(
+        "--round-to", type=int, choices=(1, 8, 16, 64), default=1, help="neurons of the ticket's layers"
+    )
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--tiny", action="store_true", help="a tiny model and task: does the script run?")

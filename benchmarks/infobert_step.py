@@ -46,7 +46,9 @@ class Looped(InfoBERT):
         slots = most_anchored(mask.shape[1], self.low, self.high)
         kept = loops.anchored(gradient, mask, self.low, self.high)
         draws = _draws(objective, len(mask) * slots)
-        return loops.lower_bound(objective.memory, seen.embedded, seen.last[:, 0], kept, draws, slots, self.chunk or len(mask))
+        return loops.lower_bound(
+            objective.memory, seen.embedded, seen.last[:, 0], kept, draws, slots, self.chunk or len(mask)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,12 @@ def _draws(objective: Objective, count: int) -> Tensor:
 
 
 SETTINGS = {"steps": K, "step_size": 0.04, "init": 0.08}
-KINDS = {"freelb": FreeLB(**SETTINGS), "infobert": InfoBERT(**SETTINGS), "loops": Looped(**SETTINGS), "released": Released(**SETTINGS)}
+KINDS = {
+    "freelb": FreeLB(**SETTINGS),
+    "infobert": InfoBERT(**SETTINGS),
+    "loops": Looped(**SETTINGS),
+    "released": Released(**SETTINGS),
+}
 
 
 def step_of(kind: str) -> tuple[Callable[[], Any], Any]:
@@ -87,7 +94,12 @@ def step_of(kind: str) -> tuple[Callable[[], Any], Any]:
     ids = torch.randint(1000, 20000, (BATCH, TOKENS), generator=torch_generator(0, "ids"))
     lengths = torch.linspace(SHORTEST, TOKENS, BATCH).long().unsqueeze(1)
     mask = (torch.arange(TOKENS) < lengths).long()
-    batch = {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids), "labels": torch.arange(BATCH) % 2}
+    batch = {
+        "input_ids": ids * mask,
+        "attention_mask": mask,
+        "token_type_ids": torch.zeros_like(ids),
+        "labels": torch.arange(BATCH) % 2,
+    }
     parameters = [p for part in parts.values() for p in part.parameters()]
 
     def run() -> None:

@@ -64,7 +64,9 @@ def method(asked: argparse.Namespace) -> RobustT:
         clip_scope=asked.clip_scope,
         normalisation=asked.normalisation,
         precision=asked.precision,
-        tuning=replace(TUNING, epochs=asked.tune_epochs, precision=asked.precision, checkpoint_every=asked.checkpoint_every),
+        tuning=replace(
+            TUNING, epochs=asked.tune_epochs, precision=asked.precision, checkpoint_every=asked.checkpoint_every
+        ),
         checkpoint_every=asked.checkpoint_every,
         trace_every=100,
         seed=asked.seed,
@@ -106,7 +108,10 @@ def _write(asked: argparse.Namespace, search: RobustT, lines: Any, clf: Any, sec
             "max_rows": asked.max_rows,
         },
         "answer": {
-            "epochs": {key: [line.get(key) for line in ends] for key in ("R", "R_global", "exact", "below_half", "accuracy", "loss")},
+            "epochs": {
+                key: [line.get(key) for line in ends]
+                for key in ("R", "R_global", "exact", "below_half", "accuracy", "loss")
+            },
             "lines": [dict(line) for line in lines],
             "seconds_of_the_last_epoch": seconds,
             "peak_memory_bytes": torch.cuda.max_memory_allocated() if clf.device.type == "cuda" else None,
@@ -114,7 +119,10 @@ def _write(asked: argparse.Namespace, search: RobustT, lines: Any, clf: Any, sec
         "reference": REFERENCE,
         "env": dict(environment()),
         "command": "python benchmarks/robustt_shape.py --model … --data … "
-        + " ".join(f"--{k.replace('_', '-')} {getattr(asked, k)}" for k in ("epochs", "tune_epochs", "precision", "ramp", "clip_scope")),
+        + " ".join(
+            f"--{k.replace('_', '-')} {getattr(asked, k)}"
+            for k in ("epochs", "tune_epochs", "precision", "ramp", "clip_scope")
+        ),
     }
     out = Path(asked.out)
     out.mkdir(parents=True, exist_ok=True)

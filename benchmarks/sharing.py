@@ -52,9 +52,21 @@ def main(arguments: list[str] | None = None) -> None:
 
 def together(kind: str, processes: int, share: int, asked: Any) -> dict[str, Any]:
     """One cell: so many processes, each with ``share`` percent of the device."""
-    call = [sys.executable, __file__, "--child", "--kind", kind, "--seconds", str(asked.seconds), *(["--tiny"] if asked.tiny else [])]
+    call = [
+        sys.executable,
+        __file__,
+        "--child",
+        "--kind",
+        kind,
+        "--seconds",
+        str(asked.seconds),
+        *(["--tiny"] if asked.tiny else []),
+    ]
     env = {**os.environ, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share), "OMP_NUM_THREADS": "1"}
-    children = [subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) for _ in range(processes)]
+    children = [
+        subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        for _ in range(processes)
+    ]
     for child in children:
         _line(child)  # ready
     for child in children:
@@ -81,7 +93,9 @@ def _child(asked: Any) -> None:
     progress.quiet(True)
     device = device_of(None)
     kind, config = KINDS[asked.kind[0]], config_of(tiny=asked.tiny)
-    train = updates(kind, model_of(config, device), engine="auto" if device.type == "cpu" else "graph", precision="bf16")
+    train = updates(
+        kind, model_of(config, device), engine="auto" if device.type == "cpu" else "graph", precision="bf16"
+    )
     batches = [batch_of(ROWS, tokens, config.vocab_size, device) for tokens in LENGTHS]
     for _ in range(WARM_UP):
         for batch in batches:

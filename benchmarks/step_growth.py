@@ -30,7 +30,11 @@ from robust_tickets.measure.cost import peak_memory
 
 QUESTION = "Peak memory of a training step, and growth of time and memory with length, batch, layers and gates"
 MIDDLE = {"batch": 32, "tokens": 128, "layers": 12}
-AXES: dict[str, tuple[int, ...]] = {"tokens": (32, 64, 128, 256, 512), "batch": (8, 16, 32, 64, 128), "layers": (3, 6, 12, 24)}
+AXES: dict[str, tuple[int, ...]] = {
+    "tokens": (32, 64, 128, 256, 512),
+    "batch": (8, 16, 32, 64, 128),
+    "layers": (3, 6, 12, 24),
+}
 GROWING = ("finetune", "freelb", "gates")  # the others grow as these do
 GRANULARITIES = ("layer", "matrix", "head", "neuron", "weight")
 REPEATS, WARM_UP, FOR_MEMORY = 20, 4, 2
@@ -43,7 +47,11 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.peak:
         print(measured(asked.peak, device, 1, tiny=asked.tiny)["peak_bytes"])
         return
-    settings = {"model": "tiny" if asked.tiny else "BERT-base's size, random weights", "precision": "bf16 (reference: fp32)", "seed": 0}
+    settings = {
+        "model": "tiny" if asked.tiny else "BERT-base's size, random weights",
+        "precision": "bf16 (reference: fp32)",
+        "seed": 0,
+    }
     store = Store("step_growth", QUESTION, settings, asked.out)
     for key in asked.only or points(tiny=asked.tiny):
         if key in store:
@@ -90,7 +98,9 @@ def measured(key: str, device: torch.device, repeats: int, *, tiny: bool) -> dic
     else:
         model = model_of(config, device, of_words=kind.of_words)
         told["gates"] = gates_in(model, kind)
-        call = partial(updates(kind, model, engine="graph" if device.type == "cuda" else "eager", precision="bf16"), batch)
+        call = partial(
+            updates(kind, model, engine="graph" if device.type == "cuda" else "eager", precision="bf16"), batch
+        )
     for _ in range(min(WARM_UP, 1 + repeats)):
         call()
     seconds = [(clocked if whose == "reference" else paced)(call, device) for _ in range(max(2, repeats))]

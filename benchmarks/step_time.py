@@ -62,7 +62,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, asked: Any) -> None:
     """All candidates of one kind of step at one shape."""
-    if f"{name}/{rows}x{tokens}/graph-bf16" in store or (device.type != "cuda" and f"{name}/{rows}x{tokens}/eager-bf16" in store):
+    if f"{name}/{rows}x{tokens}/graph-bf16" in store or (
+        device.type != "cuda" and f"{name}/{rows}x{tokens}/eager-bf16" in store
+    ):
         return
     kind, config = KINDS[name], config_of(tiny=asked.tiny)
     batch = batch_of(rows, tokens, config.vocab_size, device, of_words=kind.of_words)
@@ -72,7 +74,10 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
     reference = Reference(kind.reference, Shape(**layers_of(config)), device, steps=kind.steps)
     once = warmed(partial(reference, batch), 2, device)
     if once * asked.repeats > asked.seconds:
-        store.put(f"{name}/{rows}x{tokens}/reference", {"not run": f"about {once:.2f} s a step, beyond {asked.seconds:g} s a cell"})
+        store.put(
+            f"{name}/{rows}x{tokens}/reference",
+            {"not run": f"about {once:.2f} s a step, beyond {asked.seconds:g} s a cell"},
+        )
     else:
         candidates["reference"] = partial(reference, batch)
     for engine, (how, precision) in ENGINES.items():
@@ -93,12 +98,16 @@ def cell(store: Store, name: str, rows: int, tokens: int, device: torch.device, 
         seconds = beside_trainer(candidates, model_of(config, device), batch, asked.repeats, device, steady=ours)
     else:
         seconds = in_turns(candidates, asked.repeats, device, steady=ours)
-    for candidate in sorted(seconds, key=lambda c: c in ("graph-bf16", "eager-bf16")):  # these say that the cell is complete: last
+    for candidate in sorted(
+        seconds, key=lambda c: c in ("graph-bf16", "eager-bf16")
+    ):  # these say that the cell is complete: last
         told: dict[str, Any] = {"ms": milliseconds(seconds[candidate])}
         told["tflops"] = round(work[candidate] / (told["ms"]["median"] / 1000) / 1e12, 3)
         if candidate in ours:
             told["engine"] = ours[candidate].engine
-        store.put(f"{name}/{rows}x{tokens}/{candidate}", told, f"{told['ms']['median']:.2f} ms, {told['tflops']:.1f} TFLOP/s")
+        store.put(
+            f"{name}/{rows}x{tokens}/{candidate}", told, f"{told['ms']['median']:.2f} ms, {told['tflops']:.1f} TFLOP/s"
+        )
     del candidates, ours, reference, model
     free(device)
 
@@ -194,7 +203,9 @@ def _asked(arguments: list[str] | None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="a folder instead of results/")
     parser.add_argument("--tiny", action="store_true", help="a tiny model: does the script run?")
-    parser.add_argument("--kind", default=",".join(k for k in KINDS if k != "orticket"), help="kinds of steps, by commas")
+    parser.add_argument(
+        "--kind", default=",".join(k for k in KINDS if k != "orticket"), help="kinds of steps, by commas"
+    )
     parser.add_argument("--batch", type=numbers, default=BATCHES)
     parser.add_argument("--length", type=numbers, default=LENGTHS)
     parser.add_argument("--repeats", type=int, default=REPEATS)

@@ -39,7 +39,20 @@ KINDS = {
     "attention": ("fmha", "flash", "attention", "softmax", "sdpa"),
     "matrix products": ("gemm", "nvjet", "cutlass", "xmma", "splitk", "addmm", "aten::mm", "bmm", "linear", "mkldnn"),
     "norms": ("layer_norm", "layernorm"),
-    "pointwise, copies": ("elementwise", "gelu", "copy", "memcpy", "memset", "add", "mul", "tanh", "cat", "triton", "reduce", "vectorized"),
+    "pointwise, copies": (
+        "elementwise",
+        "gelu",
+        "copy",
+        "memcpy",
+        "memset",
+        "add",
+        "mul",
+        "tanh",
+        "cat",
+        "triton",
+        "reduce",
+        "vectorized",
+    ),
 }
 
 
@@ -48,7 +61,12 @@ def models(device: torch.device, tiny: bool) -> dict[str, Any]:
     if tiny or device.type == "cuda":
         from transformers import BertConfig, BertForSequenceClassification
 
-        small: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+        small: dict[str, Any] = {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 256,
+        }
         with torch.device(device):
             torch.manual_seed(0)
             whole = BertForSequenceClassification(BertConfig(**(small if tiny else {}))).eval()
@@ -58,7 +76,9 @@ def models(device: torch.device, tiny: bool) -> dict[str, Any]:
     for removed in NEURONS:
         for multiple in MULTIPLES:
             ticket = RandomTicket(heads=HEADS, neurons=removed, round_to=multiple, seed=0)(whole).ticket
-            made[f"{removed:.0%}".replace("%", " %") + (f", rounded to {multiple}" if multiple > 1 else "")] = compact(whole, ticket)
+            made[f"{removed:.0%}".replace("%", " %") + (f", rounded to {multiple}" if multiple > 1 else "")] = compact(
+                whole, ticket
+            )
     return made
 
 
@@ -101,13 +121,17 @@ def profile_of(call: Callable[[], Any], whole: float, device: torch.device) -> d
         if gpu and event.device_type != DeviceType.CUDA:
             continue
         spent = event.self_device_time_total if gpu else event.self_cpu_time_total
-        kind = next((kind for kind, words in KINDS.items() if any(word in event.key.lower() for word in words)), "other")
+        kind = next(
+            (kind for kind, words in KINDS.items() if any(word in event.key.lower() for word in words)), "other"
+        )
         told[kind] += spent / 1000 / PROFILED
     told |= {"waiting and launching": max(0.0, whole - sum(told.values())), "pass": whole}
     return {kind: round(spent, 4) for kind, spent in told.items()}
 
 
-def compared(made: dict[str, Any], calls: dict[tuple[str, str], Callable[[], Any]], tokens: int, device: torch.device) -> dict[str, Any]:
+def compared(
+    made: dict[str, Any], calls: dict[tuple[str, str], Callable[[], Any]], tokens: int, device: torch.device
+) -> dict[str, Any]:
     """Speed-ups of every ticket in every way, with profiles of what is below ``ENOUGH``; ``calls`` by way and model."""
     for _ in range(WARM_UP):
         for call in calls.values():
@@ -132,15 +156,26 @@ def compared(made: dict[str, Any], calls: dict[tuple[str, str], Callable[[], Any
         reached = {name: row[way]["reached"] for name, row in told["tickets"].items() if way in row}
         worst = min(reached, key=lambda name: reached[name])
         if reached[worst] < ENOUGH:
-            passes = {"whole": told["whole"][way]["median"], worst: told["tickets"][worst][way]["milliseconds"]["median"]}
-            told["profiles"][way] = {name: profile_of(calls[way, name], spent, device) for name, spent in passes.items()}
+            passes = {
+                "whole": told["whole"][way]["median"],
+                worst: told["tickets"][worst][way]["milliseconds"]["median"],
+            }
+            told["profiles"][way] = {
+                name: profile_of(calls[way, name], spent, device) for name, spent in passes.items()
+            }
     return told
 
 
-def one_shape(made: dict[str, Any], batch: dict[str, torch.Tensor], precision: str, device: torch.device, *, compiling: bool) -> Any:
+def one_shape(
+    made: dict[str, Any], batch: dict[str, torch.Tensor], precision: str, device: torch.device, *, compiling: bool
+) -> Any:
     """Everything that is measured at one shape."""
-    names: dict[str, Any] = {way: COMPILED if compiling else chosen(made, way, precision, device) for way in ("eager", "graph")}
-    calls: dict[tuple[str, str], Callable[[], Any]] = {("eager", name): partial(made[name], **batch) for name in names["eager"]}
+    names: dict[str, Any] = {
+        way: COMPILED if compiling else chosen(made, way, precision, device) for way in ("eager", "graph")
+    }
+    calls: dict[tuple[str, str], Callable[[], Any]] = {
+        ("eager", name): partial(made[name], **batch) for name in names["eager"]
+    }
     more = {}
     if device.type == "cuda":
         pool = torch.cuda.graph_pool_handle()
@@ -151,7 +186,9 @@ def one_shape(made: dict[str, Any], batch: dict[str, torch.Tensor], precision: s
     return compared(made, calls, batch["input_ids"].shape[1], device) | more
 
 
-def compiled(made: dict[str, Any], batch: dict[str, torch.Tensor], device: torch.device) -> tuple[dict[Any, Any], dict[str, float]]:
+def compiled(
+    made: dict[str, Any], batch: dict[str, torch.Tensor], device: torch.device
+) -> tuple[dict[Any, Any], dict[str, float]]:
     """Calls of compiled models, and the seconds of the first of each: what compiling costs. On a GPU with graphs of PyTorch's own."""
     calls, first = {}, {}
     for name in COMPILED:
@@ -201,7 +238,11 @@ def main() -> None:
             for row in told["tickets"].values():
                 for way in told["whole"]:
                     reached.setdefault(way, []).extend([row[way]["reached"]] if way in row else [])
-            store.put(key, told, ", ".join(f"{way} {min(r):.2f} … {max(r):.2f} of the FLOP ratio" for way, r in reached.items()))
+            store.put(
+                key,
+                told,
+                ", ".join(f"{way} {min(r):.2f} … {max(r):.2f} of the FLOP ratio" for way, r in reached.items()),
+            )
             free(device)
     print(f"{time.perf_counter() - begun:.0f} s")
 

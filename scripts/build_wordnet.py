@@ -58,7 +58,9 @@ def table(folder: Path) -> bytes:
     for part in PARTS:
         found = synsets(folder, part)
         check_index(folder, part, found)
-        kept = [" ".join(names) for names in found.values() if any("_" not in name and is_one_word(name) for name in names)]
+        kept = [
+            " ".join(names) for names in found.values() if any("_" not in name and is_one_word(name) for name in names)
+        ]
         irregular = {}
         for line in records(folder / f"{part}.exc"):
             form, *bases = line.split()
@@ -77,11 +79,15 @@ def compress(data: bytes) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"), help="folder of index.*, data.* and *.exc")
+    parser.add_argument(
+        "--wordnet", type=Path, default=Path("/usr/share/wordnet"), help="folder of index.*, data.* and *.exc"
+    )
     parser.add_argument("--out", type=Path, default=TARGET)
     chosen = parser.parse_args()
     if not (chosen.wordnet / "data.noun").is_file():
-        raise SystemExit(f"no WordNet in {chosen.wordnet}: apt-get install wordnet-base, or name its folder by --wordnet")
+        raise SystemExit(
+            f"no WordNet in {chosen.wordnet}: apt-get install wordnet-base, or name its folder by --wordnet"
+        )
     data = table(chosen.wordnet)
     packed = compress(data)
     chosen.out.write_bytes(packed)

@@ -73,7 +73,10 @@ def main() -> None:
 
     places = Places.find(data=asked.data, models=asked.models, resources=asked.resources)
     split = load_task("sst2", data=asked.data / "sst2", validation="none").split("validation")
-    texts = [split[int(row)].texts[0] for row in numpy_generator(asked.seed, "candidate_overlap").permutation(len(split))[:TEXTS]]
+    texts = [
+        split[int(row)].texts[0]
+        for row in numpy_generator(asked.seed, "candidate_overlap").permutation(len(split))[:TEXTS]
+    ]
     tokenizer = AutoTokenizer.from_pretrained(places.masked)
     vocabulary = tokenizer.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
@@ -95,7 +98,10 @@ def main() -> None:
         found[name] = {"words": len(tried), "candidates": total}
         for source, table in tables.items():
             hits = [len({x.lower() for x in new} & seen(table, vocabulary, word, tokens)) for word, new in tried]
-            found[name][source] = {"candidates": round(sum(hits) / total, 4), "words": round(sum(map(bool, hits)) / len(tried), 4)}
+            found[name][source] = {
+                "candidates": round(sum(hits) / total, 4),
+                "words": round(sum(map(bool, hits)) / len(tried), 4),
+            }
     print(json.dumps(found, indent=1))
 
 

@@ -89,7 +89,9 @@ def main() -> None:
         if chosen.golden:
             write_golden(chosen.golden, theirs, words)
         different = [word for word in words if list(synonyms(word)) != answer(theirs, word)]
-        print(f"{len(words)} words, {sum(bool(synonyms(word)) for word in words)} with synonyms, {len(different)} differ {different[:10]}")
+        print(
+            f"{len(words)} words, {sum(bool(synonyms(word)) for word in words)} with synonyms, {len(different)} differ {different[:10]}"
+        )
     raise SystemExit(bool(different))
 
 

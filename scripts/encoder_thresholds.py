@@ -52,7 +52,9 @@ def candidates(kit: Any, text: str) -> list[tuple[str, str]]:
     found = []
     for index in sorted(set.intersection(*(rule.allowed(game, original) for rule in kit.frozen))):
         kept = [
-            Candidate(original, index, new) for new in kit.transform.replacements(game, original, index) if new != original.words[index]
+            Candidate(original, index, new)
+            for new in kit.transform.replacements(game, original, index)
+            if new != original.words[index]
         ]
         for constraint in kit.constraints:
             kept = constraint.keep(game, kept, original)
@@ -72,7 +74,9 @@ def angular(encode: Any, pairs: list[tuple[str, str]]) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with SST-2's train and validation")
-    parser.add_argument("--resources", type=Path, required=True, help=f"folder with {', '.join(SETS.values())} and nltk_data")
+    parser.add_argument(
+        "--resources", type=Path, required=True, help=f"folder with {', '.join(SETS.values())} and nltk_data"
+    )
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     texts = texts_of(asked.data, asked.seed)
@@ -80,7 +84,9 @@ def main() -> None:
     encode = SentenceEncoder.load(encoder.path).encode
     told: dict[str, Any] = {"encoder": encoder.record(), "texts": len(texts), "seed": asked.seed}
     for name, place in SETS.items():
-        attack = TextFooler(vectors=str(asked.resources / place), tagger=str(asked.resources / "nltk_data"), encoder="none")
+        attack = TextFooler(
+            vectors=str(asked.resources / place), tagger=str(asked.resources / "nltk_data"), encoder="none"
+        )
         kit = attack.prepare("cpu").kit
         pairs = [pair for text in texts for pair in candidates(kit, text)]
         drawn = numpy_generator(asked.seed, "encoder_thresholds", name).permutation(len(pairs))[:MEASURED]

@@ -30,7 +30,12 @@ METRICS = {  # the transcription's names to ours
     "params_M_total": "total_millions",
 }
 ATTACKS = ("textfooler", "textbugger", "bertattack")
-SETTINGS = {"EarlyRobust_table6": "ER-T6", "RobustT_table5": "RT-T5", "RobustT_table6": "RT-T6", "RobustT_table7": "RT-T7"}
+SETTINGS = {
+    "EarlyRobust_table6": "ER-T6",
+    "RobustT_table5": "RT-T5",
+    "RobustT_table6": "RT-T6",
+    "RobustT_table7": "RT-T7",
+}
 ROWS = (  # a row's name as the paper prints it, where the transcription had to write it otherwise
     (r"^(LTH|Rand|RobustT)_(\d+)$", r"\1 \2 %"),
     (r"^EarlyRobust\[(Heads-[LG]),(Neurons-[LG])\]$", r"\1, \2"),
@@ -64,7 +69,9 @@ def values(metrics: dict[str, Any]) -> dict[tuple[str, str | None], float]:
 def document(source: dict[str, Any]) -> dict[str, Any]:
     tables: dict[str, dict[str, Any]] = {}
     ranks = list(PAPERS)
-    for entry in sorted(source["entries"], key=lambda e: (ranks.index(e["paper"]), int(e["table"]))):  # stable: rows keep their order
+    for entry in sorted(
+        source["entries"], key=lambda e: (ranks.index(e["paper"]), int(e["table"]))
+    ):  # stable: rows keep their order
         paper = {"paper": entry["paper"], "table": entry["table"]}
         table = tables.setdefault(table_id(entry), {"source": paper, "columns": [], "rows": []})
         found = values(entry["metrics"])

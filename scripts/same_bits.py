@@ -78,11 +78,15 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     for name in ("data", "resources"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--orders", nargs="+", default=ORDERS, help=f"letters f, s and a; by default {' '.join(ORDERS)}")
+    parser.add_argument(
+        "--orders", nargs="+", default=ORDERS, help=f"letters f, s and a; by default {' '.join(ORDERS)}"
+    )
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["graph-bf16", "eager-bf16"])
     parser.add_argument("--updates", type=int, default=105, help="of a fine-tuning; a search has a mini-epoch of them")
     parser.add_argument("--rows", type=int, help="of the training split; all by default")
-    parser.add_argument("--here", action="store_true", help="run the first order in the first way in this process, and tell all of it")
+    parser.add_argument(
+        "--here", action="store_true", help="run the first order in the first way in this process, and tell all of it"
+    )
     asked = parser.parse_args()
     if wrong := {letter for order in asked.orders for letter in order} - set("fsa"):
         parser.error(f"an order has the letters f, s and a, got {' '.join(sorted(wrong))}")
@@ -97,18 +101,33 @@ def main() -> None:
                     continue
                 if place == 0:
                     fresh.setdefault(made["kind"], made)
-                print(json.dumps({"way": way, "order": order, "place": place, **_beside(fresh.get(made["kind"]), made)}), flush=True)
+                print(
+                    json.dumps({"way": way, "order": order, "place": place, **_beside(fresh.get(made["kind"]), made)}),
+                    flush=True,
+                )
 
 
 def _apart(order: str, way: str) -> list[dict[str, Any]]:
     """An order in a process of its own."""
-    command = [sys.executable, *sys.argv, "--here", "--ways", way, "--orders", order]  # the last of two is the one that counts
+    command = [
+        sys.executable,
+        *sys.argv,
+        "--here",
+        "--ways",
+        way,
+        "--orders",
+        order,
+    ]  # the last of two is the one that counts
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def _beside(fresh: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
-    told = {"kind": made["kind"], "updates": len(made["losses"]), "first_10": sum(made["losses"][:10]) / len(made["losses"][:10])}
+    told = {
+        "kind": made["kind"],
+        "updates": len(made["losses"]),
+        "first_10": sum(made["losses"][:10]) / len(made["losses"][:10]),
+    }
     if fresh is None:
         return {**told, "fresh": None}
     first = {f"other_{name}": _first(fresh[name], made[name]) for name in ("losses", "widths", "places")}

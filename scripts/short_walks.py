@@ -94,7 +94,9 @@ def walk(name: str, options: argparse.Namespace) -> tuple[int, float]:
     command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()", "run", name, *sets]
     begun = time.monotonic()
     with open(options.out / f"{name}.log", "w", encoding="utf-8") as log:
-        code = subprocess.run([*command, "--out", str(options.out / name), "--debug"], stdout=log, stderr=subprocess.STDOUT).returncode
+        code = subprocess.run(
+            [*command, "--out", str(options.out / name), "--debug"], stdout=log, stderr=subprocess.STDOUT
+        ).returncode
     return code, time.monotonic() - begun
 
 
@@ -120,7 +122,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the run folders")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    chosen = options.only or [name for name in recipes() if name != "demo" and (options.corpus or not name.startswith("orticket"))]
+    chosen = options.only or [
+        name for name in recipes() if name != "demo" and (options.corpus or not name.startswith("orticket"))
+    ]
     if options.corpus:
         write_corpus(options.corpus, options.out / "corpus.txt")
     noted = options.out / "done.json"
@@ -131,7 +135,10 @@ def main() -> int:
         if name not in done:
             code, seconds = walk(name, options)
             failed += code != 0
-            print(f"{name:<24}{seconds:>9.1f}{code:>6}" + ("" if code == 0 else f"  see {options.out / name}.log"), flush=True)
+            print(
+                f"{name:<24}{seconds:>9.1f}{code:>6}" + ("" if code == 0 else f"  see {options.out / name}.log"),
+                flush=True,
+            )
             if code:
                 continue
             done[name] = round(seconds, 1)

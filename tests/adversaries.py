@@ -18,20 +18,34 @@ Gradients = dict[str, torch.Tensor]
 
 
 def objective_on(
-    family: str = "bert", *, dropout: float = 0.0, double: bool = True, mlm: bool = False, adversary: Any = None, **changes: Any
+    family: str = "bert",
+    *,
+    dropout: float = 0.0,
+    double: bool = True,
+    mlm: bool = False,
+    adversary: Any = None,
+    **changes: Any,
 ) -> Objective:
     """Three pairs of different lengths, in fp64 unless told otherwise; with ``mlm``, every third token is asked for."""
     clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
     model = clf.model
     if mlm:
-        model = tiny_model(family, "AutoModelForMaskedLM", hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+        model = tiny_model(
+            family, "AutoModelForMaskedLM", hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+        )
         asked = (torch.arange(batch["input_ids"].shape[1]) % 3 == 1) & batch["attention_mask"].bool()
         batch["labels"] = batch["input_ids"].masked_fill(~asked, IGNORED)
     model = (model.double() if double else model).train()
-    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": generator(), "update": lambda: None}
+    settings: dict[str, Any] = {
+        "backward": lambda loss: loss.backward(),
+        "generator": generator(),
+        "update": lambda: None,
+    }
     if hasattr(adversary, "begin"):
-        settings["memory"] = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=clf.tokenizer, seed=3))
+        settings["memory"] = adversary.begin(
+            Ground(model=model, layout=layout_of(model), tokenizer=clf.tokenizer, seed=3)
+        )
     return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
 
 
@@ -84,7 +98,10 @@ def loss_at(objective: Objective, delta: torch.Tensor | None, **changes: Any) ->
 def first_delta(objective: Objective, *, init: float, norm: str) -> torch.Tensor:
     """Uniform noise; with the l2 norm divided by the root of how many numbers the example's delta holds."""
     width = objective.words.shape[1]
-    noise = torch.rand((*objective.batch["input_ids"].shape, width), generator=generator(), dtype=objective.words.dtype) * 2 - 1
+    noise = (
+        torch.rand((*objective.batch["input_ids"].shape, width), generator=generator(), dtype=objective.words.dtype) * 2
+        - 1
+    )
     delta = torch.zeros_like(noise)
     for i, mask in enumerate(objective.batch["attention_mask"]):
         n = int(mask.sum())

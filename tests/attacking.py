@@ -145,7 +145,9 @@ def stable_files(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """result.json and examples.jsonl without what may vary."""
     result = json.loads((folder / "result.json").read_text())
     lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
-    return {k: v for k, v in result.items() if k not in VARIES}, [{k: v for k, v in x.items() if k not in RAW} for x in lines]
+    return {k: v for k, v in result.items() if k not in VARIES}, [
+        {k: v for k, v in x.items() if k not in RAW} for x in lines
+    ]
 
 
 def levenshtein(a: str, b: str) -> int:

@@ -13,7 +13,9 @@ from robust_tickets import progress
 
 # two busy cores make any deadline a coin toss, and how fast examples are drawn too; the example database would only carry failures from
 # one machine to another
-hypothesis.settings.register_profile("tests", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "tests", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("tests")
 
 

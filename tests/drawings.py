@@ -47,7 +47,9 @@ def _around(points: Corners) -> tuple[tuple[float, float], ...]:
         return ()
     x, y = (sum(point[i] for point in points) / len(points) for i in (0, 1))
     size = max(abs(v) for px, py in points for v in (px - x, py - y))
-    return tuple((round(2 * (px - x) / size) / 2, round(2 * (py - y) / size) / 2) for px, py in points)  # points keep one decimal
+    return tuple(
+        (round(2 * (px - x) / size) / 2, round(2 * (py - y) / size) / 2) for px, py in points
+    )  # points keep one decimal
 
 
 def well_formed(drawn: Drawn) -> list[ElementTree.Element]:

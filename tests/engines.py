@@ -95,7 +95,9 @@ def loop_on(
 
         dice = torch_generator(1, "masks")
         matrices = layout_of(model).matrices_of(model)
-        attach(model, {name: torch.rand(module.weight.shape, generator=dice) < 0.7 for name, module in matrices.items()})
+        attach(
+            model, {name: torch.rand(module.weight.shape, generator=dice) < 0.7 for name, module in matrices.items()}
+        )
     step = make_step(
         model,
         generator=generators["adversary"],
@@ -139,10 +141,14 @@ def batches(*, mlm: bool = False, device: str = "cpu") -> list[Batch]:
     return made
 
 
-def run(loop: Loop, count: int, *, accumulate: int = 1, device: str = "cpu") -> tuple[list[float], dict[str, torch.Tensor]]:
+def run(
+    loop: Loop, count: int, *, accumulate: int = 1, device: str = "cpu"
+) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of ``count`` updates, and the parameters after them."""
     made = batches(mlm=loop.title == "mlm", device=device)
-    losses = [loop.engine.update([made[(i * accumulate + j) % len(made)] for j in range(accumulate)], i) for i in range(count)]
+    losses = [
+        loop.engine.update([made[(i * accumulate + j) % len(made)] for j in range(accumulate)], i) for i in range(count)
+    ]
     return [float(loss) for loss in losses], {name: p.detach().clone() for name, p in loop.parameters.items()}
 
 
@@ -191,7 +197,9 @@ class Graph:
                 yield
         finally:
             with torch.no_grad():
-                for tensor, value in reversed(self.tape.before.values()):  # of two views of one memory, the first has the oldest value
+                for tensor, value in reversed(
+                    self.tape.before.values()
+                ):  # of two views of one memory, the first has the oldest value
                     tensor.copy_(value)
             for stream, place in zip(streams, places, strict=True):
                 stream.set_state(place)

@@ -31,14 +31,26 @@ ARMS = (
 
 
 def make_run(
-    folder: Path, *, n: int = 120, seed: int = 0, arms: Any = ARMS, texts: Any = SENTENCES, title: str = "Demo: MiniLM on review sentences"
+    folder: Path,
+    *,
+    n: int = 120,
+    seed: int = 0,
+    arms: Any = ARMS,
+    texts: Any = SENTENCES,
+    title: str = "Demo: MiniLM on review sentences",
 ) -> Path:
     """Write a whole run folder; ``arms`` are (name, title, share that holds, clean accuracy, is a ticket)."""
     generator = np.random.default_rng(seed)
     hardness = generator.random(n)  # shared by the arms, so that outcomes are paired as real ones are
     entries = []
     for k, (name, shown, held, clean, ticket) in enumerate(arms):
-        entry = {"name": name, "title": shown, "search": None, "train": f"train/{k:08x}", "attacks": [f"attack/{k:08x}"]}
+        entry = {
+            "name": name,
+            "title": shown,
+            "search": None,
+            "train": f"train/{k:08x}",
+            "attacks": [f"attack/{k:08x}"],
+        }
         if ticket:
             entry["search"] = f"search/{k:08x}"
             _search(folder / entry["search"], generator, name)
@@ -60,18 +72,28 @@ def make_run(
     packages = {"torch": "2.13.0", "transformers": "5.22.2"}
     write_json(
         folder / "env.json",
-        {"python": "3.11.7", "platform": "Linux x86_64", "device": "cpu", "cpu": "a CPU", "threads": 2, "packages": packages},
+        {
+            "python": "3.11.7",
+            "platform": "Linux x86_64",
+            "device": "cpu",
+            "cpu": "a CPU",
+            "threads": 2,
+            "packages": packages,
+        },
     )
     write_json(folder / "manifest.json", {"schema": 1, "files": {"arms.json": {"bytes": 1, "sha256": "ab" * 32}}})
     return folder
 
 
 def _search(folder: Path, generator: np.random.Generator, name: str) -> None:
-    scores = {"heads": tuple(generator.random(12) for _ in range(6)), "neurons": tuple(generator.random(96) + 0.1 * i for i in range(6))}
+    scores = {
+        "heads": tuple(generator.random(12) for _ in range(6)),
+        "neurons": tuple(generator.random(96) + 0.1 * i for i in range(6)),
+    }
     weights = {"heads": 4 * 384 * 32, "neurons": 2 * 384}
-    Ticket.from_scores(family="bert", scores=scores, unit_weights=weights, heads=1 / 6, neurons=0.3, provenance={"method": "made up"}).save(
-        folder
-    )
+    Ticket.from_scores(
+        family="bert", scores=scores, unit_weights=weights, heads=1 / 6, neurons=0.3, provenance={"method": "made up"}
+    ).save(folder)
     if name == "random":
         return  # a random ticket has no search to look at
     write_text(folder / "metrics.jsonl", '{"step": 1, "seconds": 95.0}\n')
@@ -79,7 +101,8 @@ def _search(folder: Path, generator: np.random.Generator, name: str) -> None:
     away = [[abs(np.exp(-i / 3) - np.exp(-j / 3)) for j in range(12)] for i in range(12)]
     groups = {"heads": [[0.3 * d for d in row] for row in away], "neurons": [[0.5 * d for d in row] for row in away]}
     write_json(
-        folder / "distances.json", {"points": points, **groups, "stopped_at": 0.6, "drawn_at": 0.6, "converged": True, "rule": "paper"}
+        folder / "distances.json",
+        {"points": points, **groups, "stopped_at": 0.6, "drawn_at": 0.6, "converged": True, "rule": "paper"},
     )
 
 
@@ -89,7 +112,14 @@ def _train(folder: Path, clean: float, ticket: bool) -> None:
     interval = [100 * low, 100 * high]
     write_json(
         folder / "evaluation.json",
-        {"split": "test", "n": 850, "accuracy": clean, "macro_f1": clean - 0.2, "per_class": classes, "interval": interval},
+        {
+            "split": "test",
+            "n": 850,
+            "accuracy": clean,
+            "macro_f1": clean - 0.2,
+            "per_class": classes,
+            "interval": interval,
+        },
     )
     cost: dict[str, Any] = {
         "parameters": 20_300_000 if ticket else 22_700_000,
@@ -102,7 +132,9 @@ def _train(folder: Path, clean: float, ticket: bool) -> None:
     write_json(folder / "cost.json", cost)
 
 
-def _attack(folder: Path, generator: np.random.Generator, hardness: np.ndarray, held: float, clean: float, n: int, texts: Any) -> None:
+def _attack(
+    folder: Path, generator: np.random.Generator, hardness: np.ndarray, held: float, clean: float, n: int, texts: Any
+) -> None:
     rows: list[dict[str, Any]] = []
     for i in range(n):
         text, label, old, new = texts[i % len(texts)]
@@ -136,7 +168,10 @@ def set_outcomes(folder: Path, arm: int, statuses: str, *, start: int = 0) -> No
     stage = folder / f"attack/{arm:08x}"
     words = {"h": "failed", "t": "success", "s": "skipped", "e": "error"}
     row = json.loads((stage / "examples.jsonl").read_text().splitlines()[0])
-    rows = [row | {"id": f"test:{start + i}", "status": words[c], "perturbed": row["original"]} for i, c in enumerate(statuses)]
+    rows = [
+        row | {"id": f"test:{start + i}", "status": words[c], "perturbed": row["original"]}
+        for i, c in enumerate(statuses)
+    ]
     result = read_json(stage / "result.json") | {"ids": [r["id"] for r in rows], **Tally.of(rows).metrics()}
     write_json(stage / "result.json", result)
     write_text(stage / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
@@ -153,6 +188,9 @@ def add_plan(folder: Path, *, split: str = "test", query_budget: int | None = No
         write_json(folder / second / "result.json", result | {"task": {"split": split}, "queries": 50.0})
         for stage, budget, where in ((first, None, "test"), (second, query_budget, split)):
             plan = {"attack": {"name": "pwws"}, "n": result["n"], "seed": 0, "query_budget": budget, "split": None}
-            write_json(folder / stage / "stage.json", {"schema": 1, "key": {"plan": plan, "split": where, "victim": stage}, "files": {}})
+            write_json(
+                folder / stage / "stage.json",
+                {"schema": 1, "key": {"plan": plan, "split": where, "victim": stage}, "files": {}},
+            )
         arm["attacks"].append(second)
     write_json(folder / "arms.json", about)

@@ -43,9 +43,15 @@ def score(critic: Any, token: Tensor, sentence: Tensor) -> Tensor:
     return torch.nn.functional.softplus(hidden @ critic.score.weight.T + critic.score.bias).squeeze(-1)
 
 
-def lower_bound(critic: Any, embedded: Tensor, sentences: Tensor, kept: list[list[int]], draws: Tensor, slots: int, size: int) -> Tensor:
+def lower_bound(
+    critic: Any, embedded: Tensor, sentences: Tensor, kept: list[list[int]], draws: Tensor, slots: int, size: int
+) -> Tensor:
     """``slots`` is how many draws each sentence has; its r-th kept token takes its r-th draw."""
-    pairs = [(float(draws[i * slots + r]), embedded[i, t], sentences[i]) for i, places in enumerate(kept) for r, t in enumerate(places)]
+    pairs = [
+        (float(draws[i * slots + r]), embedded[i, t], sentences[i])
+        for i, places in enumerate(kept)
+        for r, t in enumerate(places)
+    ]
     pairs.sort(key=lambda pair: pair[0])
     bounds = []
     for at in range(0, len(pairs), size):
@@ -53,6 +59,8 @@ def lower_bound(critic: Any, embedded: Tensor, sentences: Tensor, kept: list[lis
         told = torch.stack([sentence for _, _, sentence in pairs[at : at + size]])
         m = len(tokens)
         matched = score(critic, tokens, told)
-        everyone = score(critic, tokens.unsqueeze(0).expand(m, m, -1), told.unsqueeze(1).expand(m, m, -1))  # [sentence i, token j]
+        everyone = score(
+            critic, tokens.unsqueeze(0).expand(m, m, -1), told.unsqueeze(1).expand(m, m, -1)
+        )  # [sentence i, token j]
         bounds.append(matched.mean() - (everyone.logsumexp(dim=1).mean() - math.log(m)))
     return torch.stack(bounds).mean() if bounds else embedded.sum() * 0

@@ -41,7 +41,14 @@ def made(
         inputs={},
         env={"device": "a GPU"},
         clean={"split": "validation", "n": N, "accuracy": 100 * right / N},
-        cost={"train_seconds": 100.0, "search_seconds": 0.0, "processes": 1, "parameters": 110e6, "encoder_parameters": 85e6, **cost},
+        cost={
+            "train_seconds": 100.0,
+            "search_seconds": 0.0,
+            "processes": 1,
+            "parameters": 110e6,
+            "encoder_parameters": 85e6,
+            **cost,
+        },
         attacks=attacks,
     )
 
@@ -58,7 +65,9 @@ def attacked(name: str, held: int, right: int) -> Attacked:
 def arm(name: str, values: Mapping[str, tuple[int, ...]], *, first: int = 0, **more: Any) -> list[Outcome]:
     """Runs of an arm, of seeds from ``first`` on: by attack, how many examples hold in each."""
     runs = max(len(counts) for counts in values.values())
-    return [made(name, first + i, {attack: counts[i] for attack, counts in values.items()}, **more) for i in range(runs)]
+    return [
+        made(name, first + i, {attack: counts[i] for attack, counts in values.items()}, **more) for i in range(runs)
+    ]
 
 
 def finetuned(n: int = 5) -> list[Outcome]:
@@ -79,7 +88,11 @@ def screening(best: str = "c", table: str = "real") -> list[Outcome]:
     for name in told()["screen"]["plain"][1:]:
         runs += arm(name, {REAL: (80, 81)})
     for letter in "abcdef":
-        runs += arm(f"sturdy_{letter}", {REAL: (124, 126) if letter == best else (100, 101)}, config={"adversary": {"source": table}})
+        runs += arm(
+            f"sturdy_{letter}",
+            {REAL: (124, 126) if letter == best else (100, 101)},
+            config={"adversary": {"source": table}},
+        )
     forms = {"ticket": (83e6, 150.0), "full": (110e6, 190.0), "random": (83e6, 140.0)}
     for form, (size, seconds) in forms.items():
         about = {"config": {"adversary": {"source": table}}, "parameters": size, "train_seconds": seconds}

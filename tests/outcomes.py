@@ -29,13 +29,19 @@ ARMS = {  # share that holds under the real lists and under the substitute's, cl
 ATTACKS = ("textfooler-real", "textfooler-substitute")
 
 
-def outcomes(folder: Path, *, arms: Any = tuple(ARMS), seeds: int = SEEDS, repeats: int = REPEATS, texts: Any = SENTENCES) -> Path:
+def outcomes(
+    folder: Path, *, arms: Any = tuple(ARMS), seeds: int = SEEDS, repeats: int = REPEATS, texts: Any = SENTENCES
+) -> Path:
     """Write them to ``folder``, which is returned; the same bytes each time."""
     hardness = np.random.default_rng(8).random(N)  # of the examples: the models share it, as real ones do
     for arm in arms:
         for seed in range(seeds):
             for repeat in range(repeats if seed == 0 else 1):
-                write(folder, outcome(Unit(task="sst2", arm=arm, seed=seed, repeat=repeat), hardness, texts), {digest(list(IDS)): IDS})
+                write(
+                    folder,
+                    outcome(Unit(task="sst2", arm=arm, seed=seed, repeat=repeat), hardness, texts),
+                    {digest(list(IDS)): IDS},
+                )
     return folder
 
 
@@ -48,13 +54,20 @@ def outcome(unit: Unit, hardness: np.ndarray, texts: Any = SENTENCES) -> Outcome
     # one draw for a model: what it gets wrong it gets wrong under every attack
     level = np.clip(hardness + 0.08 * generator.standard_normal(N), 0, 1)
     attacks = tuple(
-        _attacked(name, level, held + shift, clean, generator, texts) for name, held in zip(ATTACKS, (real, substitute), strict=True)
+        _attacked(name, level, held + shift, clean, generator, texts)
+        for name, held in zip(ATTACKS, (real, substitute), strict=True)
     )
     right = 100 * float(np.mean(level < clean))
     traces: dict[str, Any] = {"accuracy": [_point(epoch, right, generator) for epoch in range(1, EPOCHS + 1)]}
     if unit.arm == "earlyrobust":
         traces["distances"] = _distances(generator)
-    recipe = {"seed": unit.seed, "train": {"epochs": EPOCHS, "lr": 2e-5}, "arm": unit.arm, "task": "sst2", "model": unit.backbone}
+    recipe = {
+        "seed": unit.seed,
+        "train": {"epochs": EPOCHS, "lr": 2e-5},
+        "arm": unit.arm,
+        "task": "sst2",
+        "model": unit.backbone,
+    }
     return Outcome(
         unit=unit,
         config=recipe,
@@ -72,7 +85,9 @@ def outcome(unit: Unit, hardness: np.ndarray, texts: Any = SENTENCES) -> Outcome
     )  # fmt: skip
 
 
-def _attacked(name: str, level: np.ndarray, held: float, clean: float, generator: np.random.Generator, texts: Any) -> Attacked:
+def _attacked(
+    name: str, level: np.ndarray, held: float, clean: float, generator: np.random.Generator, texts: Any
+) -> Attacked:
     letters = "".join("f" if x < held else "s" if x < clean else "k" for x in level)
     substitute = name.endswith("substitute")
     kept = "counterfit-substitute" if substitute else "counterfitted_neighbors"
@@ -83,9 +98,13 @@ def _attacked(name: str, level: np.ndarray, held: float, clean: float, generator
         split="validation",
         examples=digest(list(IDS)),
         statuses=letters,
-        queries=tuple(int(q) if letter in "fs" else 1 for q, letter in zip(generator.integers(30, 190, N), letters, strict=True)),
+        queries=tuple(
+            int(q) if letter in "fs" else 1 for q, letter in zip(generator.integers(30, 190, N), letters, strict=True)
+        ),
         resources={"vectors": {"name": kept, "origin": "file", "digest": "78" * 32, "substitute": substitute}},
-        substitutes=("counter-fitted vectors: a substitute made from public lists (SimLex 0.68, published 0.74)",) if substitute else (),
+        substitutes=("counter-fitted vectors: a substitute made from public lists (SimLex 0.68, published 0.74)",)
+        if substitute
+        else (),
         flags=("no sentence encoder",),
         scoring="log-odds",
         seconds=41.0,
@@ -103,7 +122,11 @@ def _texts(letters: str, texts: Any, most: int = 12) -> list[dict[str, Any]]:
 
 
 def _point(epoch: int, right: float, generator: np.random.Generator) -> dict[str, float]:
-    return {"epoch": float(epoch), "accuracy": right - 6 * 0.5**epoch + 0.2 * generator.standard_normal(), "loss": 0.3 * 0.7**epoch}
+    return {
+        "epoch": float(epoch),
+        "accuracy": right - 6 * 0.5**epoch + 0.2 * generator.standard_normal(),
+        "loss": 0.3 * 0.7**epoch,
+    }
 
 
 def _ticket(generator: np.random.Generator) -> dict[str, Any]:

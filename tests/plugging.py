@@ -20,7 +20,13 @@ def install(folder: Path, page: Path, module: str) -> Path:
     points = tomllib.loads(block(page, "toml"))["project"]["entry-points"]
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 1.0\n", encoding="utf-8")
-    lines = [line for group, entries in points.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))]
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 1.0\n", encoding="utf-8"
+    )
+    lines = [
+        line
+        for group, entries in points.items()
+        for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entries.items()))
+    ]
     (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     return info / "entry_points.txt"

@@ -21,12 +21,22 @@ def row(name: str, arm: str, x: float | None = None, tasks: tuple[str, ...] = ("
     return Row(table="made-up", name=name, arm=arm, backbone=more.pop("backbone", BERT), tasks=tasks, x=x, **more)
 
 
-def run(arm: str, task: str = "sst2", seed: int = 0, *, base: str = "earlyrobust", held: float | None = None, **changed: Any) -> Outcome:
+def run(
+    arm: str, task: str = "sst2", seed: int = 0, *, base: str = "earlyrobust", held: float | None = None, **changed: Any
+) -> Outcome:
     """A run of ``base`` under another name; ``held`` is the share that the attacks leave, its clean accuracy a little more than usual."""
     unit = Unit(task=task, arm=arm, seed=seed)
     made = outcomes.outcome(Unit(task="sst2", arm=base, seed=seed), HARDNESS)
-    attacks = made.attacks if held is None else tuple(replace(one, statuses=_letters(held, seed, k)) for k, one in enumerate(made.attacks))
-    clean = dict(made.clean) if held is None else {**made.clean, "accuracy": 84 + 16 * held + 0.6 * math.sin(7 * seed + len(arm))}
+    attacks = (
+        made.attacks
+        if held is None
+        else tuple(replace(one, statuses=_letters(held, seed, k)) for k, one in enumerate(made.attacks))
+    )
+    clean = (
+        dict(made.clean)
+        if held is None
+        else {**made.clean, "accuracy": 84 + 16 * held + 0.6 * math.sin(7 * seed + len(arm))}
+    )
     return replace(made, unit=unit, attacks=attacks, clean=clean, **changed)
 
 
@@ -42,7 +52,11 @@ def gates(penalty: float, seed: int = 0, epochs: int = 20, every: int = 25) -> d
         epoch = step / every
         fall = 1 / (1 + math.exp(-(epoch - 8) / 2))
         lines.append(
-            {"epoch": round(epoch, 4), "R": 1 - (0.3 + 0.4 * penalty) * fall + 0.004 * seed, "exact": 0.05 + (0.75 + 0.15 * penalty) * fall}
+            {
+                "epoch": round(epoch, 4),
+                "R": 1 - (0.3 + 0.4 * penalty) * fall + 0.004 * seed,
+                "exact": 0.05 + (0.75 + 0.15 * penalty) * fall,
+            }
         )
     return {"gates": lines}
 
@@ -51,9 +65,16 @@ def weights(seed: int = 0) -> dict[str, Any]:
     """The ticket of single weights: less of the upper layers' attention is kept."""
     paths = {"attention.self.query": (720, 1000, -20), "intermediate.dense": (1500, 2000, 30)}
     counts = {
-        f"encoder.layer.{i}.{path}.weight": [kept + step * i - seed, of] for i in range(12) for path, (kept, of, step) in paths.items()
+        f"encoder.layer.{i}.{path}.weight": [kept + step * i - seed, of]
+        for i in range(12)
+        for path, (kept, of, step) in paths.items()
     }
-    return {"digest": "0" * 64, "kind": "unstructured", "removed": {"weights": 0.3}, "weights": counts | {"pooler.dense.weight": [1, 10]}}
+    return {
+        "digest": "0" * 64,
+        "kind": "unstructured",
+        "removed": {"weights": 0.3},
+        "weights": counts | {"pooler.dense.weight": [1, 10]},
+    }
 
 
 def by_head(seed: int = 0) -> dict[str, Any]:

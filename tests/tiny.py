@@ -13,7 +13,25 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import derive
 
-WORDS = ("a", "an", "the", "is", "was", "good", "great", "fine", "bad", "awful", "poor", "film", "movie", "story", "plot", "very", "not")
+WORDS = (
+    "a",
+    "an",
+    "the",
+    "is",
+    "was",
+    "good",
+    "great",
+    "fine",
+    "bad",
+    "awful",
+    "poor",
+    "film",
+    "movie",
+    "story",
+    "plot",
+    "very",
+    "not",
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -47,7 +65,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny_config(family: str = "bert", *, layers: int = 3, heads: int = 4, hidden: int = 32, neurons: int = 24, **extra: Any) -> Any:
+def tiny_config(
+    family: str = "bert", *, layers: int = 3, heads: int = 4, hidden: int = 32, neurons: int = 24, **extra: Any
+) -> Any:
     """A config of ``family`` (a backbone's name, perhaps with a variant), found through transformers and its layout."""
     from transformers import AutoConfig
 
@@ -68,7 +88,9 @@ def tiny_config(family: str = "bert", *, layers: int = 3, heads: int = 4, hidden
     return AutoConfig.for_model(layout.family, **{**settings, **special, **extra})
 
 
-def tiny_model(family: str = "bert", auto: str = "AutoModelForSequenceClassification", *, seed: int = 0, **settings: Any) -> Any:
+def tiny_model(
+    family: str = "bert", auto: str = "AutoModelForSequenceClassification", *, seed: int = 0, **settings: Any
+) -> Any:
     """A random model in eval mode; every parameter is drawn, biases and norms too. The global random state stays as it was."""
     import transformers
 
@@ -125,9 +147,18 @@ def tiny_classifier(
     **extra: Any,
 ) -> Classifier:
     """A random classifier, the same for the same arguments."""
-    model = tiny_model(family, seed=seed, layers=layers, heads=heads, hidden=hidden, neurons=neurons, num_labels=len(labels), **extra)
+    model = tiny_model(
+        family, seed=seed, layers=layers, heads=heads, hidden=hidden, neurons=neurons, num_labels=len(labels), **extra
+    )
     tokenizer = tiny_tokenizer(model.config)
-    return Classifier(model=model, tokenizer=tokenizer, labels=labels, max_length=max_length, identity=f"tiny-{family}", columns=columns)
+    return Classifier(
+        model=model,
+        tokenizer=tokenizer,
+        labels=labels,
+        max_length=max_length,
+        identity=f"tiny-{family}",
+        columns=columns,
+    )
 
 
 def _vocabulary(pad: int) -> list[str]:
@@ -136,9 +167,13 @@ def _vocabulary(pad: int) -> list[str]:
     return [*words[:pad], SPECIAL[0], *words[pad:]]
 
 
-def save_encoder(folder: Path, family: str = "bert", *, drop: tuple[str, ...] = (), dtype: torch.dtype = torch.float32) -> Path:
+def save_encoder(
+    folder: Path, family: str = "bert", *, drop: tuple[str, ...] = (), dtype: torch.dtype = torch.float32
+) -> Path:
     """A checkpoint of the bare encoder, without a head; ``drop`` leaves weights out."""
     model = tiny_model(family, "AutoModel").to(dtype)
-    model.save_pretrained(folder, state_dict={k: v for k, v in model.state_dict().items() if not k.startswith(drop or ("\0",))})
+    model.save_pretrained(
+        folder, state_dict={k: v for k, v in model.state_dict().items() if not k.startswith(drop or ("\0",))}
+    )
     tiny_tokenizer(model.config).save_pretrained(folder)
     return folder

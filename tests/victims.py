@@ -19,11 +19,34 @@ WIDE = {"initializer_range": 0.3}  # so that every token moves the answer
 FOREIGN: dict[str, dict[str, Any]] = {
     "albert": {**SIZES, **WIDE, "embedding_size": 16, "max_position_embeddings": 64},
     "xlnet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 24, "pad_token_id": 0, **WIDE},
-    "longformer": {**SIZES, **WIDE, "max_position_embeddings": 66, "attention_window": [8, 8], "pad_token_id": 0, "type_vocab_size": 2},
+    "longformer": {
+        **SIZES,
+        **WIDE,
+        "max_position_embeddings": 66,
+        "attention_window": [8, 8],
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+    },
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 1, **WIDE},
-    "funnel": {"block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 24, "pad_token_id": 0, "initializer_std": 0.3},
+    "funnel": {
+        "block_sizes": [1, 1],
+        "d_model": 32,
+        "n_head": 4,
+        "d_head": 8,
+        "d_inner": 24,
+        "pad_token_id": 0,
+        "initializer_std": 0.3,
+    },
     "fnet": {**{k: v for k, v in SIZES.items() if k != "num_attention_heads"}, **WIDE, "max_position_embeddings": 64},
-    "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 64, "pad_index": 0, "n_langs": 1, "init_std": 0.3},
+    "xlm": {
+        "emb_dim": 32,
+        "n_layers": 2,
+        "n_heads": 4,
+        "max_position_embeddings": 64,
+        "pad_index": 0,
+        "n_langs": 1,
+        "init_std": 0.3,
+    },
     "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 64, **WIDE},
 }
 
@@ -36,13 +59,25 @@ def foreign_tokenizer(pad: bool = True, typed: bool = True) -> Any:
 
 
 def foreign_folder(
-    folder: Path, family: str = "albert", labels: Sequence[str] = ("bad", "good"), *, tokenizer: Any = None, dtype: Any = None, **extra: Any
+    folder: Path,
+    family: str = "albert",
+    labels: Sequence[str] = ("bad", "good"),
+    *,
+    tokenizer: Any = None,
+    dtype: Any = None,
+    **extra: Any,
 ) -> Path:
     """What ``save_pretrained`` of transformers writes: a random classifier and a tokenizer, and nothing of ours."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     names = dict(enumerate(labels))
-    settings = {"vocab_size": WORDS, "id2label": names, "label2id": {v: k for k, v in names.items()}, **FOREIGN[family], **extra}
+    settings = {
+        "vocab_size": WORDS,
+        "id2label": names,
+        "label2id": {v: k for k, v in names.items()},
+        **FOREIGN[family],
+        **extra,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(family, **settings))
@@ -69,13 +104,20 @@ def onnx_file(
     dice = np.random.default_rng(0)
     kind = TensorProto.INT32 if int32 else TensorProto.INT64
     given = [helper.make_tensor_value_info(name, kind, [batch, length]) for name in names]
-    weights = {"table": dice.normal(size=(WORDS, 8)), "types": dice.normal(size=(2, 8)), "matrix": 3 * dice.normal(size=(8, 2))}
+    weights = {
+        "table": dice.normal(size=(WORDS, 8)),
+        "types": dice.normal(size=(2, 8)),
+        "matrix": 3 * dice.normal(size=(8, 2)),
+    }
     constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
     constants += [numpy_helper.from_array(np.array([x], dtype=np.int64), f"axis{x}") for x in (1, 2)]
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["words"])]
     last = "words"
     if "token_type_ids" in names:
-        nodes += [helper.make_node("Gather", ["types", "token_type_ids"], ["kinds"]), helper.make_node("Add", [last, "kinds"], ["typed"])]
+        nodes += [
+            helper.make_node("Gather", ["types", "token_type_ids"], ["kinds"]),
+            helper.make_node("Add", [last, "kinds"], ["typed"]),
+        ]
         last = "typed"
     if positions:
         constants.append(numpy_helper.from_array(np.zeros((positions, 8), dtype=np.float32), "positions"))
@@ -101,7 +143,11 @@ def onnx_file(
     else:
         nodes.append(helper.make_node("ReduceMean", [last, "axis1"], ["mean"], keepdims=0))
     nodes.append(helper.make_node("MatMul", ["mean", "matrix"], ["raw"]))
-    nodes.append(helper.make_node("Softmax", ["raw"], [output], axis=1) if softmax else helper.make_node("Identity", ["raw"], [output]))
+    nodes.append(
+        helper.make_node("Softmax", ["raw"], [output], axis=1)
+        if softmax
+        else helper.make_node("Identity", ["raw"], [output])
+    )
     out = helper.make_tensor_value_info(output, TensorProto.FLOAT, [batch, 2])
     graph = helper.make_graph(nodes, "g", given, [out], constants)
     save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))

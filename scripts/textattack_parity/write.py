@@ -104,8 +104,13 @@ def attacked(attack: Any, name: str, columns: OrderedDict[str, str], label: int)
         attack.clear_cache()
         return {**line, "status": "error", "error": f"{type(problem).__name__} in {where.name}: {str(problem)[:80]}"}
     final = result.perturbed_result.attacked_text
-    status = {"SuccessfulAttackResult": "success", "FailedAttackResult": "failed", "SkippedAttackResult": "skipped"}[type(result).__name__]
-    line |= {"status": status, "queries": int(result.perturbed_result.num_queries if status == "skipped" else result.num_queries)}
+    status = {"SuccessfulAttackResult": "success", "FailedAttackResult": "failed", "SkippedAttackResult": "skipped"}[
+        type(result).__name__
+    ]
+    line |= {
+        "status": status,
+        "queries": int(result.perturbed_result.num_queries if status == "skipped" else result.num_queries),
+    }
     if status != "skipped":
         given = final.tokenizer_input
         line["final"] = [given] if isinstance(given, str) else list(given)
@@ -118,8 +123,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", nargs="+", required=True, choices=recipes.RECIPES)
     parser.add_argument("--version", required=True)
-    parser.add_argument("--uncut", action="store_true", help="let BERT-Attack make the combinations whose result it throws away")
-    parser.add_argument("--add", action="store_true", help="attack only what the file lacks, after the corpus has grown at its end")
+    parser.add_argument(
+        "--uncut", action="store_true", help="let BERT-Attack make the combinations whose result it throws away"
+    )
+    parser.add_argument(
+        "--add", action="store_true", help="attack only what the file lacks, after the corpus has grown at its end"
+    )
     parser.add_argument("--only", nargs="*", help="ids to run; nothing is written")
     chosen = parser.parse_args()
     stand_ins.install(parts(chosen.version), Path(tempfile.mkdtemp(prefix="textattack")))
@@ -134,10 +143,16 @@ def write(recipe: str, chosen: argparse.Namespace) -> None:
     file = GOLDEN / f"{recipe}-{chosen.version}.jsonl.gz"
     known = {}
     if chosen.add:
-        known = {line["id"]: line for line in map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines()[1:])}
+        known = {
+            line["id"]: line for line in map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines()[1:])
+        }
     lines: list[dict[str, Any]] = []
     begin = time.monotonic()
-    named = [(f"{group}:{row}", sample) for group, samples in made_texts.groups().items() for row, sample in enumerate(samples)]
+    named = [
+        (f"{group}:{row}", sample)
+        for group, samples in made_texts.groups().items()
+        for row, sample in enumerate(samples)
+    ]
     for name, sample in named:
         if chosen.only and name not in chosen.only:
             continue
@@ -150,7 +165,9 @@ def write(recipe: str, chosen: argparse.Namespace) -> None:
         lines.append(attacked(attacks[sample.classes], name, columns, label))
         if chosen.only or time.monotonic() - start > 20 or lines[-1]["status"] == "error":
             print(lines[-1], round(time.monotonic() - start, 1), flush=True)
-    counts = {status: sum(line["status"] == status for line in lines) for status in ("success", "failed", "skipped", "error")}
+    counts = {
+        status: sum(line["status"] == status for line in lines) for status in ("success", "failed", "skipped", "error")
+    }
     print(recipe, chosen.version, len(lines), counts, f"{time.monotonic() - begin:.0f} s", flush=True)
     if chosen.only:
         return

@@ -72,7 +72,9 @@ def wrapper(victim: real.Victim) -> Any:
         def __call__(self, inputs: list[Any], **options: Any) -> Any:
             import torch
 
-            return torch.from_numpy(victim.logits([(text,) if isinstance(text, str) else tuple(text) for text in inputs]))
+            return torch.from_numpy(
+                victim.logits([(text,) if isinstance(text, str) else tuple(text) for text in inputs])
+            )
 
     return Wrapped()
 
@@ -95,14 +97,25 @@ def main() -> None:
         attacks = {head: recipes.build(recipe, wrapper(victim)) for head, victim in victims.items()}
         for name, source in real.SOURCES.items():
             for place, (texts, label) in enumerate(data[name]):
-                found = attacked(attacks[source.head], f"{name}:{place}", OrderedDict(zip(source.columns, texts, strict=True)), label)
+                found = attacked(
+                    attacks[source.head], f"{name}:{place}", OrderedDict(zip(source.columns, texts, strict=True)), label
+                )
                 final = found.pop("final", None)
                 if final is not None:
                     found["sha256"] = hashlib.sha256("\n".join(final).encode()).hexdigest()
                 lines.append({**found, "row": source.rows[place]})
-        counts = {status: sum(line["status"] == status for line in lines) for status in ("success", "failed", "skipped", "error")}
+        counts = {
+            status: sum(line["status"] == status for line in lines)
+            for status in ("success", "failed", "skipped", "error")
+        }
         print(recipe, chosen.version, len(lines), counts, f"{time.monotonic() - begin:.0f} s", flush=True)
-        header = {"recipe": recipe, "textattack": chosen.version, **stand_ins.versions(), "written": time.strftime("%Y-%m-%d"), **counts}
+        header = {
+            "recipe": recipe,
+            "textattack": chosen.version,
+            **stand_ins.versions(),
+            "written": time.strftime("%Y-%m-%d"),
+            **counts,
+        }
         folder = GOLDEN / "real"
         folder.mkdir(parents=True, exist_ok=True)
         body = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [header, *lines])

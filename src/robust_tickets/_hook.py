@@ -47,7 +47,9 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         # asks the others without touching the list, which other threads are walking too
         others = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
-        spec = next((found for finder in others if (found := finder.find_spec(fullname, path, target)) is not None), None)
+        spec = next(
+            (found for finder in others if (found := finder.find_spec(fullname, path, target)) is not None), None
+        )
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, lambda: _register(fullname))
         return spec

@@ -46,8 +46,12 @@ class StoredScores(Mapping[str, Group]):
         from safetensors import SafetensorError, safe_open
 
         if not self.path.is_file():
-            raise TicketsError(f"the scores of this ticket are gone: {self.path}", hint="put the file back, or search again")
-        damaged = TicketsError(f"{self.path} does not match ticket.json", hint="remove it to keep the ticket as drawn, or search again")
+            raise TicketsError(
+                f"the scores of this ticket are gone: {self.path}", hint="put the file back, or search again"
+            )
+        damaged = TicketsError(
+            f"{self.path} does not match ticket.json", hint="remove it to keep the ticket as drawn, or search again"
+        )
         if sha256_file(self.path) != self.sha256:
             raise damaged
         scores = []
@@ -71,7 +75,11 @@ def save(ticket: Any, folder: Path) -> Path:
     apart = ticket.kind == "unstructured" and bool(ticket.scores)
     tensors = {f"mask.{g}.{i}": np.packbits(m) for g, masks in ticket.masks.items() for i, m in enumerate(masks)}
     if not apart:
-        tensors |= {f"score.{g}.{i}": np.ascontiguousarray(s) for g, scores in ticket.scores.items() for i, s in enumerate(scores)}
+        tensors |= {
+            f"score.{g}.{i}": np.ascontiguousarray(s)
+            for g, scores in ticket.scores.items()
+            for i, s in enumerate(scores)
+        }
     blob = pack(tensors)
     about = {
         "schema": SCHEMA,
@@ -106,15 +114,21 @@ def load(make: Any, folder: Path) -> Any:
     blob = (folder / "ticket.safetensors").read_bytes()
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         found = about.get("schema") if isinstance(about, dict) else type(about).__name__
-        raise TicketsError(f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}", hint="update the package")
-    damaged = TicketsError(f"{folder / 'ticket.safetensors'} does not match ticket.json", hint="the ticket is damaged: search again")
+        raise TicketsError(
+            f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}", hint="update the package"
+        )
+    damaged = TicketsError(
+        f"{folder / 'ticket.safetensors'} does not match ticket.json", hint="the ticket is damaged: search again"
+    )
     if hashlib.sha256(blob).hexdigest() != about.get("sha256"):
         raise damaged
     try:
         tensors = unpack(blob)
         shapes = {g: [tuple(s) for s in shapes] for g, shapes in about["shapes"].items()}
         masks = {g: tuple(_unpack(tensors[f"mask.{g}.{i}"], s) for i, s in enumerate(ss)) for g, ss in shapes.items()}
-        scores: Mapping[str, Group] = {g: tuple(tensors[f"score.{g}.{i}"] for i in range(len(shapes[g]))) for g in about["scored"]}
+        scores: Mapping[str, Group] = {
+            g: tuple(tensors[f"score.{g}.{i}"] for i in range(len(shapes[g]))) for g in about["scored"]
+        }
         if about.get("scores_sha256") and (folder / APART).is_file():
             scores = StoredScores(folder / APART, about["scores_sha256"], shapes["weights"])
         ticket = make(
@@ -137,7 +151,11 @@ def _write_scores(path: Path, scores: Group) -> str:
     """The safetensors format (a length, a JSON header, the bytes), one matrix at a time: its writer would hold all of them twice."""
     header, at = {}, 0
     for i, array in enumerate(scores):
-        header[f"score.weights.{i}"] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        header[f"score.weights.{i}"] = {
+            "dtype": "F32",
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
         at += array.nbytes
     told = json.dumps(header, separators=(",", ":")).encode()
     told += b" " * (-len(told) % 8)

@@ -39,7 +39,9 @@ def frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[st
         copies = []
         for array in map(np.asarray, arrays):
             if dtype is bool and array.dtype != bool and not np.isin(array, (0, 1)).all():
-                raise TicketsError(f"a mask of {name!r} holds values other than 0 and 1", hint="masks are boolean: True keeps a unit")
+                raise TicketsError(
+                    f"a mask of {name!r} holds values other than 0 and 1", hint="masks are boolean: True keeps a unit"
+                )
             if array.dtype != dtype or array.flags.writeable or not array.flags.owndata:
                 array = array.astype(dtype, copy=True)
                 array.flags.writeable = False
@@ -51,7 +53,8 @@ def frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[st
 def masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[int]) -> Group:
     if len(kept) != len(sizes):
         raise TicketsError(
-            f"{group}: the backbone has {len(sizes)} layers, got {len(kept)} lists", hint="give one list of kept indices per layer"
+            f"{group}: the backbone has {len(sizes)} layers, got {len(kept)} lists",
+            hint="give one list of kept indices per layer",
         )
     masks = []
     for layer, (indices, size) in enumerate(zip(kept, sizes, strict=True)):
@@ -60,7 +63,10 @@ def masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[i
             if (
                 isinstance(i, bool | np.bool_) or not isinstance(i, int | np.integer) or not 0 <= i < size
             ):  # a list of booleans is no list of indices
-                raise TicketsError(f"{group}: layer {layer} has {size} of them, got index {i}", hint=f"indices run from 0 to {size - 1}")
+                raise TicketsError(
+                    f"{group}: layer {layer} has {size} of them, got index {i}",
+                    hint=f"indices run from 0 to {size - 1}",
+                )
             mask[i] = True
         masks.append(mask)
     return tuple(masks)

@@ -17,7 +17,9 @@ from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.progress import warn
 
 Found = TypeVar("Found")
-_stand_ins: dict[Path, Path] = {}  # temporary folders of this process, and of those that it forks, by the cache they stand for
+_stand_ins: dict[
+    Path, Path
+] = {}  # temporary folders of this process, and of those that it forks, by the cache they stand for
 
 
 def cache_place(*parts: str) -> Path:
@@ -61,7 +63,9 @@ def read_report(path: Path) -> dict[str, Any] | None:
     try:
         report: dict[str, Any] = read_json(path)
         rest = {key: value for key, value in report.items() if key != "sha256"}
-        if report["sha256"] == _digest(rest) and all(sha256_file(path.with_name(name)) == told for name, told in rest["files"].items()):
+        if report["sha256"] == _digest(rest) and all(
+            sha256_file(path.with_name(name)) == told for name, told in rest["files"].items()
+        ):
             return report
     except (TicketsError, OSError, LookupError, TypeError, AttributeError, ValueError):  # not what was written here
         pass

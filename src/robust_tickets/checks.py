@@ -17,7 +17,9 @@ def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
     known = tuple(known)
     if value not in known:
         words = list(map(str, known))
-        raise TicketsError(f"{what} is {value!r}, expected one of {', '.join(words)}", hint=did_you_mean(str(value), words))
+        raise TicketsError(
+            f"{what} is {value!r}, expected one of {', '.join(words)}", hint=did_you_mean(str(value), words)
+        )
 
 
 def check_literals(component: Any) -> None:
@@ -27,7 +29,10 @@ def check_literals(component: Any) -> None:
     for name, kinds in _numbers(type(component)):  # type: ignore[arg-type]
         value = getattr(component, name)
         if not isinstance(value, kinds):
-            raise TicketsError(f"{type(component).__name__}.{name} must be a number, got {value!r}", hint="give a number, without quotes")
+            raise TicketsError(
+                f"{type(component).__name__}.{name} must be a number, got {value!r}",
+                hint="give a number, without quotes",
+            )
 
 
 def at_least(what: str, value: int | None, least: int, hint: str) -> None:
@@ -43,7 +48,10 @@ def at_least_one(component: Any, *names: str) -> None:
     for name in names:
         value = getattr(component, name)
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-            raise TicketsError(f"{type(component).__name__}.{name} must be at least 1, got {value!r}", hint="give a whole number from 1")
+            raise TicketsError(
+                f"{type(component).__name__}.{name} must be at least 1, got {value!r}",
+                hint="give a whole number from 1",
+            )
 
 
 def not_negative(component: Any, *names: str) -> None:
@@ -51,12 +59,16 @@ def not_negative(component: Any, *names: str) -> None:
     for name in names:
         value = getattr(component, name)
         if not isinstance(value, numbers.Real) or not float(value) >= 0:  # also catches NaN
-            raise TicketsError(f"{type(component).__name__}.{name} must not be negative, got {value!r}", hint="0 switches it off")
+            raise TicketsError(
+                f"{type(component).__name__}.{name} must not be negative, got {value!r}", hint="0 switches it off"
+            )
 
 
 @cache
 def _literals(cls: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    return tuple((name, typing.get_args(hint)) for name, hint in _hints(cls) if typing.get_origin(hint) is typing.Literal)
+    return tuple(
+        (name, typing.get_args(hint)) for name, hint in _hints(cls) if typing.get_origin(hint) is typing.Literal
+    )
 
 
 @cache

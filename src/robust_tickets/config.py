@@ -67,7 +67,9 @@ def to_plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TicketsError(f"a config number must be finite, got {value}", hint="leave the field out or give a number")
+            raise TicketsError(
+                f"a config number must be finite, got {value}", hint="leave the field out or give a number"
+            )
         return value + 0.0  # -0.0 is 0.0, and hashes as it
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -105,7 +107,12 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
         default = known[key].default
         if registry and isinstance(value, Mapping) and "name" not in value and dataclasses.is_dataclass(default):
             value = {**describe(default), **value}  # {steps = 3} changes one setting of the default component
-        elif not registry and isinstance(value, Mapping) and dataclasses.is_dataclass(default) and not isinstance(default, type):
+        elif (
+            not registry
+            and isinstance(value, Mapping)
+            and dataclasses.is_dataclass(default)
+            and not isinstance(default, type)
+        ):
             value = {**to_plain(default), **value}  # and a table inside a config one of its settings
         elif known[key].metadata.get("none_is_a_word") and isinstance(value, Said) and value == "none":
             value = str(value)
@@ -130,7 +137,9 @@ def build_component(kind: str, value: Any, where: str) -> Any:
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        raise TicketsError(f"{where}: expected a name or a table with a name, got {value!r}", hint=f'for example {where} = "…"')
+        raise TicketsError(
+            f"{where}: expected a name or a table with a name, got {value!r}", hint=f'for example {where} = "…"'
+        )
     settings = {k: v for k, v in value.items() if k != "name"}
     return build(REGISTRIES[kind].get(value["name"]), settings, where)
 
@@ -213,7 +222,11 @@ def _coerce_scalar(hint: Any, value: Any, where: str) -> Any:
         return Path(value)
     if isinstance(value, hint):
         return value
-    raise _wrong(where, {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint)), value)
+    raise _wrong(
+        where,
+        {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint)),
+        value,
+    )
 
 
 def _wrong(where: str, expected: str, value: Any) -> TicketsError:

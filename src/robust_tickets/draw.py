@@ -40,7 +40,9 @@ def _fraction(value: Any) -> bool:
     return isinstance(value, numbers.Real) and 0 <= float(value) < 1
 
 
-def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact") -> Arrays:
+def draw(
+    scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact"
+) -> Arrays:
     """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     if not _fraction(removed):
         raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed!r}", hint="0.3 removes 30 %")
@@ -48,7 +50,9 @@ def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global
     one_of("the rule of a draw", rule, get_args(Rule))
     layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
     if any(not np.isfinite(s).all() for s in layers):
-        raise TicketsError("scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate")
+        raise TicketsError(
+            "scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate"
+        )
     if any(len(s) < floor for s in layers):
         raise TicketsError(f"a layer has fewer than {floor} units to keep", hint="lower the floor")
     groups = [[i] for i in range(len(layers))] if scope == "layer" else [list(range(len(layers)))]
@@ -83,10 +87,14 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
     """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties."""
     work = [s.copy() for s in layers]
     while True:
-        with np.errstate(invalid="ignore"):  # between two reserved units (inf) the threshold is NaN, which the next line refuses
+        with np.errstate(
+            invalid="ignore"
+        ):  # between two reserved units (inf) the threshold is NaN, which the next line refuses
             threshold = np.quantile(np.concatenate(work), removed, method="linear")
         if not np.isfinite(threshold):
-            raise TicketsError(f"removing {removed:.4g} cannot leave {floor} units in every layer", hint="remove less, or rule='exact'")
+            raise TicketsError(
+                f"removing {removed:.4g} cannot leave {floor} units in every layer", hint="remove less, or rule='exact'"
+            )
         masks = [s > threshold for s in work]
         empty = [i for i, mask in enumerate(masks) if mask.sum() < floor]
         if not empty:
@@ -96,7 +104,9 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
             work[i][int(np.argmax(best))] = np.inf
 
 
-def rounded(masks: Sequence[np.ndarray], scores: Sequence[np.ndarray], multiple: int, *, scope: Scope = "global") -> Arrays:
+def rounded(
+    masks: Sequence[np.ndarray], scores: Sequence[np.ndarray], multiple: int, *, scope: Scope = "global"
+) -> Arrays:
     """``masks`` with a multiple of ``multiple`` units kept in every layer, or all of its units; never none.
 
     Each layer goes to the multiple below or above. In the global scope the layers with the largest remainders go up, as many of them as
@@ -109,12 +119,16 @@ def rounded(masks: Sequence[np.ndarray], scores: Sequence[np.ndarray], multiple:
     groups = [[i] for i in range(len(masks))] if scope == "layer" else [list(range(len(masks)))]
     kept = list(counts)
     for group in groups if multiple > 1 else ():
-        for i, count in zip(group, _round([counts[i] for i in group], [sizes[i] for i in group], multiple), strict=True):
+        for i, count in zip(
+            group, _round([counts[i] for i in group], [sizes[i] for i in group], multiple), strict=True
+        ):
             kept[i] = count
     made = []
     for mask, score, count in zip(masks, scores, kept, strict=True):
         new = np.zeros(len(mask), dtype=bool)
-        new[np.lexsort((-np.asarray(score, dtype=np.float64), ~mask))[:count]] = True  # those in first, each by falling score
+        new[np.lexsort((-np.asarray(score, dtype=np.float64), ~mask))[:count]] = (
+            True  # those in first, each by falling score
+        )
         new.flags.writeable = False
         made.append(new)
     return tuple(made)
@@ -125,7 +139,9 @@ def _round(counts: list[int], sizes: list[int], multiple: int) -> list[int]:
     high = [min(size, -(-count // multiple) * multiple) for count, size in zip(counts, sizes, strict=True)]
     low = [down or up for down, up in zip(low, high, strict=True)]  # no layer is left without units
     between = [i for i in range(len(counts)) if low[i] < high[i]]
-    between.sort(key=lambda i: (low[i] - counts[i]) / (high[i] - low[i]))  # the largest remainder first; stable: then the earlier layer
+    between.sort(
+        key=lambda i: (low[i] - counts[i]) / (high[i] - low[i])
+    )  # the largest remainder first; stable: then the earlier layer
     best, off = low, abs(sum(low) - sum(counts))
     for i in between:
         low = [*low[:i], high[i], *low[i + 1 :]]
@@ -142,14 +158,18 @@ def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: Weight
     groups = [[s] for s in scores] if scope == "matrix" else [scores]
     sizes = [sum(s.size for s in group) for group in groups]
     return tuple(
-        mask for group, total in zip(groups, sizes, strict=True) for mask in keep_best(group, total - removed_count(total, sparsity))
+        mask
+        for group, total in zip(groups, sizes, strict=True)
+        for mask in keep_best(group, total - removed_count(total, sparsity))
     )
 
 
 def keep_best(scores: Sequence[np.ndarray], keep: int) -> Arrays:
     """Masks that keep exactly the ``keep`` highest of all scores together; of equal ones the earlier array's, then the lower index."""
     if any(not np.isfinite(s).all() for s in scores):
-        raise TicketsError("scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate")
+        raise TicketsError(
+            "scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate"
+        )
     total = sum(s.size for s in scores)
     if not 0 < keep < total:
         masks = tuple(np.full(np.shape(s), keep > 0) for s in scores)

@@ -43,7 +43,9 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
             os.replace(part, path)
     except OSError as problem:
         raise TicketsError(
-            f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+            f"could not write {path}: {problem.strerror}",
+            hint="check the disk and the folder's rights",
+            exit_code=FAILED,
         ) from None
     return path
 
@@ -99,7 +101,9 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as problem:
         why = f"{above} is a file" if os.path.isfile(above) else problem.strerror
-        raise TicketsError(f"nothing can be written to {folder}: {why}", hint="check its rights, or give another folder") from None
+        raise TicketsError(
+            f"nothing can be written to {folder}: {why}", hint="check its rights, or give another folder"
+        ) from None
 
 
 def look_again(path: Path) -> str:
@@ -110,7 +114,9 @@ def look_again(path: Path) -> str:
         return f"check the path: there is no folder {path.parent}"
     except OSError as problem:
         return f"check the path: {path.parent} cannot be looked into ({problem.strerror})"
-    near = difflib.get_close_matches(path.stem, {Path(name).stem for name in names}, n=1, cutoff=0.6)  # the ending alone makes none alike
+    near = difflib.get_close_matches(
+        path.stem, {Path(name).stem for name in names}, n=1, cutoff=0.6
+    )  # the ending alone makes none alike
     close = difflib.get_close_matches(path.name, [name for name in names if [Path(name).stem] == near], n=1, cutoff=0)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
@@ -163,7 +169,9 @@ def read_json(path: Path) -> Any:
     except OSError as problem:  # a folder, or no right to read it
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except (ValueError, RecursionError) as problem:
-        raise DamagedError(f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again") from None
+        raise DamagedError(
+            f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again"
+        ) from None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -180,7 +188,10 @@ def within(folder: Path, name: str) -> Path:
     """The place in ``folder`` that a file of it names; one outside, by its name or by a link, is refused."""
     place = folder / name
     if not place.resolve().is_relative_to(folder.resolve()):
-        raise TicketsError(f"{folder} names {name}, which lies outside of it", hint="what is not in the folder is given by its own path")
+        raise TicketsError(
+            f"{folder} names {name}, which lies outside of it",
+            hint="what is not in the folder is given by its own path",
+        )
     return place
 
 
@@ -199,7 +210,9 @@ def drop_links(folder: Path) -> None:
 def set_aside(path: Path, folder: Path) -> None:
     """Move a file that is to be made again out of the way, into ``damaged`` in ``folder``; what lies there already stays."""
     aside = folder / DAMAGED
-    place = next(place for n in count(1) if not (place := aside / (path.name if n == 1 else f"{path.name}.{n}")).exists())
+    place = next(
+        place for n in count(1) if not (place := aside / (path.name if n == 1 else f"{path.name}.{n}")).exists()
+    )
     try:
         aside.mkdir(exist_ok=True)
         os.replace(path, place)
@@ -207,7 +220,9 @@ def set_aside(path: Path, folder: Path) -> None:
         return
     except OSError as problem:
         hint = "check the disk and the folder's rights"
-        raise TicketsError(f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED) from None
+        raise TicketsError(
+            f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED
+        ) from None
 
 
 def sha256_file(path: Path) -> str:

@@ -34,14 +34,22 @@ class Layout:
     up: str
     down: str
     word_embeddings: str
-    gate: str = ""  # the second projection of a gated feed-forward layer: down(act(up(x)) * gate(x)); "" where there is none
+    gate: str = (
+        ""  # the second projection of a gated feed-forward layer: down(act(up(x)) * gate(x)); "" where there is none
+    )
     per_head: tuple[str, ...] = ()  # further projections with rows for each head, in the layers that have them
     neurons_setting: str = "intermediate_size"  # the config's name for the width of the feed-forward layers
-    head_counts: tuple[str, ...] = ("num_attention_heads",)  # what the attention module calls its number of heads, where it notes it,
+    head_counts: tuple[str, ...] = (
+        "num_attention_heads",
+    )  # what the attention module calls its number of heads, where it notes it,
     head_widths: tuple[str, ...] = ("all_head_size",)  # and the width of all of them
-    reserved_positions: int = 0  # rows of the position table that no token ever uses (RoBERTa counts from padding_idx + 1)
+    reserved_positions: int = (
+        0  # rows of the position table that no token ever uses (RoBERTa counts from padding_idx + 1)
+    )
     pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "" where the family has none
-    pretrained_head: str = ""  # module of the classifier, beside the encoder, whose weights come pretrained (ModernBERT); "": none do
+    pretrained_head: str = (
+        ""  # module of the classifier, beside the encoder, whose weights come pretrained (ModernBERT); "": none do
+    )
 
     def layers_of(self, model: Any) -> list[Any]:
         return list(encoder_of(model).get_submodule(self.layers))
@@ -63,7 +71,11 @@ class Layout:
         """The projections of ``layer`` whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
         heads = (self.query, self.key, self.value, *(path for path in self.per_head if _has(layer, path)))
         neurons = (self.up, self.gate) if self.gate else (self.up,)
-        return {path: (group, paths.count(path)) for group, paths in (("heads", heads), ("neurons", neurons)) for path in paths}
+        return {
+            path: (group, paths.count(path))
+            for group, paths in (("heads", heads), ("neurons", neurons))
+            for path in paths
+        }
 
     def columns_of(self) -> dict[str, str]:
         """The projections of a layer whose columns belong to heads or neurons: path -> group."""
@@ -138,7 +150,8 @@ def layout_of(model: Any) -> Layout:
     name = stock.replace("-", "_")
     if stock in REFUSED:
         raise TicketsError(
-            f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}", hint=f"choose another: {', '.join(BACKBONES.names())}"
+            f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}",
+            hint=f"choose another: {', '.join(BACKBONES.names())}",
         )
     if name not in BACKBONES.names():
         raise TicketsError(

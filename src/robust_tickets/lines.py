@@ -74,7 +74,9 @@ class Lines(ABC):
             yield
         except OSError as problem:
             raise TicketsError(
-                f"could not write {self.part}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+                f"could not write {self.part}: {problem.strerror}",
+                hint="check the disk and the folder's rights",
+                exit_code=FAILED,
             ) from None
 
     def _take_up(self, header: dict[str, Any]) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
 
 _quiet = False
 
@@ -98,7 +100,9 @@ def seconds(text: str, flag: str) -> float:
     told = text.strip().lower().replace(" ", "")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", told)
     if not parts or "".join(number + unit for number, unit in parts) != told:
-        raise TicketsError(f"{flag} is a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s")
+        raise TicketsError(
+            f"{flag} is a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s"
+        )
     return sum(float(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts)
 
 
@@ -146,7 +150,14 @@ def track(title: str, total: int, done: int = 0) -> Iterator[Bar]:
         if spent > 2:
             say(f"{title}: {bar.done}/{total} in {duration(spent)}{'  ' + bar.note if bar.note else ''}")
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     title_of, note_of = (TextColumn("{task." + field + "}", markup=False) for field in ("description", "fields[note]"))
     columns = (title_of, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), note_of)

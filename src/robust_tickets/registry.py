@@ -65,7 +65,11 @@ class Registry:
         return code_of(self.get(name)) | _hashed(self.place_of(name)[0])
 
     def _own(self) -> set[str]:
-        return {entry.name[:-3] for entry in files(self.package).iterdir() if entry.name.endswith(".py") and not entry.name.startswith("_")}
+        return {
+            entry.name[:-3]
+            for entry in files(self.package).iterdir()
+            if entry.name.endswith(".py") and not entry.name.startswith("_")
+        }
 
     def _plugged(self) -> dict[str, Any]:
         return _entry_points(f"robust_tickets.{self.kind}")

@@ -23,12 +23,33 @@ from typing import Any
 
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
-from robust_tickets.files import DAMAGED, claim, listed, mapping, no_link, read_json, set_aside, sha256_file, within, write_json
+from robust_tickets.files import (
+    DAMAGED,
+    claim,
+    listed,
+    mapping,
+    no_link,
+    read_json,
+    set_aside,
+    sha256_file,
+    within,
+    write_json,
+)
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import plug_ins
 
 SCHEMA = 1
-PACKAGES = ("robust-tickets", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
+PACKAGES = (
+    "robust-tickets",
+    "torch",
+    "transformers",
+    "accelerate",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "pyarrow",
+)
 # what stages write into their folder; anything else in it is the user's and none of our business. The scores of an unstructured ticket
 # (scores.safetensors) are listed in the manifest only: they may be removed to save disk, and the stage is still done.
 STAGE_FILES = (
@@ -38,9 +59,14 @@ STAGE_FILES = (
 # what the phases of a search leave behind: listed in the manifest, not needed again
 PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
 SHARERS = "processes.json"
-BAD_ROWS, BAD_ROWS_KEPT = "bad_rows.csv", 10_000  # rows that a run left out, and how many: who has more has one fault in all of them
+BAD_ROWS, BAD_ROWS_KEPT = (
+    "bad_rows.csv",
+    10_000,
+)  # rows that a run left out, and how many: who has more has one fault in all of them
 RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
-HASHED = 1 << 22  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
+HASHED = (
+    1 << 22
+)  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
 COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
 
 
@@ -89,11 +115,15 @@ class Stage:
             set_aside(harmed, self.folder)  # the mark stays: after a kill it says again that the rest is whole
             again()
             if self._harmed(HASHED) is not None:
-                warn(f"{what}: {harmed} is not to the byte what it was: another device or other versions may have made the first")
+                warn(
+                    f"{what}: {harmed} is not to the byte what it was: another device or other versions may have made the first"
+                )
             self.finish()
             return True
         warn(f"{what}: {harmed} {told} {self.name} is run again")
-        for path in dict.fromkeys((harmed, self.mark)):  # the mark last: after a kill in between, a file is still missing
+        for path in dict.fromkeys(
+            (harmed, self.mark)
+        ):  # the mark last: after a kill in between, a file is still missing
             set_aside(path, self.folder)
         return False
 
@@ -105,11 +135,16 @@ class Stage:
         try:
             about = read_json(self.mark)
             if isinstance(about["key"], dict) and (about["schema"] != SCHEMA or about["key"] != to_plain(self.key)):
-                raise TicketsError(f"{self.folder} holds other work (see its stage.json)", hint="give another --out, or remove the folder")
+                raise TicketsError(
+                    f"{self.folder} holds other work (see its stage.json)",
+                    hint="give another --out, or remove the folder",
+                )
             files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
         except (DamagedError, KeyError, TypeError, AttributeError):
             return self.mark
-        if any(".." in path.parts or not path.is_relative_to(self.folder) for path in files):  # what is harmed is moved: none but our own
+        if any(
+            ".." in path.parts or not path.is_relative_to(self.folder) for path in files
+        ):  # what is harmed is moved: none but our own
             return self.mark
         return next((path for path, entry in files.items() if path != but and not _whole(path, *entry, most)), None)
 
@@ -244,7 +279,9 @@ def _whole(path: Path, size: int, sha256: str, most: int | None) -> bool:
 def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Those of ``names`` that are in ``folder`` (folders with all their files), each file with its size and sha256."""
     found = {}
-    for path in sorted(p for name in names for p in ([folder / name] if (folder / name).is_file() else (folder / name).rglob("*"))):
+    for path in sorted(
+        p for name in names for p in ([folder / name] if (folder / name).is_file() else (folder / name).rglob("*"))
+    ):
         if path.is_file() and not path.name.endswith(".part"):
             found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     return found

@@ -44,11 +44,16 @@ class Ticket:
         if self.kind not in GROUPS:
             raise TicketsError(f"unknown kind of ticket: {self.kind!r}", hint=did_you_mean(self.kind, GROUPS))
         if set(self.masks) != set(GROUPS[self.kind]):
-            raise TicketsError(f"a {self.kind} ticket holds {GROUPS[self.kind]}, got {tuple(self.masks)}", hint="give exactly these groups")
+            raise TicketsError(
+                f"a {self.kind} ticket holds {GROUPS[self.kind]}, got {tuple(self.masks)}",
+                hint="give exactly these groups",
+            )
         if set(self.unit_weights) != set(self.masks):
             raise TicketsError("unit_weights must name the groups of the masks", hint="use Layout.unit_weights")
         if not all(weight >= 1 for weight in self.unit_weights.values()):
-            raise TicketsError(f"a unit holds at least one weight, got {dict(self.unit_weights)}", hint="use Layout.unit_weights")
+            raise TicketsError(
+                f"a unit holds at least one weight, got {dict(self.unit_weights)}", hint="use Layout.unit_weights"
+            )
         set_ = object.__setattr__
         set_(self, "masks", frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
         stored = isinstance(self.scores, _ticket_files.StoredScores)  # checked when they are read
@@ -57,18 +62,28 @@ class Ticket:
         set_(self, "provenance", read_only(json.loads(canonical(dict(self.provenance)))))
         for group, scores in () if stored else self.scores.items():
             if group not in self.masks or [s.shape for s in scores] != [m.shape for m in self.masks[group]]:
-                raise TicketsError(f"the scores of {group!r} do not have the shapes of its masks", hint="give one score per unit")
+                raise TicketsError(
+                    f"the scores of {group!r} do not have the shapes of its masks", hint="give one score per unit"
+                )
         if self.kind == "structured":
             for group, masks in self.masks.items():
                 bare = [i for i, m in enumerate(masks) if m.ndim != 1 or not m.any()]
                 if bare:
-                    raise TicketsError(f"layer {bare[0]} keeps none of its {group}", hint="keep at least one in every layer")
+                    raise TicketsError(
+                        f"layer {bare[0]} keeps none of its {group}", hint="keep at least one in every layer"
+                    )
             if len({len(m) for m in self.masks.values()}) > 1:
-                raise TicketsError("heads and neurons name different numbers of layers", hint="give one mask per layer in both")
+                raise TicketsError(
+                    "heads and neurons name different numbers of layers", hint="give one mask per layer in both"
+                )
         elif len(set(self.names)) != len(self.masks["weights"]) or len(self.names) != len(self.masks["weights"]):
-            raise TicketsError("an unstructured ticket names the matrix of each mask", hint="give as many names as masks, each once")
+            raise TicketsError(
+                "an unstructured ticket names the matrix of each mask", hint="give as many names as masks, each once"
+            )
         if not all(map(size_of, self.masks.values())):
-            raise TicketsError("a ticket without a single unit", hint="give a mask for every layer or matrix of the backbone")
+            raise TicketsError(
+                "a ticket without a single unit", hint="give a mask for every layer or matrix of the backbone"
+            )
         if not isinstance(self.provenance.get("draw", {}), dict):
             raise TicketsError("the draw in a ticket's provenance must name its settings", hint="leave it out")
 
@@ -82,7 +97,11 @@ class Ticket:
         sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
         masks = {g: masks_from_kept(g, kept, sizes[g]) for g, kept in (("heads", heads), ("neurons", neurons))}
         return cls(
-            kind="structured", family=layout.family, masks=masks, unit_weights=layout.unit_weights(model), provenance={"method": "by hand"}
+            kind="structured",
+            family=layout.family,
+            masks=masks,
+            unit_weights=layout.unit_weights(model),
+            provenance={"method": "by hand"},
         )
 
     @classmethod
@@ -145,7 +164,12 @@ class Ticket:
         ``round_to`` (8, 16 or 64; 1: off) brings the neurons of every layer to a multiple that matrix kernels like (``draw.rounded``):
         the fraction removed is then nearly, not exactly, what was asked, and ``rounding`` tells by how much.
         """
-        units: dict[str, Any] = {"heads": heads, "neurons": neurons, "head_scope": head_scope, "neuron_scope": neuron_scope}
+        units: dict[str, Any] = {
+            "heads": heads,
+            "neurons": neurons,
+            "head_scope": head_scope,
+            "neuron_scope": neuron_scope,
+        }
         units |= {"rule": rule, "round_to": round_to}
         weights = {"sparsity": sparsity, "scope": scope}
         structured = self.kind == "structured"
@@ -153,11 +177,14 @@ class Ticket:
         wrong = [name for name, value in others.items() if value is not None]
         if wrong:
             raise TicketsError(
-                f"{wrong[0]} cannot be drawn from a ticket of {' and '.join(self.masks)}", hint=f"draw it by {', '.join(asked)}"
+                f"{wrong[0]} cannot be drawn from a ticket of {' and '.join(self.masks)}",
+                hint=f"draw it by {', '.join(asked)}",
             )
         if set(self.scores) != set(self.masks):
             where = "" if structured else f", or put {_ticket_files.APART} back beside it"
-            raise TicketsError("this ticket carries no scores to draw from", hint=f"draw from the ticket that a search returned{where}")
+            raise TicketsError(
+                "this ticket carries no scores to draw from", hint=f"draw from the ticket that a search returned{where}"
+            )
         before = {**whole, **self.provenance.get("draw", {})}
         how: dict[str, Any] = {key: value if value is not None else before[key] for key, value in asked.items()}
         if structured:
@@ -175,7 +202,10 @@ class Ticket:
     def rounded_to(self, multiple: _draw.Multiple, *, scope: _draw.Scope = "global") -> Ticket:
         """The neurons of every layer brought to a multiple (``draw.rounded``); noted in the provenance, with the count before."""
         if self.kind != "structured" or "neurons" not in self.scores:
-            raise TicketsError(f"round_to needs neurons with scores, this ticket has {', '.join(self.masks)}", hint="leave round_to out")
+            raise TicketsError(
+                f"round_to needs neurons with scores, this ticket has {', '.join(self.masks)}",
+                hint="leave round_to out",
+            )
         neurons = _draw.rounded(self.masks["neurons"], self.scores["neurons"], multiple, scope=scope)
         if multiple == 1:
             return self
@@ -216,7 +246,8 @@ class Ticket:
         if shapes[0] != shapes[1]:
             raise TicketsError("tickets of different shapes have no distance", hint="compare tickets of one backbone")
         return {
-            g: sum(int((a != b).sum()) for a, b in zip(self.masks[g], other.masks[g], strict=True)) / size_of(self.masks[g])
+            g: sum(int((a != b).sum()) for a, b in zip(self.masks[g], other.masks[g], strict=True))
+            / size_of(self.masks[g])
             for g in self.masks
         }
 
@@ -245,7 +276,9 @@ class Ticket:
 
     def __reduce__(self) -> Any:
         told = {f.name: getattr(self, f.name) for f in fields(self)}
-        return _again, ({k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in told.items()},)  # a proxy cannot be pickled
+        return _again, (
+            {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in told.items()},
+        )  # a proxy cannot be pickled
 
     def save(self, folder: str | Path) -> Path:
         """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``; an unstructured ticket's scores apart from both."""
@@ -263,12 +296,23 @@ def _again(told: Mapping[str, Any]) -> Ticket:
     return Ticket(**told)
 
 
-_WHOLE: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, "head_scope": "global", "neuron_scope": "global", "rule": "exact", "round_to": 1}
+_WHOLE: dict[str, Any] = {
+    "heads": 0.0,
+    "neurons": 0.0,
+    "head_scope": "global",
+    "neuron_scope": "global",
+    "rule": "exact",
+    "round_to": 1,
+}
 _WHOLE_WEIGHTS: dict[str, Any] = {"sparsity": 0.0, "scope": "global"}
 
 
 def expect_ticket(value: object) -> None:
     """Refuse what is no ticket; what a search returns holds one."""
     if not isinstance(value, Ticket):
-        hint = "give its ticket: found.ticket" if isinstance(getattr(value, "ticket", None), Ticket) else "Ticket.load(folder) reads one"
+        hint = (
+            "give its ticket: found.ticket"
+            if isinstance(getattr(value, "ticket", None), Ticket)
+            else "Ticket.load(folder) reads one"
+        )
         raise TicketsError(f"expected a ticket, got a {type(value).__name__}", hint=hint)

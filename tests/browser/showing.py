@@ -15,7 +15,9 @@ from robust_tickets.reproduce.page import write_page
 from sweeping import run
 
 KINDS = ("report", "reports", "results", "figure")  # of one run, of two, of a folder of results; a figure by itself
-KEPT = tuple(sorted((Path(__file__).parents[2] / "results").glob("*.html")))  # of real results, where the repository has them
+KEPT = tuple(
+    sorted((Path(__file__).parents[2] / "results").glob("*.html"))
+)  # of real results, where the repository has them
 WORDS = "<b>hostile</b>"  # begins every hostile text, so that a page is known to show them
 HOSTILE = (
     f"{WORDS} </script><script>window.harm = 'script'</script>",
@@ -43,7 +45,10 @@ def shown(kind: str, folder: Path, *, hostile: bool = False) -> Path:
         found = read_all(outcomes(folder, **given))
         return drawing.write(drawing.draw("ER-F5", found, folder), folder)
     if hostile:
-        given |= {"title": HOSTILE[0], "arms": tuple((f"arm{k}", words, 0.3, 80.0, k == 0) for k, words in enumerate(HOSTILE))}
+        given |= {
+            "title": HOSTILE[0],
+            "arms": tuple((f"arm{k}", words, 0.3, 80.0, k == 0) for k, words in enumerate(HOSTILE)),
+        }
     runs = [make_run(folder / "one", n=40, **given)]
     if kind == "reports":
         runs.append(make_run(folder / "two", n=40, seed=1, title="Demo: another run"))
@@ -56,7 +61,8 @@ def _spoilt(outcome: Outcome) -> Outcome:
     words = HOSTILE[outcome.unit.seed % len(HOSTILE)]
     resources = {words: {"name": words, "origin": words, "digest": words, "substitute": True}}
     attacks = [
-        replace(one, recipe=words, resources=resources, substitutes=HOSTILE, flags=HOSTILE, scoring=words) for one in outcome.attacks
+        replace(one, recipe=words, resources=resources, substitutes=HOSTILE, flags=HOSTILE, scoring=words)
+        for one in outcome.attacks
     ]
     env = {"device": words, "packages": {words: words}, "python": words}
     config = {**outcome.config, "title": words, words: words}

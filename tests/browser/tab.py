@@ -34,7 +34,9 @@ class Tab:
     def send(self, method: str, **params: Any) -> Event:
         return self.browser.send(method, params, self.session)
 
-    def open(self, page: Path, *, width: int = 1200, scheme: str = "light", policy: bool = True, script: bool = True) -> Tab:
+    def open(
+        self, page: Path, *, width: int = 1200, scheme: str = "light", policy: bool = True, script: bool = True
+    ) -> Tab:
         """Load a file. Without ``policy``: as if it had none for its content, so that only its escapes protect it."""
         self.size(width)
         self.scheme(scheme)
@@ -45,13 +47,17 @@ class Tab:
         if failed:
             raise BrowserError(f"{page}: {failed}")
         self.browser.until(lambda: self._loaded, f"loading {page.name}")
-        self.send("Emulation.setScriptExecutionDisabled", value=False)  # without scripts nothing settles, nor can anything be asked
+        self.send(
+            "Emulation.setScriptExecutionDisabled", value=False
+        )  # without scripts nothing settles, nor can anything be asked
         self.run(f"window.look = {LOOK}; 0")
         self.settle()
         return self
 
     def size(self, width: int, height: int = 900) -> None:
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < PHONE)
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < PHONE
+        )
 
     def scheme(self, name: str) -> None:
         self.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": name}])
@@ -80,7 +86,12 @@ class Tab:
     def press(self, key: str, times: int = 1, shift: bool = False) -> None:
         """All presses are sent before their answers are waited for: a page has hundreds of stops."""
         code, text = KEYS[key]
-        common = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code, "modifiers": SHIFT if shift else 0}
+        common = {
+            "key": key,
+            "code": "Space" if key == " " else key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": SHIFT if shift else 0,
+        }
         down = {"type": "keyDown" if text else "rawKeyDown", "text": text, **common}
         events = [down, {"type": "keyUp", **common}] * times
         method = "Input.dispatchKeyEvent"
@@ -110,7 +121,9 @@ class Tab:
             raise BrowserError(f"{selector} cannot be clicked: it lies at {place}")
         x, y = place["x"], place["y"]
         for kind, count in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 1)):
-            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left" if count else "none", clickCount=count)
+            self.send(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left" if count else "none", clickCount=count
+            )
         self.settle()
 
     def write(self, words: str) -> None:

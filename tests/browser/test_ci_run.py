@@ -29,13 +29,23 @@ def run(folder: Path, *, user: int = 0, fails: str = "", **programs: str) -> tup
         path = programs_at / name.replace("_", "-")
         path.write_text(text, "utf-8")
         path.chmod(0o755)
-    environment = {"PATH": str(programs_at), "BIN": str(programs_at), "FAILS": fails, "HOME": os.environ.get("HOME", "/")}
-    done = subprocess.run([folder / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    environment = {
+        "PATH": str(programs_at),
+        "BIN": str(programs_at),
+        "FAILS": fails,
+        "HOME": os.environ.get("HOME", "/"),
+    }
+    done = subprocess.run(
+        [folder / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
     return done.stdout.splitlines(), done.stderr
 
 
 def test_a_browser_that_is_there_is_named(tmp_path: Path) -> None:
-    assert run(tmp_path, chromium="#!/bin/sh\n", apt_get=APT) == (["make test with chromium", "make test-versions with chromium"], "")
+    assert run(tmp_path, chromium="#!/bin/sh\n", apt_get=APT) == (
+        ["make test with chromium", "make test-versions with chromium"],
+        "",
+    )
 
 
 @pytest.mark.parametrize("user", [0, 1000])
@@ -50,7 +60,9 @@ def test_an_absent_browser_is_installed(tmp_path: Path, user: int) -> None:
 
 
 @pytest.mark.parametrize(("user", "programs"), [(0, {"apt_get": APT}), (1000, {"apt_get": APT}), (0, {})])
-def test_without_a_way_to_install_it_the_tests_run_all_the_same(tmp_path: Path, user: int, programs: dict[str, str]) -> None:
+def test_without_a_way_to_install_it_the_tests_run_all_the_same(
+    tmp_path: Path, user: int, programs: dict[str, str]
+) -> None:
     told, complaint = run(tmp_path, user=user, fails="yes", **programs)
     assert told[-2:] == ["make test with nothing", "make test-versions with nothing"]
     assert ("no page will be opened in a browser" in complaint) == bool(programs)

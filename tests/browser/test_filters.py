@@ -59,8 +59,12 @@ def test_filters_count_what_fits(tab: Tab, run: tuple[Path, Path]) -> None:
     tab.run("document.querySelector('form.filters [type=reset]').focus()")
     tab.press("Enter")
     assert choose(tab) == "1 to 12 of 240 texts"
-    assert fitting(choose(tab, outcome="success", arm="2")) == 2 * sum(row["status"] == "success" for row in rows(folder, 2))
-    assert fitting(choose(tab, outcome="", arm="", words="Sisters")) == 2 * sum("sisters" in row["original"][0] for row in rows(folder, 0))
+    assert fitting(choose(tab, outcome="success", arm="2")) == 2 * sum(
+        row["status"] == "success" for row in rows(folder, 2)
+    )
+    assert fitting(choose(tab, outcome="", arm="", words="Sisters")) == 2 * sum(
+        "sisters" in row["original"][0] for row in rows(folder, 0)
+    )
     assert choose(tab, words="NO SUCH WORD") == "none of 240 texts fits"
     assert tab.run(SHOWN) == []
     assert tab.complaints == []

@@ -126,10 +126,17 @@ def test_the_drivers_words(tab: Tab, tmp_path: Path) -> None:
 def test_a_click_meets_what_it_is_for(tab: Tab, tmp_path: Path) -> None:
     """Below boxes that grow while they are scrolled to, and not through what lies above it."""
     page = tmp_path / "page.html"
-    late = "<p style='content-visibility: auto; contain-intrinsic-size: 9px; border: 1px solid'>" + "word<br>" * 40 + "</p>"
+    late = (
+        "<p style='content-visibility: auto; contain-intrinsic-size: 9px; border: 1px solid'>"
+        + "word<br>" * 40
+        + "</p>"
+    )
     cover = "<div style='position: fixed; inset: 0' hidden></div>"
     page.write_text(
-        GOOD.format(style="", body=late * 8 + cover + "<button class=b onclick='this.dataset.met = 1'>b</button>" + late), "utf-8"
+        GOOD.format(
+            style="", body=late * 8 + cover + "<button class=b onclick='this.dataset.met = 1'>b</button>" + late
+        ),
+        "utf-8",
     )
     tab.open(page).click(".b")
     assert tab.run("document.querySelector('.b').dataset.met") == "1"

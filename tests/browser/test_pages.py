@@ -36,7 +36,9 @@ def test_it_opens_in_silence_and_alone(tab: Tab, page: Path) -> None:
     none(tab.complaints)
     assert {address for address in tab.requests if not address.startswith("data:")} == {page.as_uri()}
     assert tab.run("document.title && document.documentElement.lang && document.compatMode") == "CSS1Compat"
-    paths = tab.run("[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href')).filter((to) => !to.startsWith('#'))")
+    paths = tab.run(
+        "[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href')).filter((to) => !to.startsWith('#'))"
+    )
     none([path for path in paths if not (page.parent / path).is_file()], "links to files that are not there")
 
 
@@ -67,7 +69,9 @@ def test_names_in_its_tables_break_between_words(tab: Tab, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("width", [360, 580, 1000])  # a phone; about the narrowest for a bar of two lines, and of one
-def test_its_menu_shows_every_link_and_leads_to_a_heading_in_sight(tab: Tab, pages: Callable[[str], Path], width: int) -> None:
+def test_its_menu_shows_every_link_and_leads_to_a_heading_in_sight(
+    tab: Tab, pages: Callable[[str], Path], width: int
+) -> None:
     tab.open(pages("results"), width=width)
     none(tab.look("menu", width))
     tab.look("lay")

@@ -52,7 +52,9 @@ def test_every_column_sorts_both_ways(tab: Tab, page: Path, by: str) -> None:
             else:
                 tab.run(f"document.querySelector({button!r}).focus()")
                 tab.press(key)
-                assert tab.run(f"document.activeElement === document.querySelector({button!r})")  # the focus stays where it was
+                assert tab.run(
+                    f"document.activeElement === document.querySelector({button!r})"
+                )  # the focus stays where it was
             way, _ = check(tab, place, kind == "text")
             ways.append(way)
             assert way in tab.run("document.querySelector('#board output[aria-live]').textContent")

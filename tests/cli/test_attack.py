@@ -21,7 +21,14 @@ from robust_tickets.cli.main import main
 from robust_tickets.data.task import Split
 from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
 
-TEXTS = ("a good film", "a bad plot", "the story was good and the film was fine", "an awful movie", "not very good", "poor story, bad film")
+TEXTS = (
+    "a good film",
+    "a bad plot",
+    "the story was good and the film was fine",
+    "an awful movie",
+    "not very good",
+    "poor story, bad film",
+)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -41,7 +48,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def rows(path: Path, names: tuple[Any, Any] = ("bad", "good"), count: int = 12) -> Path:
-    return write_rows(path, [{"text": f"{TEXTS[i % 6]} {i}", "label": names["good" in TEXTS[i % 6]]} for i in range(count)])
+    return write_rows(
+        path, [{"text": f"{TEXTS[i % 6]} {i}", "label": names["good" in TEXTS[i % 6]]} for i in range(count)]
+    )
 
 
 def attack(capsys: Capture, model: Any, data: Path, out: Path, *flags: str, code: int = 0) -> Any:
@@ -56,13 +65,20 @@ def outcomes(folder: Path) -> list[dict[str, Any]]:
 def test_a_folder_of_others_in_one_line(capsys: Capture, albert: Path, tmp_path: Path) -> None:
     data = rows(tmp_path / "d.jsonl")
     result = attack(capsys, albert, data, tmp_path / "a")
-    assert (result["n"], result["errors"], result["model"]["max_length"], result["model"]["labels"]) == (4, 0, 64, ["bad", "good"])
+    assert (result["n"], result["errors"], result["model"]["max_length"], result["model"]["labels"]) == (
+        4,
+        0,
+        64,
+        ["bad", "good"],
+    )
     assert attack(capsys, albert, data, tmp_path / "b", "--max-length", "8")["model"]["max_length"] == 8
     told = tickets(capsys, "predict", str(albert), "--data", str(data), "--out", str(tmp_path / "p.csv"))
     assert told["rows"] == 12
 
 
-def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_typed_can_be_typed_again(
+    capsys: Capture, albert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Command, date and the data's file are in the result and on the page; none of them is in the digest; nothing says where it ran."""
     monkeypatch.chdir(tmp_path)
     names = [f"rows of {name}.jsonl" for name in ("<b>", "two")]
@@ -73,7 +89,20 @@ def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_pa
     assert abs(datetime.fromisoformat(env["date"]) - datetime.now(UTC)) < timedelta(minutes=10)
     assert env["data"] == [{"name": names[0], "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}]
     typed = shlex.split(env["command"])
-    assert typed == ["tickets", "attack", str(albert), "--data", names[0], "--n", "4", "--out", "a", "--seed", "3", "--json"]
+    assert typed == [
+        "tickets",
+        "attack",
+        str(albert),
+        "--data",
+        names[0],
+        "--n",
+        "4",
+        "--out",
+        "a",
+        "--seed",
+        "3",
+        "--json",
+    ]
     assert attack(capsys, albert, data, Path("a"), "--seed", "3", "--live", "1")["env"] == env  # found done
     Path("a/result.json").unlink()
     with pytest.raises(SystemExit) as end:
@@ -93,7 +122,14 @@ def test_what_was_typed_can_be_typed_again(capsys: Capture, albert: Path, tmp_pa
 
     tickets(capsys, "report", "a", "\x1b[31mred\u202e", "--out", "page.html")
     page = Path("page.html").read_text("utf-8")
-    for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"], again["env"]["date"], odd["env"]["date"]):
+    for words in (
+        env["command"],
+        odd["env"]["command"],
+        *names,
+        env["data"][0]["sha256"],
+        again["env"]["date"],
+        odd["env"]["date"],
+    ):
         assert html.escape(words) in page, words
     assert not {"\x1b", "\u202e"} & set(page)
     assert html.escape(f"{', '.join(names)} · 2 classes") in page  # in sight, under the title
@@ -113,14 +149,21 @@ def test_labels_by_name_or_map_never_by_order(capsys: Capture, albert: Path, tmp
     assert "has the labels 0, 1, the classifier knows bad, good" in said["message"]
     assert "--label-map 0=bad,1=good" in said["hint"]  # to paste
     mapped = attack(capsys, albert, ids, tmp_path / "c", "--label-map", "0=bad,1=good")
-    assert mapped["clean"] == named["clean"] == attack(capsys, albert, ids, tmp_path / "d", "--label-map", "1=1,0=0")["clean"]
+    assert (
+        mapped["clean"]
+        == named["clean"]
+        == attack(capsys, albert, ids, tmp_path / "d", "--label-map", "1=1,0=0")["clean"]
+    )
     straight, turned = (
-        attack(capsys, albert, ids, tmp_path / flag, "--subset", "first", "--label-map", flag) for flag in ("0=bad,1=good", "0=good,1=bad")
+        attack(capsys, albert, ids, tmp_path / flag, "--subset", "first", "--label-map", flag)
+        for flag in ("0=bad,1=good", "0=good,1=bad")
     )
     assert turned["clean"] == 100 - straight["clean"]
     other = rows(tmp_path / "f.jsonl", ("awful", "fine"))
     assert "--label-map awful=bad,fine=good" in attack(capsys, albert, other, tmp_path / "f", code=2)["error"]["hint"]
-    assert attack(capsys, albert, other, tmp_path / "f", "--label-map", "fine=good,awful=bad")["clean"] == named["clean"]
+    assert (
+        attack(capsys, albert, other, tmp_path / "f", "--label-map", "fine=good,awful=bad")["clean"] == named["clean"]
+    )
     for wrong in ("fine", "fine=", "fine=9", "fine=1,fine=0", "x=0,y=1"):
         assert attack(capsys, albert, other, tmp_path / "g", "--label-map", wrong, code=2)["error"]["hint"]
 
@@ -130,12 +173,17 @@ def test_classes_that_nobody_named(capsys: Capture, tmp_path: Path) -> None:
     model = foreign_folder(tmp_path / "m", labels=("LABEL_0", "LABEL_1"))
     ids, words = rows(tmp_path / "a.jsonl", (0, 1)), rows(tmp_path / "b.jsonl")
     clean = attack(capsys, model, ids, tmp_path / "a")["clean"]
-    assert "--label-map bad=LABEL_0,good=LABEL_1" in attack(capsys, model, words, tmp_path / "b", code=2)["error"]["hint"]
+    assert (
+        "--label-map bad=LABEL_0,good=LABEL_1" in attack(capsys, model, words, tmp_path / "b", code=2)["error"]["hint"]
+    )
     result = attack(capsys, model, words, tmp_path / "b", "--labels", "bad,good")
     assert (result["clean"], result["model"]["labels"]) == (clean, ["bad", "good"])
     named = foreign_folder(tmp_path / "n")
     attack(capsys, named, words, tmp_path / "d", "--labels", "bad,good")  # which it calls them itself
-    assert "calls its classes bad, good" in attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)["error"]["message"]
+    assert (
+        "calls its classes bad, good"
+        in attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)["error"]["message"]
+    )
 
 
 def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
@@ -146,7 +194,10 @@ def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
     flags = ["--tokenizer", str(words), "--labels", "bad,good"]
     result = attack(capsys, path, data, tmp_path / "a", *flags, "--max-length", "16")
     assert (result["errors"], result["model"]["max_length"], result["model"]["identity"]) == (0, 16, f"onnx:{path}")
-    assert "runs on the CPU" in attack(capsys, path, data, tmp_path / "b", *flags, "--device", "cuda", code=2)["error"]["message"]
+    assert (
+        "runs on the CPU"
+        in attack(capsys, path, data, tmp_path / "b", *flags, "--device", "cuda", code=2)["error"]["message"]
+    )
     told = tickets(capsys, "predict", str(path), "--data", str(data), "--out", str(tmp_path / "p.csv"), *flags)
     assert told["rows"] == 12
 
@@ -167,12 +218,17 @@ def test_a_function(capsys: Capture, module: str, tmp_path: Path) -> None:
         assert said in attack(capsys, name, data, tmp_path / "c", "--labels", "bad,good", code=2)["error"]["message"]
     gone = attack(capsys, "my_judge:gone", data, tmp_path / "c", "--labels", "bad,good", code=3)["error"]
     assert "ConnectionError: no route" in gone["message"]
-    told = tickets(capsys, "predict", module, "--data", str(data), "--out", str(tmp_path / "p.csv"), "--labels", "bad,good")
+    told = tickets(
+        capsys, "predict", module, "--data", str(data), "--out", str(tmp_path / "p.csv"), "--labels", "bad,good"
+    )
     assert told["rows"] == 12
 
 
 def test_pairs_by_column(capsys: Capture, module: str, albert: Path, tmp_path: Path) -> None:
-    told = [{"premise": f"a film {i}", "hypothesis": TEXTS[i % 6], "label": ("bad", "good")["good" in TEXTS[i % 6]]} for i in range(12)]
+    told = [
+        {"premise": f"a film {i}", "hypothesis": TEXTS[i % 6], "label": ("bad", "good")["good" in TEXTS[i % 6]]}
+        for i in range(12)
+    ]
     data = write_rows(tmp_path / "d.jsonl", told)
     pair = ["--text", "premise,hypothesis"]
     result = attack(capsys, module, data, tmp_path / "a", "--labels", "bad,good", *pair)
@@ -190,19 +246,45 @@ def test_pairs_by_column(capsys: Capture, module: str, albert: Path, tmp_path: P
 
 def test_settings_of_the_attack(capsys: Capture, module: str, tmp_path: Path) -> None:
     data, names = rows(tmp_path / "d.jsonl", count=60), ["--labels", "bad,good"]
-    first = attack(capsys, module, data, tmp_path / "a", *names, "--subset", "first", "--query-budget", "3", "--scoring", "log-odds")
+    first = attack(
+        capsys,
+        module,
+        data,
+        tmp_path / "a",
+        *names,
+        "--subset",
+        "first",
+        "--query-budget",
+        "3",
+        "--scoring",
+        "log-odds",
+    )
     assert [e["original"] for e in outcomes(tmp_path / "a")] == [[f"{TEXTS[i]} {i}"] for i in range(4)]
     assert max(e["queries"] for e in outcomes(tmp_path / "a")) <= 3
     assert (first["query_budget"], first["scoring"]) == (3, "log-odds")
-    assert attack(capsys, module, data, tmp_path / "b", *names, "--temperature", "2.5", "--subset", "random")["temperature"] == 2.5
+    assert (
+        attack(capsys, module, data, tmp_path / "b", *names, "--temperature", "2.5", "--subset", "random")[
+            "temperature"
+        ]
+        == 2.5
+    )
     wrong = rows(tmp_path / "e.jsonl", count=60)
     mixed = [json.loads(line) for line in wrong.read_text().splitlines()]
     for i, row in enumerate(mixed):
-        row |= {"text": row["text"] + " more", "label": row["label"] if i % 7 else {"bad": "good", "good": "bad"}[row["label"]]}
+        row |= {
+            "text": row["text"] + " more",
+            "label": row["label"] if i % 7 else {"bad": "good", "good": "bad"}[row["label"]],
+        }
     calibrated = ["--temperature", "calibrated", "--calibration", str(write_rows(wrong, mixed))]
     assert attack(capsys, module, data, tmp_path / "c", *names, *calibrated)["temperature"] != 1
     assert attack(capsys, module, data, tmp_path / "d", *names, "--seen", str(data))["flags"]
-    for flags in (["--temperature", "hot"], ["--subset", "last"], ["--compat", "0.0.1"], ["--query-budget", "0"], ["--retries", "-1"]):
+    for flags in (
+        ["--temperature", "hot"],
+        ["--subset", "last"],
+        ["--compat", "0.0.1"],
+        ["--query-budget", "0"],
+        ["--retries", "-1"],
+    ):
         assert attack(capsys, module, data, tmp_path / "e", *names, *flags, code=2)["error"]["message"]
 
 
@@ -211,18 +293,26 @@ def test_flags_of_speed(capsys: Capture, albert: Path, module: str, tmp_path: Pa
     data = rows(tmp_path / "d.jsonl")
     plain, one = (attack(capsys, albert, data, tmp_path / live, "--live", live) for live in ("8", "1"))
     assert plain["digest"] == one["digest"]
-    first, second = ([[e[k] for k in ("id", "status", "perturbed", "queries")] for e in outcomes(tmp_path / live)] for live in ("8", "1"))
+    first, second = (
+        [[e[k] for k in ("id", "status", "perturbed", "queries")] for e in outcomes(tmp_path / live)]
+        for live in ("8", "1")
+    )
     assert first == second
     short = attack(capsys, albert, data, tmp_path / "s", "--precision", "bfloat16")
     assert (short["precision"], plain["precision"]) == ("bfloat16", None)
     assert "precision" in short["flag_codes"]
-    assert attack(capsys, albert, data, tmp_path / "e", "--live", "0", code=2)["error"]["message"] == "--live must be at least 1, got 0"
+    assert (
+        attack(capsys, albert, data, tmp_path / "e", "--live", "0", code=2)["error"]["message"]
+        == "--live must be at least 1, got 0"
+    )
     assert "int8" in attack(capsys, albert, data, tmp_path / "e", "--precision", "int8", code=2)["error"]["message"]
     labels = ["--labels", "bad,good", "--precision", "float16"]
     assert "cannot be lowered" in attack(capsys, module, data, tmp_path / "e", *labels, code=2)["error"]["message"]
 
 
-def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(capsys: Capture, module: str, tmp_path: Path) -> None:
+def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(
+    capsys: Capture, module: str, tmp_path: Path
+) -> None:
     data = rows(tmp_path / "d.jsonl")
     labels = ["--labels", "bad,good"]
     assert attack(capsys, "my_judge:loud", data, tmp_path / "a", *labels)["n"] == 4
@@ -232,7 +322,16 @@ def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(ca
 
 
 def test_a_label_map_that_names_no_label_is_told(capsys: Capture, albert: Path, tmp_path: Path) -> None:
-    arguments = ["--data", str(rows(tmp_path / "d.jsonl")), "--n", "4", "--out", str(tmp_path / "a"), "--label-map", "Good=1,gut=1"]
+    arguments = [
+        "--data",
+        str(rows(tmp_path / "d.jsonl")),
+        "--n",
+        "4",
+        "--out",
+        str(tmp_path / "a"),
+        "--label-map",
+        "Good=1,gut=1",
+    ]
     with pytest.raises(SystemExit):
         main(["attack", str(albert), *arguments])
     assert "the label map names gut, which no row has" in capsys.readouterr().err
@@ -255,7 +354,13 @@ def test_a_folder_of_the_modules_name_hides_no_function(tmp_path: Path, monkeypa
         Path(folder).mkdir()
     for file in ("package/__init__.py", "module.py", "run.py", "run/config.json"):
         Path(file).touch()
-    assert [is_function(f"{name}:judge") for name in ("package", "module", "nothing", "run", "other")] == [True, True, True, False, False]
+    assert [is_function(f"{name}:judge") for name in ("package", "module", "nothing", "run", "other")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_more_examples_than_there_are(capsys: Capture, module: str, tmp_path: Path) -> None:
@@ -302,23 +407,46 @@ def some(path: Path, good: int, bad: int = 0, lost: int = 0) -> Path:
     return write_rows(path, [{"text": f"{text} {i}", "label": label} for i, (text, label) in enumerate(told)])
 
 
-def test_a_victim_that_takes_few_texts_at_once_has_its_own_numbers(capsys: Capture, services: str, tmp_path: Path) -> None:
+def test_a_victim_that_takes_few_texts_at_once_has_its_own_numbers(
+    capsys: Capture, services: str, tmp_path: Path
+) -> None:
     """The examples that it had right failed, having many questions at once, and were left out: what it had wrong was left."""
     data, flags = rows(tmp_path / "d.jsonl"), ("--labels", "bad,good", "--n", "0")
     truth = attack(capsys, "my_judge:judge", data, tmp_path / "a", *flags)
     for name, more in (("b", ()), ("c", ("--retries", "1"))):
         found = attack(capsys, f"{services}:limited", data, tmp_path / name, *flags, *more)
-        kept = ("n", "clean", "aua", "aua_upper", "suc", "queries", "errors", "outcomes", "intervals", "curve", "flag_codes")
+        kept = (
+            "n",
+            "clean",
+            "aua",
+            "aua_upper",
+            "suc",
+            "queries",
+            "errors",
+            "outcomes",
+            "intervals",
+            "curve",
+            "flag_codes",
+        )
         assert {key: found[key] for key in kept} == {key: truth[key] for key in kept}
     assert truth["clean"] == 100
 
 
-def test_failed_examples_end_with_3_stand_first_and_fail_the_check(capsys: Capture, services: str, tmp_path: Path) -> None:
+def test_failed_examples_end_with_3_stand_first_and_fail_the_check(
+    capsys: Capture, services: str, tmp_path: Path
+) -> None:
     data, out = some(tmp_path / "d.jsonl", good=8, lost=4), tmp_path / "a"
     (tmp_path / "picky").touch()
     found = attack(capsys, f"{services}:picky", data, out, *ALL, code=3)
     assert found["outcomes"] == {"success": 0, "failed": 0, "skipped": 0, "unknown": 8, "error": 4}
-    assert (found["n"], found["errors"], found["clean"], found["aua"], found["aua_upper"], found["suc"]) == (8, 12, 100, 0, 100, None)
+    assert (found["n"], found["errors"], found["clean"], found["aua"], found["aua_upper"], found["suc"]) == (
+        8,
+        12,
+        100,
+        0,
+        100,
+        None,
+    )
     assert found["flag_codes"][0] == "failed-examples"
     assert "errors" not in found["flag_codes"]
     told = tickets(capsys, "check", str(out), "--min", "aua=0", code=1)
@@ -335,10 +463,14 @@ def test_two_examples_may_fail_and_one_percent(capsys: Capture, services: str, t
         found = attack(capsys, f"{services}:picky", data, tmp_path / f"{good}{code}{len(more)}", *ALL, *more, code=code)
         assert (found["errors"], found["n"], found["outcomes"]["unknown"]) == (good, good + 3, good)
         assert ("errors" in found["flag_codes"], "failed-examples" in found["flag_codes"]) == (code == 0, code == 3)
-    assert attack(capsys, f"{services}:picky", data, tmp_path / "a", *ALL, "--max-failed", "101", code=2)["error"]["hint"]
+    assert attack(capsys, f"{services}:picky", data, tmp_path / "a", *ALL, "--max-failed", "101", code=2)["error"][
+        "hint"
+    ]
 
 
-def test_the_same_command_attacks_the_failed_examples_again_and_no_others(capsys: Capture, services: str, tmp_path: Path) -> None:
+def test_the_same_command_attacks_the_failed_examples_again_and_no_others(
+    capsys: Capture, services: str, tmp_path: Path
+) -> None:
     data, out = some(tmp_path / "d.jsonl", good=4, bad=14), tmp_path / "a"
     truth = attack(capsys, f"{services}:picky", data, tmp_path / "truth", *ALL)
     (tmp_path / "picky").touch()
@@ -348,25 +480,42 @@ def test_the_same_command_attacks_the_failed_examples_again_and_no_others(capsys
     asked = sys.modules[services].asked
     asked.clear()
     found = attack(capsys, f"{services}:picky", data, out, *ALL)
-    assert found["outcomes"] == truth["outcomes"] == {"success": 4, "failed": 14, "skipped": 0, "unknown": 0, "error": 0}
+    assert (
+        found["outcomes"] == truth["outcomes"] == {"success": 4, "failed": 14, "skipped": 0, "unknown": 0, "error": 0}
+    )
     assert outcomes(out) == outcomes(tmp_path / "truth")
-    assert set(asked) & {f"a bad plot {i}" for i in range(8, 18)} == set(), "nothing but the first 8, which tell it from others"
+    assert set(asked) & {f"a bad plot {i}" for i in range(8, 18)} == set(), (
+        "nothing but the first 8, which tell it from others"
+    )
     assert sorted(path.name for path in out.iterdir()) == ["examples.jsonl", "result.json"]
 
 
 def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: str, tmp_path: Path) -> None:
     attack(capsys, "my_judge:judge", some(tmp_path / "d.jsonl", good=8), tmp_path / "a", *ALL)
     (tmp_path / "picky").touch()
-    call = ["replay", str(tmp_path / "a"), "my_judge:judge", f"{services}:picky", "--labels", "bad,good", "--out", str(tmp_path / "r")]
+    call = [
+        "replay",
+        str(tmp_path / "a"),
+        "my_judge:judge",
+        f"{services}:picky",
+        "--labels",
+        "bad,good",
+        "--out",
+        str(tmp_path / "r"),
+    ]
     fine, picky = tickets(capsys, *call, code=3)["cells"]
     assert (fine["errors"], fine["replayed"], picky["errors"], picky["n"]) == (0, 0, 8, 8)
-    assert (picky["clean"], picky["replayed"], picky["transfer"]) == (100, 0, None), "the clean texts were answered: they count"
+    assert (picky["clean"], picky["replayed"], picky["transfer"]) == (100, 0, None), (
+        "the clean texts were answered: they count"
+    )
     assert picky["flag_codes"][0] == "failed-examples"
     assert "failed-examples" not in fine["flag_codes"]
     assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]
 
 
-def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(capsys: Capture, module: str, tmp_path: Path) -> None:
+def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(
+    capsys: Capture, module: str, tmp_path: Path
+) -> None:
     numbers, words = rows(tmp_path / "n.jsonl", (0, 1)), rows(tmp_path / "w.jsonl")
     swapped = ("0=good,1=bad", "bad=good,good=bad")
     for place, (data, given) in enumerate(zip((numbers, words), swapped, strict=True)):
@@ -376,13 +525,23 @@ def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(capsys: Captu
         (proposed,) = re.findall(r"--label-map (\S+)", wrong["flags"][0])
         right = attack(capsys, module, data, tmp_path / f"b{place}", *flags, "--label-map", proposed)
         assert (right["clean"], "below-chance" in right["flag_codes"]) == (100, False)
-    order = attack(capsys, module, words, tmp_path / "c", "--labels", "good,bad", "--n", "0")  # the outputs, not the data, are misnamed
+    order = attack(
+        capsys, module, words, tmp_path / "c", "--labels", "good,bad", "--n", "0"
+    )  # the outputs, not the data, are misnamed
     (proposed,) = re.findall(r"--label-map (\S+)", order["flags"][0])
-    assert attack(capsys, module, words, tmp_path / "d", "--labels", "good,bad", "--n", "0", "--label-map", proposed)["clean"] == 100
+    assert (
+        attack(capsys, module, words, tmp_path / "d", "--labels", "good,bad", "--n", "0", "--label-map", proposed)[
+            "clean"
+        ]
+        == 100
+    )
 
 
 def test_below_chance_of_three_classes_has_a_map_only_where_it_is_a_permutation() -> None:
-    names, texts = ["red", "green", "blue"], [f"{name} thing {i}" for i in range(8) for name in ("red", "green", "blue")]
+    names, texts = (
+        ["red", "green", "blue"],
+        [f"{name} thing {i}" for i in range(8) for name in ("red", "green", "blue")],
+    )
     split, labels = Split.of(texts, [0, 1, 2] * 8), tuple(names)
     for shift, proposed in (((1, 2, 0), ["red=green,green=blue,blue=red"]), ((1, 2, 1), []), ((0, 1, 2), [])):
 
@@ -396,7 +555,9 @@ def test_below_chance_of_three_classes_has_a_map_only_where_it_is_a_permutation(
 
 def test_how_many_were_really_attacked_is_printed(capsys: Capture, module: str, tmp_path: Path) -> None:
     """Of 12 texts the victim has 2 right: no more were attacked."""
-    data = write_rows(tmp_path / "d.jsonl", [{"text": f"a plot {i}", "label": "good" if i < 10 else "bad"} for i in range(12)])
+    data = write_rows(
+        tmp_path / "d.jsonl", [{"text": f"a plot {i}", "label": "good" if i < 10 else "bad"} for i in range(12)]
+    )
     call = ["attack", module, "--labels", "bad,good", "--data", str(data), "--n", "0", "--out", str(tmp_path / "a")]
     with pytest.raises(SystemExit):
         main(call)
@@ -415,9 +576,15 @@ def test_functions_are_called_what_the_user_typed(capsys: Capture, module: str, 
 
 @pytest.mark.parametrize(
     ("given", "proposed"),
-    [("my_judge.py:model", "my_judge:model"), ("./my_judge.py", "my_judge:judge"), ("./my_judge.py:gone", "my_judge:gone")],
+    [
+        ("my_judge.py:model", "my_judge:model"),
+        ("./my_judge.py", "my_judge:judge"),
+        ("./my_judge.py:gone", "my_judge:gone"),
+    ],
 )
-def test_a_python_file_is_answered_with_the_function_in_it(given: str, proposed: str, capsys: Capture, module: str, tmp_path: Path) -> None:
+def test_a_python_file_is_answered_with_the_function_in_it(
+    given: str, proposed: str, capsys: Capture, module: str, tmp_path: Path
+) -> None:
     error = attack(capsys, given, rows(tmp_path / "d.jsonl"), tmp_path / "a", "--labels", "bad,good", code=2)["error"]
     assert proposed in error["hint"].split()
 

@@ -27,12 +27,29 @@ def test_every_resource_can_be_named_none(name: str) -> None:
     assert build(kind, {"compat": Said("none")}).compat is None  # elsewhere none is nothing
 
 
-def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "short_of_a.py").write_text("def p(texts):\n    return [[1 - q, q] for q in (0.12 + 0.1 * t.count('a') for t in texts)]\n")
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short_of_a.py").write_text(
+        "def p(texts):\n    return [[1 - q, q] for q in (0.12 + 0.1 * t.count('a') for t in texts)]\n"
+    )
     (tmp_path / "rows.csv").write_text("text,label\na warm day at last,good\ncold wind,bad\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    given = ["attack", "short_of_a:p", "--labels", "bad,good", "--data", "rows.csv", "--n", "0", "--out", "out", "--attack", "textbugger"]
+    given = [
+        "attack",
+        "short_of_a:p",
+        "--labels",
+        "bad,good",
+        "--data",
+        "rows.csv",
+        "--n",
+        "0",
+        "--out",
+        "out",
+        "--attack",
+        "textbugger",
+    ]
     with pytest.raises(SystemExit) as done:
         main([*given, "--set", "vectors=none", "--set", "encoder=none", "--quiet"])
     assert not done.value.code, capsys.readouterr().err

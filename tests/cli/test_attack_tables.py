@@ -20,7 +20,9 @@ def test_tables_and_the_page(capsys: Capture, albert: Path, tmp_path: Path) -> N
     told = attack(capsys, albert, data, out, *flags)
     assert told["tables"] == [str(tmp_path / "t.csv"), str(tmp_path / "deep" / "t.parquet")]
     with open(tmp_path / "t.csv", encoding="utf-8", newline="") as stream:
-        assert [row["original_text"] for row in csv.DictReader(stream)] == [line["original"][0] for line in outcomes(out)]
+        assert [row["original_text"] for row in csv.DictReader(stream)] == [
+            line["original"][0] for line in outcomes(out)
+        ]
     assert parquet.read_table(tmp_path / "deep" / "t.parquet")["id"].to_pylist() == told["ids"]
     (tmp_path / "t.csv").unlink()
     attack(capsys, albert, data, out, "--csv", str(tmp_path / "t.tsv"))  # done before: only the table is made
@@ -50,9 +52,14 @@ def test_a_table_never_takes_the_place_of_the_data(capsys: Capture, albert: Path
     other = tmp_path / "seen.csv"
     other.write_text(before)
     for table in (data, other, tmp_path / "x" / ".." / "d.csv"):
-        said = attack(capsys, albert, data, tmp_path / "a", "--seen", str(other), "--csv", str(table), code=2)["error"]["message"]
+        said = attack(capsys, albert, data, tmp_path / "a", "--seen", str(other), "--csv", str(table), code=2)["error"][
+            "message"
+        ]
         assert "is a file to read from" in said
-    assert "d.csv is a file" in attack(capsys, albert, data, tmp_path / "a", "--csv", str(data / "t.csv"), code=2)["error"]["message"]
+    assert (
+        "d.csv is a file"
+        in attack(capsys, albert, data, tmp_path / "a", "--csv", str(data / "t.csv"), code=2)["error"]["message"]
+    )
     assert (data.read_text(), other.read_text(), (tmp_path / "a").exists()) == (before, before, False)
 
 

@@ -56,14 +56,19 @@ def test_a_recipe_of_unstructured_branches_ends_with_exact_zeros(
         weights = load_file(Path(said["models"][name]) / "model.safetensors")
         for matrix, mask in zip(drawn.names, (ticket or drawn).masks["weights"], strict=True):
             trained = weights[f"bert.{matrix}"]
-            assert (trained[~mask] == 0).all() if ticket is not None else (trained[~mask] != 0).all(), f"{name}: {matrix}"
+            assert (trained[~mask] == 0).all() if ticket is not None else (trained[~mask] != 0).all(), (
+                f"{name}: {matrix}"
+            )
     assert "drawn with sparsity 0.6" in (run / "report.html").read_text()
 
 
 def test_search_train_and_ablate_verb_by_verb(
     capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    model, data = ["--model", str(model_folder)], ["--task", str(three_classes), "--max-length", "32", "--max-rows", "32"]
+    model, data = (
+        ["--model", str(model_folder)],
+        ["--task", str(three_classes), "--max-length", "32", "--max-rows", "32"],
+    )
     found = tickets(capsys, "search", "omp", *model, *data, "--set", "sparsity=0.5", "--out", str(tmp_path / "omp"))
     assert found["kind"] == "unstructured"
     like = tickets(
@@ -73,12 +78,19 @@ def test_search_train_and_ablate_verb_by_verb(
     train = ["train", str(model_folder), *data, "--set", "epochs=1", "--max-test-rows", "10"]
     masked = tickets(capsys, *train, "--ticket", str(tmp_path / "omp"), "--out", str(tmp_path / "m"))
     assert masked["evaluation"]["n"] == 10
-    whole = tickets(capsys, *train, "--ticket", str(tmp_path / "omp"), "--without", "structure", "--out", str(tmp_path / "w"))
+    whole = tickets(
+        capsys, *train, "--ticket", str(tmp_path / "omp"), "--without", "structure", "--out", str(tmp_path / "w")
+    )
     name = "bert.encoder.layer.0.output.dense.weight"
-    zeros = [float((load_file(Path(said["model"]) / "model.safetensors")[name] == 0).mean()) for said in (masked, whole)]
+    zeros = [
+        float((load_file(Path(said["model"]) / "model.safetensors")[name] == 0).mean()) for said in (masked, whole)
+    ]
     assert zeros[0] > 0.1
     assert zeros[1] == 0
-    assert "--ticket" in tickets(capsys, *train, "--without", "structure", "--out", str(tmp_path / "x"), code=2)["error"]["hint"]
+    assert (
+        "--ticket"
+        in tickets(capsys, *train, "--without", "structure", "--out", str(tmp_path / "x"), code=2)["error"]["hint"]
+    )
 
 
 def test_a_search_of_several_phases_is_timed_as_a_whole_and_leaves_no_models_behind(

@@ -45,7 +45,9 @@ def run(tmp_path: Path, attacked: AttackResult) -> Path:
 
 
 def check(capsys: Capture, folder: Any, *floors: str, flags: tuple[str, ...] = (), code: int = 0) -> Any:
-    return tickets(capsys, "check", str(folder), *(part for floor in floors for part in ("--min", floor)), *flags, code=code)
+    return tickets(
+        capsys, "check", str(folder), *(part for floor in floors for part in ("--min", floor)), *flags, code=code
+    )
 
 
 def test_an_attack_folder(capsys: Capture, attacked: AttackResult) -> None:
@@ -93,7 +95,9 @@ def test_a_part_that_is_gone_is_no_pass(capsys: Capture, run: Path) -> None:
     assert "attack/gone is missing" in check(capsys, run, "clean=0", code=2)["error"]["message"]
 
 
-@pytest.mark.parametrize("floor", ["aua", "aua=", "aua=x", "aua=nan", "aua=-1", "aua=101", "clena=1", "=1", "", "suc=1", "n=inf"])
+@pytest.mark.parametrize(
+    "floor", ["aua", "aua=", "aua=x", "aua=nan", "aua=-1", "aua=101", "clena=1", "=1", "", "suc=1", "n=inf"]
+)
 def test_floors_that_say_nothing(floor: str, capsys: Capture, attacked: AttackResult) -> None:
     assert check(capsys, attacked.folder, floor, code=2)["error"]["hint"]
 
@@ -149,7 +153,10 @@ def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Captur
 
 def trained_to_one_class(run: Path, stage: str) -> None:
     path = run / f"train/{stage}/evaluation.json"
-    classes = [{"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i} for i, name in enumerate(("bad", "good"))]
+    classes = [
+        {"label": name, "n": 425, "precision": 50.0 - 50 * i, "recall": 100 - 100 * i}
+        for i, name in enumerate(("bad", "good"))
+    ]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 50.0, "per_class": classes}))
 
 
@@ -176,15 +183,24 @@ def test_a_hollow_result_fails_where_that_is_asked_for(capsys: Capture, tmp_path
     told = check(capsys, same, "aua=45", flags=HOLLOW, code=1)
     assert (told["passed"], told["warnings"]) == (False, []), "what fails needs no warning"
     assert [(gate["measure"], gate["passed"]) for gate in told["gates"]] == [("aua", True), ("flags", False)]
-    assert (told["gates"][1]["codes"], told["gates"][1]["said"]) == (["one-answer", "unmoved"], "flagged one-answer, unmoved")
+    assert (told["gates"][1]["codes"], told["gates"][1]["said"]) == (
+        ["one-answer", "unmoved"],
+        "flagged one-answer, unmoved",
+    )
     assert check(capsys, same, "aua=45", flags=("--fail-on", "unmoved"), code=1)["gates"][1]["codes"] == ["unmoved"]
-    assert check(capsys, same, "aua=45", flags=("--fail-on", "saturated"))["warnings"], "another flag was asked for: it is warned of"
+    assert check(capsys, same, "aua=45", flags=("--fail-on", "saturated"))["warnings"], (
+        "another flag was asked for: it is warned of"
+    )
     told = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
     assert told["gates"][1]["said"] == "not flagged one-answer, errors"
     with pytest.raises(SystemExit) as end:
         main(["check", str(same), "--min", "aua=45", *HOLLOW])
     said = capsys.readouterr().out
-    assert (end.value.code, "FAIL  a, PWWS: flagged one-answer, unmoved" in said, "1 of 2 passed" in said) == (1, True, True)
+    assert (end.value.code, "FAIL  a, PWWS: flagged one-answer, unmoved" in said, "1 of 2 passed" in said) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_any_flag_may_fail(capsys: Capture, attacked: AttackResult) -> None:

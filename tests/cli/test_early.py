@@ -97,14 +97,20 @@ def test_a_pipe_is_no_file_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_header_of_many_columns_is_read_at_once(capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path) -> None:
+def test_a_header_of_many_columns_is_read_at_once(
+    capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path
+) -> None:
     """100,000; where time grew with their square, they took a minute."""
     data = tmp_path / "wide.csv"
     data.write_text(",".join(["text", *(f"c{n}" for n in range(100_000))]) + "\n")
     assert tickets(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.csv"))
 
 
-def test_a_folder_is_not_proposed_in_its_own_place(capsys: pytest.CaptureFixture[str], model_folder: Path, three_classes: Path) -> None:
+def test_a_folder_is_not_proposed_in_its_own_place(
+    capsys: pytest.CaptureFixture[str], model_folder: Path, three_classes: Path
+) -> None:
     folder = three_classes.parent
-    told = tickets(capsys, "predict", str(model_folder), "--data", str(folder), "--out", str(folder / "out.csv"), code=2)
+    told = tickets(
+        capsys, "predict", str(model_folder), "--data", str(folder), "--out", str(folder / "out.csv"), code=2
+    )
     assert str(folder) not in told["error"]["hint"]

@@ -27,4 +27,7 @@ def test_the_module_is_the_command() -> None:
 def test_without_the_command_lines_packages_it_says_what_to_install() -> None:
     done = run("-c", WITHOUT)
     assert done.returncode == 2
-    assert done.stderr == "error: the command line needs cyclopts, which is not installed\n  what to do: pip install cyclopts\n"
+    assert (
+        done.stderr
+        == "error: the command line needs cyclopts, which is not installed\n  what to do: pip install cyclopts\n"
+    )

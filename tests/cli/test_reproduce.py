@@ -50,7 +50,12 @@ def test_a_table_is_printed_whole(capsys: pytest.CaptureFixture[str], monkeypatc
     assert max(map(len, out.splitlines())) <= 80
     joined = " ".join(out.split())
     assert all(row.name in joined for row in table(id).rows)
-    for note in (*table(id).notes, *{paper.id: paper for paper in papers()}[table(id).paper].notes, table(id).source, table(id).shows):
+    for note in (
+        *table(id).notes,
+        *{paper.id: paper for paper in papers()}[table(id).paper].notes,
+        table(id).source,
+        table(id).shows,
+    ):
         assert note in joined
 
 
@@ -84,13 +89,18 @@ def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -
         (["ER-T1", "--published", "--paper", "er"], "leave out --paper er"),
         (["ER-T1", "--published", "--only", "task=sst2"], "`tickets reproduce ER-T1 --published` one table"),
         (["--list", "--seeds", "3"], "`tickets reproduce --list` shows the ids"),
-        (["--page", "x.html", "--only", "task=sst2", "--budget", "5m"], "leave out --only, --budget, or name some tables"),
+        (
+            ["--page", "x.html", "--only", "task=sst2", "--budget", "5m"],
+            "leave out --only, --budget, or name some tables",
+        ),
         (["--answers", "x.md", "--attacks", "main"], "leave out --attacks, or name some tables"),
         (["ER-T9", "--published"], "did you mean"),
         (["RT-T7", "--published"], "the hyper-parameters of the search"),
     ],
 )
-def test_what_cannot_be_asked_says_what_can(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+def test_what_cannot_be_asked_says_what_can(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
     assert words in tickets(capsys, "reproduce", *arguments, code=2)["error"]["hint"]
 
 

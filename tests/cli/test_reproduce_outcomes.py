@@ -24,13 +24,25 @@ def released(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of results of some arms as released."""
     folder = tmp_path_factory.mktemp("released")
     units = [f"bert-base-uncased/sst2/{arm}/as-released/seed-0" for arm in ARMS]
-    asked = ["--units", *units, "--attacks", "", "--store", str(folder / "store"), "--results", str(folder / "results"), "--quiet"]
+    asked = [
+        "--units",
+        *units,
+        "--attacks",
+        "",
+        "--store",
+        str(folder / "store"),
+        "--results",
+        str(folder / "results"),
+        "--quiet",
+    ]
     assert main([*asked, *world.flags]) == 0
     return folder / "results"
 
 
 def outcome(results: Path, arm: str, flavour: str = "as-released") -> dict[str, Any]:
-    return json.loads((results / "units" / "bert-base-uncased" / "sst2" / arm / flavour / "seed-0.json").read_text("utf-8"))
+    return json.loads(
+        (results / "units" / "bert-base-uncased" / "sst2" / arm / flavour / "seed-0.json").read_text("utf-8")
+    )
 
 
 def test_as_released_trains_as_the_scripts_do(released: Path) -> None:

@@ -35,14 +35,25 @@ def kept(folder: Path) -> list[str]:
 def asked(world: World, folder: Path) -> list[str]:
     """ER-T1 in small: two arms, one with a search, one run, one attack."""
     only = ("task=sst2", "method=finetune,EarlyRobust", "attack=textbugger-real")
-    return ["ER-T1", *(word for one in only for word in ("--only", one)), "--seeds", "1", "--budget", "30m", *world.flags, *kept(folder)]
+    return [
+        "ER-T1",
+        *(word for one in only for word in ("--only", one)),
+        "--seeds",
+        "1",
+        "--budget",
+        "30m",
+        *world.flags,
+        *kept(folder),
+    ]
 
 
 def dry(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str, code: int = 0) -> dict:
     return tickets(capsys, "reproduce", *arguments, "--dry-run", "--results", str(folder / "results"), code=code)
 
 
-def test_a_clone_without_data_says_the_cost_and_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_clone_without_data_says_the_cost_and_what_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     told = dry(capsys, tmp_path, "ER-T1", "--only", "task=sst2")
     asked = cells("ER-T1", task="sst2")
     assert {(c["row"], c["metric"], c["attack"]): c["published"] for c in told["cells"]} == {
@@ -61,7 +72,17 @@ def test_a_clone_without_data_says_the_cost_and_what_is_missing(capsys: pytest.C
 
 
 def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
-    arguments = ["reproduce", "ER-T1", "--only", "task=sst2", "--dry-run", "--budget", "20m", "--results", str(tmp_path / "none")]
+    arguments = [
+        "reproduce",
+        "ER-T1",
+        "--only",
+        "task=sst2",
+        "--dry-run",
+        "--budget",
+        "20m",
+        "--results",
+        str(tmp_path / "none"),
+    ]
     code = (
         "import sys\nfrom robust_tickets.cli.main import main\n"
         f"try:\n    main({arguments!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
@@ -85,7 +106,10 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
         (["ER-T1", "--only", "seed=9"], "known: 0, 1, 2, 3, 4"),
         (["ER-T1", "--only", "sst2"], "--only task=sst2"),
         (["ER-T1", "--only", "task=sst2,method=finetune"], "--only task=sst2 --only method=finetune"),
-        (["ER-T1", "--only", "task=sst2,method=a,b,seed=1"], "two flags: --only task=sst2 --only method=a,b --only seed=1"),
+        (
+            ["ER-T1", "--only", "task=sst2,method=a,b,seed=1"],
+            "two flags: --only task=sst2 --only method=a,b --only seed=1",
+        ),
         (["ER-T1", "--only", "task=task=sst2"], "two flags: --only task=sst2"),
         (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
         (["ER-T1", "--attacks", "main,confirm"], "--campaign B2"),
@@ -139,7 +163,9 @@ def test_with_everything_at_hand_nothing_of_sst2_is_missing(
     assert not [c for c in told["cells"] if c["why"]]
 
 
-def test_a_smoke_budget_runs_and_fills_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
+def test_a_smoke_budget_runs_and_fills_the_table(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World
+) -> None:
     """Two arms, one with a search, one attack; the second call finds all done; another attack is added to what is there."""
     told = tickets(capsys, "reproduce", *asked(world, tmp_path))
     assert told["work"]["failed"] == []
@@ -189,7 +215,10 @@ def test_a_campaign_runs_with_what_is_there(capsys: pytest.CaptureFixture[str], 
 
 
 def test_searches_are_not_called_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for asked, words in ((["ER-F2"], "1 cell; 5 searches without training, none done"), (["ER-F2", "ER-T7"], "20 training runs")):
+    for asked, words in (
+        (["ER-F2"], "1 cell; 5 searches without training, none done"),
+        (["ER-F2", "ER-T7"], "20 training runs"),
+    ):
         with pytest.raises(SystemExit):
             main(["reproduce", *asked, "--only", "task=sst2", "--dry-run", "--results", str(tmp_path)])
         assert words in capsys.readouterr().out
@@ -200,9 +229,23 @@ def test_what_counts_as_done_is_told(capsys: pytest.CaptureFixture[str], tmp_pat
     said = {}
     for folder in (tmp_path / "none", Path(__file__).parents[2] / "results"):
         with pytest.raises(SystemExit):
-            main(["reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--dry-run", "--results", str(folder)])
+            main(
+                [
+                    "reproduce",
+                    "ER-T1",
+                    "--only",
+                    "task=sst2",
+                    "--only",
+                    "method=finetune",
+                    "--dry-run",
+                    "--results",
+                    str(folder),
+                ]
+            )
         said[folder.name] = " ".join(capsys.readouterr().out.split())
-    assert "9 cells, of which 6 cannot be run here; 5 training runs, none done results: there is no folder" in said["none"]
+    assert (
+        "9 cells, of which 6 cannot be run here; 5 training runs, none done results: there is no folder" in said["none"]
+    )
     assert "9 cells, of which 6 cannot be run here (6 of them have results); 5 training runs, 5 done" in said["results"]
     assert "there is no folder" not in said["results"]
 
@@ -234,7 +277,18 @@ def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str]
     models = shutil.copytree(world.models, tmp_path / "models")
     (models / "bert-base-uncased" / "model.safetensors").write_bytes(b"torn")
     broken = replace(world, models=models)
-    ask = ["reproduce", "ER-T1", "--only", "task=sst2", "--only", "method=finetune,freelb", "--only", "metric=clean", "--seeds", "1"]
+    ask = [
+        "reproduce",
+        "ER-T1",
+        "--only",
+        "task=sst2",
+        "--only",
+        "method=finetune,freelb",
+        "--only",
+        "metric=clean",
+        "--seeds",
+        "1",
+    ]
     told = tickets(capsys, *ask, *broken.flags, *kept(tmp_path), code=3)
     assert len(told["work"]["failed"]) == 2
     assert all(told["work"]["why"].values())
@@ -258,7 +312,9 @@ def test_many_runs_that_failed_for_one_reason_are_one_line() -> None:
     ]
 
 
-def test_a_result_of_another_model_is_not_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path) -> None:
+def test_a_result_of_another_model_is_not_taken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path
+) -> None:
     """Neither for done nor into the table."""
     shutil.copytree(ran / "results", tmp_path / "results")
     models = shutil.copytree(world.models, tmp_path / "models")
@@ -274,7 +330,9 @@ def test_a_result_of_another_model_is_not_taken(capsys: pytest.CaptureFixture[st
     assert not any(cell["ours"] for table in told["tables"] for cell in table["cells"])
 
 
-def test_a_rehearsal_is_not_taken_without_its_flag(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path) -> None:
+def test_a_rehearsal_is_not_taken_without_its_flag(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World, ran: Path
+) -> None:
     """Nor where these data make no run: the table was filled with results of 160 rows."""
     shutil.copytree(ran / "results", tmp_path / "results")
     given = asked(world, tmp_path)
@@ -289,7 +347,9 @@ def test_a_rehearsal_is_not_taken_without_its_flag(capsys: pytest.CaptureFixture
 
 def test_the_page_is_made_of_results_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path, ran: Path) -> None:
     for name in ("one.html", "two.html"):
-        assert tickets(capsys, "reproduce", "--page", str(tmp_path / name), "--results", str(ran / "results"))["written"]
+        assert tickets(capsys, "reproduce", "--page", str(tmp_path / name), "--results", str(ran / "results"))[
+            "written"
+        ]
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
     none = tickets(capsys, "reproduce", "--page", str(tmp_path / "x.html"), "--results", str(tmp_path / "none"), code=2)
     assert "holds no results" in none["error"]["message"]
@@ -312,7 +372,18 @@ def test_a_run_reads_well(capsys: pytest.CaptureFixture[str], world: World, ran:
 
 
 def test_what_would_not_fit_is_not_begun(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
-    only = ["ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2", *world.flags]
+    only = [
+        "ER-T1",
+        "--only",
+        "task=sst2",
+        "--only",
+        "method=finetune",
+        "--only",
+        "metric=clean",
+        "--seeds",
+        "2",
+        *world.flags,
+    ]
     told = tickets(capsys, "reproduce", *only, "--budget", "1s", *kept(tmp_path))
     assert len(told["work"]["left"]) == 2
     assert told["fit"] == 0
@@ -323,7 +394,9 @@ def test_what_would_not_fit_is_not_begun(capsys: pytest.CaptureFixture[str], tmp
     assert dry(capsys, tmp_path, *only, "--budget", f"{2.5 * one:.0f}s")["fit"] == 2
 
 
-def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_ticket_of_single_weights_keeps_its_counts_by_head(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """RT-F3 shows heads (q, k, v) and MLPs (o, up, down): counted from the masks themselves."""
     world = small_world(tmp_path / "world", train=32)
     told = tickets(capsys, "reproduce", "RT-F3", "--only", "task=sst2", "--seeds", "1", *world.flags, *kept(tmp_path))
@@ -335,7 +408,10 @@ def test_a_ticket_of_single_weights_keeps_its_counts_by_head(capsys: pytest.Capt
     masks = dict(zip(ticket.names, ticket.masks["weights"], strict=True))
     rows = [masks[f"encoder.layer.1.attention.self.{part}.weight"] for part in ("query", "key", "value")]
     wide = len(rows[0]) // 4
-    by_hand = [[int(sum(row[wide * k : wide * (k + 1)].sum() for row in rows)), sum(row.size for row in rows) // 4] for k in range(4)]
+    by_hand = [
+        [int(sum(row[wide * k : wide * (k + 1)].sum() for row in rows)), sum(row.size for row in rows) // 4]
+        for k in range(4)
+    ]
     assert outcome.ticket["by_head"][1] == by_hand
     assert ticket_of(tmp_path / "results", outcome) is None
     command = outcome.ticket["again"].replace("NEW", str(tmp_path / "new")).split()

@@ -13,7 +13,16 @@ from calling import tickets
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.cli.main import main
 
-SMALL = ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "attack.n=6", "--set", "search.adversary.steps=2"]
+SMALL = [
+    "--set",
+    "train.epochs=1",
+    "--set",
+    "max_length=32",
+    "--set",
+    "attack.n=6",
+    "--set",
+    "search.adversary.steps=2",
+]
 
 
 def test_a_csv_with_three_string_labels_goes_through_without_python(
@@ -31,7 +40,10 @@ def test_a_csv_with_three_string_labels_goes_through_without_python(
     env = json.loads((run / "env.json").read_text())
     assert env["command"].startswith("tickets run earlyrobust --set task=")
     assert ([one["name"] for one in env["data"]], "date" in env) == (["reviews.csv"], True)
-    assert all(html.escape(words) in (run / "report.html").read_text() for words in (env["command"], env["date"], env["data"][0]["sha256"]))
+    assert all(
+        html.escape(words) in (run / "report.html").read_text()
+        for words in (env["command"], env["date"], env["data"][0]["sha256"])
+    )
     arms = json.loads((run / "arms.json").read_text())
     assert arms["task"]["labels"] == ["bad", "flat", "good"]
     for arm in arms["arms"]:
@@ -41,7 +53,9 @@ def test_a_csv_with_three_string_labels_goes_through_without_python(
         assert not (run / arm["train"] / "checkpoint").exists()
 
 
-def test_a_csv_with_pairs_goes_through(capsys: pytest.CaptureFixture[str], pairs: Path, model_folder: Path, tmp_path: Path) -> None:
+def test_a_csv_with_pairs_goes_through(
+    capsys: pytest.CaptureFixture[str], pairs: Path, model_folder: Path, tmp_path: Path
+) -> None:
     said = tickets(
         capsys, "run", "random", "--set", f"task={pairs}", "--set", f"model={model_folder}", *SMALL[:-2], "--set", "arms=random",
         "--out", str(tmp_path / "r"),
@@ -59,7 +73,17 @@ def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_
     runs = [Path(tickets(capsys, *arguments, "--out", str(tmp_path / name))["run"]) for name in ("one", "two")]
     files = [json.loads((run / "manifest.json").read_text())["files"] for run in runs]
     for name in files[0]:
-        if name.endswith((".safetensors", "config.json", "ticket.json", "trace.jsonl", "examples.jsonl", "evaluation.json", "arms.json")):
+        if name.endswith(
+            (
+                ".safetensors",
+                "config.json",
+                "ticket.json",
+                "trace.jsonl",
+                "examples.jsonl",
+                "evaluation.json",
+                "arms.json",
+            )
+        ):
             assert files[0][name]["sha256"] == files[1][name]["sha256"], name
     assert any(name.endswith("model.safetensors") for name in files[0])
     before = {p: p.stat().st_mtime_ns for p in runs[0].rglob("stage.json")}
@@ -84,7 +108,9 @@ def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_
         (["frobnicate"], "frobnicate"),
     ],
 )
-def test_bad_input_exits_2_with_words_and_no_traceback(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+def test_bad_input_exits_2_with_words_and_no_traceback(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
     said = capsys.readouterr()
@@ -105,13 +131,20 @@ def test_a_folder_used_again_for_other_work_shows_only_the_new_work(
     tickets(capsys, "run", "finetune", "--set", f"task={pairs}", *common)
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())["files"]
     assert not any(name.startswith(train) for name in manifest)
-    assert "other, same" in (tmp_path / "r" / "report.html").read_text() or "pairs" in (tmp_path / "r" / "report.html").read_text()
+    assert (
+        "other, same" in (tmp_path / "r" / "report.html").read_text()
+        or "pairs" in (tmp_path / "r" / "report.html").read_text()
+    )
 
 
-def test_any_bad_row_stops_a_strict_run(capsys: pytest.CaptureFixture[str], three_classes: Path, tmp_path: Path) -> None:
+def test_any_bad_row_stops_a_strict_run(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, tmp_path: Path
+) -> None:
     with open(three_classes, "a", encoding="utf-8") as stream:
         stream.write(",good\n")
-    said = tickets(capsys, "run", "finetune", "--strict", "--set", f"task={three_classes}", "--out", str(tmp_path / "r"), code=2)
+    said = tickets(
+        capsys, "run", "finetune", "--strict", "--set", f"task={three_classes}", "--out", str(tmp_path / "r"), code=2
+    )
     assert "302: empty text" in said["error"]["message"]
     assert not (tmp_path / "r").exists()
 
@@ -183,7 +216,10 @@ def test_branches_share_one_search_and_say_what_they_are(
     told = {arm["name"]: arm["near_random"] for arm in said["arms"]}  # 300 rows, a random model
     assert told == {name: name != "matched" for name in arms}
     assert "Near random: " in (run / "report.html").read_text()
-    kinds = {name: json.loads((Path(folder) / "config.json").read_text())["model_type"] for name, folder in said["models"].items()}
+    kinds = {
+        name: json.loads((Path(folder) / "config.json").read_text())["model_type"]
+        for name, folder in said["models"].items()
+    }
     assert kinds == {
         "shallow": "ticket-bert", "found": "ticket-bert", "redrawn": "ticket-bert", "whole": "bert", "matched": "ticket-bert",
         "elsewhere": "ticket-bert",
@@ -208,7 +244,11 @@ def test_branches_share_one_search_and_say_what_they_are(
 
 
 def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    three_classes: Path,
+    model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
 

@@ -24,7 +24,20 @@ def run(capsys: Capture, out: Path, data: Path, model: Path) -> str:
     recipe = out.with_suffix(".toml")
     recipe.write_text(f'title = "One"\n{RECIPE}')
     with pytest.raises(SystemExit) as end:
-        main(["run", str(recipe), "--set", f"task={data}", "--set", f"model={model}", "--set", "max_length=32", "--out", str(out)])
+        main(
+            [
+                "run",
+                str(recipe),
+                "--set",
+                f"task={data}",
+                "--set",
+                f"model={model}",
+                "--set",
+                "max_length=32",
+                "--out",
+                str(out),
+            ]
+        )
     said = capsys.readouterr()
     assert end.value.code == 0, said.err
     return said.err + said.out
@@ -40,7 +53,9 @@ def test_a_run_lists_them(capsys: Capture, three_classes: Path, model_folder: Pa
     assert [(row, reason) for _, row, reason in listed[1:]] == [("302", "empty text"), ("303", "missing label")]
     assert f"data: all bad rows are listed in {tmp_path / 'r' / NAME}" in said
     assert f"first {three_classes}:302" in said
-    assert [f"data: left out {three_classes}:{line}" in said for line in (302, 303)] == [False, True], "the first is told already"
+    assert [f"data: left out {three_classes}:{line}" in said for line in (302, 303)] == [False, True], (
+        "the first is told already"
+    )
     assert "bad_rows.csv in the run folder lists them" in " ".join(said.split())
     page = (tmp_path / "r/report.html").read_text("utf-8")
     assert "Rows that were left out" in page

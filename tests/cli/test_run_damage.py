@@ -71,7 +71,9 @@ def test_damaged_records_are_named_and_what_they_told_of_is_made_again(
         kept = list(run.glob("*/*/damaged"))
         assert {folder.parent.parent.name for folder in kept} == {"search", "ticket", "train", "attack"}
         for folder in kept:
-            assert any(f"warning: {what}: {folder.parent}/" in told for what in ("search", "draw", "train", "attack")), told
+            assert any(
+                f"warning: {what}: {folder.parent}/" in told for what in ("search", "draw", "train", "attack")
+            ), told
         assert {path.relative_to(run): path.read_bytes() for path in run.rglob("*.safetensors")} == models
         for name in attacks:
             assert stable_files(run / "attack" / name)[1] == stable_files(whole / "attack" / name)[1]

@@ -54,7 +54,9 @@ def test_the_manifest_lists_every_file_of_a_run_also_of_arms_that_are_not_walked
     files = json.loads((out / "manifest.json").read_text())["files"]
     there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert there - files.keys() == {"manifest.json", ".lock"}
-    assert len([name for name in files if name.startswith("search/") and name.endswith("stage.json")]) == 3, "the one it matches too"
+    assert len([name for name in files if name.startswith("search/") and name.endswith("stage.json")]) == 3, (
+        "the one it matches too"
+    )
     assert "Where the tickets come from" in shown
     assert "with the counts of drawn" in shown
     assert "No speed comes from matched and rounds" in shown
@@ -64,7 +66,9 @@ def test_the_manifest_lists_every_file_of_a_run_also_of_arms_that_are_not_walked
         lost.unlink()
     _, mended = run(capsys, *common, "--set", "arms=matched,rounds")
     assert "estimate" in mended or "run folder" in mended
-    assert json.loads((out / "manifest.json").read_text())["files"].keys() == files.keys(), "what was lost is made again"
+    assert json.loads((out / "manifest.json").read_text())["files"].keys() == files.keys(), (
+        "what was lost is made again"
+    )
     shown, other = run(capsys, *common, "--set", "arms=drawn", "--json")
     assert "done already" not in other, "the same folder, another walk"
     assert "estimate" in other or "run folder" in other
@@ -109,7 +113,10 @@ def test_which_arm_searches_elsewhere_is_part_of_the_runs_name(three_classes: Pa
     other.write_text("\n".join(three_classes.read_text().splitlines()[:200]) + "\n")
 
     def folder(*elsewhere: str) -> Path:
-        arms = {name: {"searched_on": {"task": str(other)}} if name in elsewhere else {"search": True} for name in ("a", "b")}
+        arms = {
+            name: {"searched_on": {"task": str(other)}} if name in elsewhere else {"search": True}
+            for name in ("a", "b")
+        }
         top = {"title": "Mine", "task": str(three_classes), "model": str(model_folder), "max_length": 32, "arms": arms}
         return prepare(resolve("mine", {**top, "search": {"name": "earlyrobust"}})).run.folder
 

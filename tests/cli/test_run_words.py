@@ -22,8 +22,16 @@ def _run(capsys: pytest.CaptureFixture[str], *settings: str, out: Path) -> dict[
     return dict(json.loads(told.out))
 
 
-def test_the_demos_fourth_arm_on_a_csv(capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path) -> None:
-    settings = [f"task={three_classes}", f"model={model_folder}", "attack.n=6", "max_length=32", "arms=earlyrobust,synonymswap"]
+def test_the_demos_fourth_arm_on_a_csv(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    settings = [
+        f"task={three_classes}",
+        f"model={model_folder}",
+        "attack.n=6",
+        "max_length=32",
+        "arms=earlyrobust,synonymswap",
+    ]
     said = _run(capsys, *settings, out=tmp_path / "r")
     one, other = json.loads((tmp_path / "r" / "arms.json").read_text())["arms"]
     assert one["search"] == other["search"]
@@ -59,9 +67,24 @@ def test_words_that_are_not_there_are_missed_before_anything_is_searched(
     capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     source = f"arms.synonymswap.train.adversary.source={tmp_path / 'nowhere.json'}"
-    settings = [f"task={three_classes}", f"model={model_folder}", "attack=none", "max_length=32", "arms=synonymswap", source]
+    settings = [
+        f"task={three_classes}",
+        f"model={model_folder}",
+        "attack=none",
+        "max_length=32",
+        "arms=synonymswap",
+        source,
+    ]
     with pytest.raises(SystemExit) as end:
-        main(["run", "demo", *(part for setting in settings for part in ("--set", setting)), "--out", str(tmp_path / "r")])
+        main(
+            [
+                "run",
+                "demo",
+                *(part for setting in settings for part in ("--set", setting)),
+                "--out",
+                str(tmp_path / "r"),
+            ]
+        )
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert "nowhere.json" in said
@@ -72,9 +95,22 @@ def test_words_that_are_not_there_are_missed_before_anything_is_searched(
 def test_what_an_attack_lacks_is_missed_before_anything_is_searched(
     capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    settings = [f"task={three_classes}", f"model={model_folder}", "attack.name=textbugger", f"attack.vectors={three_classes}"]
+    settings = [
+        f"task={three_classes}",
+        f"model={model_folder}",
+        "attack.name=textbugger",
+        f"attack.vectors={three_classes}",
+    ]
     with pytest.raises(SystemExit) as end:
-        main(["run", "demo", *(part for setting in settings for part in ("--set", setting)), "--out", str(tmp_path / "r")])
+        main(
+            [
+                "run",
+                "demo",
+                *(part for setting in settings for part in ("--set", setting)),
+                "--out",
+                str(tmp_path / "r"),
+            ]
+        )
     assert end.value.code == 2
     assert "--set attack.vectors=PATH" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()

@@ -40,8 +40,26 @@ def stopped(patch: pytest.MonkeyPatch, kind: type, name: str) -> None:
 def test_a_run_that_is_resumed_elsewhere_keeps_all_environments(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    command = ["run", "finetune", "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none"]
-    command += ["--set", "train.epochs=1", "--set", "max_length=32", "--set", "max_rows=32", "--out", str(tmp_path / "r")]
+    command = [
+        "run",
+        "finetune",
+        "--set",
+        f"task={three_classes}",
+        "--set",
+        f"model={model_folder}",
+        "--set",
+        "attack=none",
+    ]
+    command += [
+        "--set",
+        "train.epochs=1",
+        "--set",
+        "max_length=32",
+        "--set",
+        "max_rows=32",
+        "--out",
+        str(tmp_path / "r"),
+    ]
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 2, 1, 3):
@@ -62,7 +80,16 @@ def test_an_unfinished_run_says_the_command_that_goes_on(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["run", "finetune", "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none"]
+    command = [
+        "run",
+        "finetune",
+        "--set",
+        f"task={three_classes}",
+        "--set",
+        f"model={model_folder}",
+        "--set",
+        "attack=none",
+    ]
     command += ["--set", "train.epochs=1", "--set", "max_length=32", "--out", "runs/my own"]
     with monkeypatch.context() as patch:
         stopped(patch, Loop, "_update")
@@ -124,6 +151,8 @@ def test_a_model_s_folder_is_no_unfinished_run(capsys: Capture, model_folder: Pa
 def test_one_odd_name_does_not_hide_the_other_runs(capsys: Capture, tmp_path: Path) -> None:
     for name, task in (("a", "sst2"), ("b", "x" * 5000)):
         folder = make_run(tmp_path / name)
-        (folder / "config.json").write_text(json.dumps({"recipe": {"title": "One", "source": {"task": task}, "model": "minilm"}}))
+        (folder / "config.json").write_text(
+            json.dumps({"recipe": {"title": "One", "source": {"task": task}, "model": "minilm"}})
+        )
     shown, _ = tickets(capsys, "ls", "runs", "--folder", str(tmp_path))
     assert len(shown.splitlines()) == 2

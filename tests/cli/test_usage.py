@@ -42,8 +42,12 @@ def test_set_is_not_offered_where_there_is_none(capsys: Capture) -> None:
 def test_a_file_of_nearly_the_same_name_is_offered(capsys: Capture, three_classes: Path, tmp_path: Path) -> None:
     near = three_classes.with_name("review.csv")
     assert f"did you mean {three_classes}?" in refused(capsys, "run", "finetune", "--set", f"task={near}")
-    assert f"did you mean {three_classes}?" in refused(capsys, "run", "finetune", "--set", f"task={three_classes}", "--set", f"test={near}")
-    assert f"there is no folder {tmp_path / 'no'}" in refused(capsys, "run", "finetune", "--set", f"task={tmp_path / 'no' / 'review.csv'}")
+    assert f"did you mean {three_classes}?" in refused(
+        capsys, "run", "finetune", "--set", f"task={three_classes}", "--set", f"test={near}"
+    )
+    assert f"there is no folder {tmp_path / 'no'}" in refused(
+        capsys, "run", "finetune", "--set", f"task={tmp_path / 'no' / 'review.csv'}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,16 @@ def test_a_file_of_nearly_the_same_name_is_offered(capsys: Capture, three_classe
 def test_a_number_out_of_range_is_told_by_its_flag_before_anything_is_opened(
     capsys: Capture, three_classes: Path, tmp_path: Path, given: tuple[str, str], words: str
 ) -> None:
-    said = refused(capsys, "attack", "nowhere_to_be_found:judge", "--data", str(three_classes), "--out", str(tmp_path / "o"), *given)
+    said = refused(
+        capsys,
+        "attack",
+        "nowhere_to_be_found:judge",
+        "--data",
+        str(three_classes),
+        "--out",
+        str(tmp_path / "o"),
+        *given,
+    )
     assert f"error: {words}" in said
     assert "nowhere_to_be_found could not" not in said
 
@@ -96,7 +109,9 @@ def test_a_file_for_a_folder_is_told_before_anything_is_loaded(
 
 def test_predict_names_its_own_flag(capsys: Capture, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text("a,b\nx,y\n")
-    said = refused(capsys, "predict", str(model_folder), "--data", str(tmp_path / "odd.csv"), "--out", str(tmp_path / "o.csv"))
+    said = refused(
+        capsys, "predict", str(model_folder), "--data", str(tmp_path / "odd.csv"), "--out", str(tmp_path / "o.csv")
+    )
     assert "--text COLUMN" in said
     assert "--label" not in said
     assert "--set" not in said

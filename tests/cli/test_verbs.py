@@ -27,7 +27,9 @@ def test_search_draw_train_attack_predict_export(
         capsys, "search", "earlyrobust", "--model", str(model_folder), *data, "--set", "adversary.steps=1", "--out", str(tmp_path / "t")
     )  # fmt: skip
     assert found["kind"] == "structured"
-    drawn = tickets(capsys, "draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "t2"))
+    drawn = tickets(
+        capsys, "draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "t2")
+    )
     assert drawn["removed"] == {"heads": 0.25, "neurons": 0.5}
     trained = tickets(
         capsys, "train", str(model_folder), *data, "--ticket", str(tmp_path / "t2"), "--set", "epochs=1", "--out", str(tmp_path / "m")
@@ -81,7 +83,9 @@ def test_a_run_that_is_not_there_or_not_finished_is_named(capsys: pytest.Capture
     assert "is not finished" in tickets(capsys, *predict, code=2)["error"]["message"]
 
 
-def test_doctor_names_the_packages_that_an_extra_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_packages_that_an_extra_lacks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "versions", lambda names=("torch",): {n: "1" for n in names if n != "onnxscript"})
     with pytest.raises(SystemExit):
         main(["doctor"])
@@ -101,7 +105,9 @@ def test_doctor_looks_and_says_how_to_get_what_is_missing(capsys: pytest.Capture
     assert {row["attack"]: row["needs"] for row in told["attacks"]}["pwws"] == []
 
 
-def test_doctor_tells_the_size_of_the_cache(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_tells_the_size_of_the_cache(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def said() -> str:
         with pytest.raises(SystemExit):
             main(["doctor"])
@@ -120,7 +126,9 @@ def test_doctor_tells_the_size_of_the_cache(capsys: pytest.CaptureFixture[str], 
     assert tickets(capsys, "doctor")["cache"]["writable"] is False
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["ls", "methods"], ["ls", "tasks"], ["doctor", "--json"], ["run", "--help"]]
+)
 def test_looking_imports_no_torch(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom robust_tickets.cli.main import main\n"
@@ -147,7 +155,9 @@ def test_an_interrupt_exits_130_and_says_how_to_go_on(
     assert (json.loads(said.out)["exit_code"] == 130) if as_json else said.out == ""
 
 
-def test_a_failure_nobody_foresaw_exits_3_without_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_nobody_foresaw_exits_3_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
@@ -203,7 +213,11 @@ def test_json_is_asked_for_in_either_way(capsys: pytest.CaptureFixture[str], fla
 def test_a_reader_that_goes_away_is_no_error(arguments: str) -> None:
     command = f"{sys.executable} -c 'from robust_tickets.cli.main import main; main()' {arguments}"
     done = subprocess.run(
-        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert (done.stdout, done.stderr) == ("0\n", "")
 
@@ -214,8 +228,13 @@ def test_a_function_that_never_answers_is_told_by_its_name(
     (tmp_path / "gone_service.py").write_text("def judge(texts):\n    raise RuntimeError('no route to host')\n")
     (tmp_path / "in.csv").write_text("text\na\nb\n")
     monkeypatch.chdir(tmp_path)
-    told = tickets(capsys, "predict", "gone_service:judge", "--labels", "x,y", "--data", "in.csv", "--out", "out.csv", code=3)["error"]
-    assert "gone_service:judge failed on text after text, the last time with RuntimeError: no route to host" in told["message"]
+    told = tickets(
+        capsys, "predict", "gone_service:judge", "--labels", "x,y", "--data", "in.csv", "--out", "out.csv", code=3
+    )["error"]
+    assert (
+        "gone_service:judge failed on text after text, the last time with RuntimeError: no route to host"
+        in told["message"]
+    )
     assert "out.csv is not written" in told["message"]
     assert "--retries" in told["hint"]
     assert not (tmp_path / "out.csv").exists()
@@ -232,10 +251,15 @@ def test_export_says_what_it_is_at(capsys: pytest.CaptureFixture[str], tmp_path:
     assert capsys.readouterr().err.splitlines() == [f"loading {model}", f"writing {tmp_path / 'dense'}"]
 
 
-def test_a_page_is_not_written_over_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_not_written_over_a_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path / "r")
     monkeypatch.chdir(tmp_path)
-    for out, page in ((".", "report.html"), ("r", "r/report.html")):  # the first has no name beside which a part could be written
+    for out, page in (
+        (".", "report.html"),
+        ("r", "r/report.html"),
+    ):  # the first has no name beside which a part could be written
         told = tickets(capsys, "report", str(run), "--out", out, code=2)["error"]
         assert told["message"] == f"report: --out {out} is a folder"
         assert told["hint"].endswith(f"--out {page}")
@@ -262,7 +286,18 @@ def test_a_saved_tokenizer_is_that_of_the_base_whatever_the_cache_held(
         (base / "tokenizer.json").write_text(json.dumps(rules))
     made = []
     for name in ("cold", "warm"):
-        train = ["train", str(base), "--task", str(three_classes), "--max-length", "32", "--max-rows", "32", "--set", "epochs=1"]
+        train = [
+            "train",
+            str(base),
+            "--task",
+            str(three_classes),
+            "--max-length",
+            "32",
+            "--max-rows",
+            "32",
+            "--set",
+            "epochs=1",
+        ]
         tickets(capsys, *train, "--out", str(tmp_path / name))
         made.append(tmp_path / name / "model")
     for form in ("compact", "dense", *(["onnx"] if cut else [])):
@@ -287,14 +322,22 @@ def panicking(model_folder: Path, folder: Path, on: str) -> Path:
     return folder
 
 
-def test_a_text_on_which_the_tokenizer_panics_costs_its_row(capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path) -> None:
+def test_a_text_on_which_the_tokenizer_panics_costs_its_row(
+    capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path
+) -> None:
     model, data, out = panicking(model_folder, tmp_path / "model", "x"), tmp_path / "d.csv", tmp_path / "o.csv"
     texts = [f"film {i}" if i != 7 else "x" * 40 for i in range(12)]
-    data.write_text("text,label\n" + "".join(f"{text},{('good', 'bad', 'flat')[i % 3]}\n" for i, text in enumerate(texts)))
+    data.write_text(
+        "text,label\n" + "".join(f"{text},{('good', 'bad', 'flat')[i % 3]}\n" for i, text in enumerate(texts))
+    )
     told = tickets(capsys, "predict", str(model), "--data", str(data), "--out", str(out))
     assert [sum(told["labels"].values()), told["rows"]] == [11, 12]
-    assert [row["predicted"] == "" for row in csv.DictReader(out.read_text().splitlines())] == [i == 7 for i in range(12)]
-    result = tickets(capsys, "attack", str(model), "--data", str(data), "--attack", "pwws", "--out", str(tmp_path / "a"))
+    assert [row["predicted"] == "" for row in csv.DictReader(out.read_text().splitlines())] == [
+        i == 7 for i in range(12)
+    ]
+    result = tickets(
+        capsys, "attack", str(model), "--data", str(data), "--attack", "pwws", "--out", str(tmp_path / "a")
+    )
     assert result["n"] == 11
     assert "errors" in [flag.partition(":")[0] for flag in result["flags"]]
 

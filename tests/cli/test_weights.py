@@ -22,7 +22,9 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     return dict(json.loads(out.out))
 
 
-def test_search_draw_train_export(capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path) -> None:
+def test_search_draw_train_export(
+    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+) -> None:
     data = ["--task", str(three_classes), "--max-length", "32"]
     found = call(capsys, "search", "omp", "--model", str(model_folder), *data, "--out", str(tmp_path / "t"))
     assert found["kind"] == "unstructured"

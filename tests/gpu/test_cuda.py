@@ -39,7 +39,9 @@ def test_compact_gated_and_zeroed_agree(family: str) -> None:
 def test_search_and_training_run(precision: str) -> None:
     task, clf = toy_task(), tiny_classifier().to("cuda")
     found = EarlyRobust(adversary=FreeLB(steps=2), precision=precision, batch_size=8)(clf, task)  # type: ignore[arg-type]
-    small = FineTune(epochs=1, precision=precision, adversary=FreeLB(steps=2, dropout="shared"))(compact(clf, found.ticket), task)  # type: ignore[arg-type]
+    small = FineTune(epochs=1, precision=precision, adversary=FreeLB(steps=2, dropout="shared"))(
+        compact(clf, found.ticket), task
+    )  # type: ignore[arg-type]
     assert np.isfinite(small.logits(TEXTS)).all()
 
 
@@ -55,7 +57,10 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
 def test_an_attack_does_not_depend_on_the_batch() -> None:
     task, clf = toy_task(), tiny_classifier().to("cuda")
     found = [
-        [(e.id, e.status, e.perturbed, e.queries) for e in PWWS()(clf, task.test, n=8, token_budget=budget, live=live).examples()]
+        [
+            (e.id, e.status, e.perturbed, e.queries)
+            for e in PWWS()(clf, task.test, n=8, token_budget=budget, live=live).examples()
+        ]
         for budget, live in ((64, 1), (4096, 8))
     ]
     assert found[0] == found[1]
@@ -83,7 +88,9 @@ def test_an_attack_in_shapes_is_the_attack_settled_one_by_one() -> None:
     found = [PWWS()(clf, split, n=40, **way) for way in ({}, {"live": 3}, {"token_budget": 512})]
     outcomes = [[(e.id, e.status, e.perturbed, e.queries) for e in result.examples()] for result in found]
     assert outcomes[0] == outcomes[1]
-    differ = sum(a != b for a, b in zip(outcomes[0], outcomes[2], strict=True))  # exact ties may fall otherwise: other bits, same rules
+    differ = sum(
+        a != b for a, b in zip(outcomes[0], outcomes[2], strict=True)
+    )  # exact ties may fall otherwise: other bits, same rules
     assert differ <= 1
 
 

@@ -62,7 +62,9 @@ def test_every_family(family: str) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "freelb", "search", "gates", "mlm"])
 def test_bf16_is_near_fp32(kind: str) -> None:
-    (half, _), (full, _) = (run(loop_on(kind, device="cuda", precision=p, dropout=0.0), 4, device="cuda") for p in ("bf16", "fp32"))
+    (half, _), (full, _) = (
+        run(loop_on(kind, device="cuda", precision=p, dropout=0.0), 4, device="cuda") for p in ("bf16", "fp32")
+    )
     assert half == pytest.approx(full, rel=0.05)
 
 
@@ -75,7 +77,15 @@ def test_what_cannot_be_recorded_runs_on_eagerly() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any) -> None:
     task = toy_task(40)
-    train = FineTune(epochs=3, batch_size=4, lr=1e-3, evaluate="never", precision=precision, engine="graph", adversary=FreeLB(steps=2))
+    train = FineTune(
+        epochs=3,
+        batch_size=4,
+        lr=1e-3,
+        evaluate="never",
+        precision=precision,
+        engine="graph",
+        adversary=FreeLB(steps=2),
+    )
     whole, first, rest = (tiny_classifier().to("cuda") for _ in range(3))
     train(whole, task, folder=tmp_path / "whole")
     train(first, task, folder=tmp_path / "cut", stop_after=17)
@@ -89,5 +99,7 @@ def test_searches_find_the_eager_ticket() -> None:
     task = toy_task(60)
     gates = RobustT(epochs=2, batch_size=4, tuning=FineTune(epochs=1), precision="bf16")
     for method in (EarlyRobust(batch_size=4, precision="bf16", stop="early_bird"), gates):
-        found = [replace(method, engine=engine)(tiny_classifier().to("cuda"), task).ticket for engine in ("eager", "graph")]
+        found = [
+            replace(method, engine=engine)(tiny_classifier().to("cuda"), task).ticket for engine in ("eager", "graph")
+        ]
         assert all(apart <= 0.02 for apart in found[0].distance(found[1]).values())

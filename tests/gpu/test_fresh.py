@@ -26,7 +26,9 @@ def models(order: str) -> tuple[list[str], list[int]]:
         if kind == "a":
             PWWS()(clf, toy_task().test, n=4, precision="float16")
         else:
-            FineTune(epochs=1, batch_size=4, lr=1e-3, precision="bf16", engine="graph", evaluate="never")(clf, toy_task())
+            FineTune(epochs=1, batch_size=4, lr=1e-3, precision="bf16", engine="graph", evaluate="never")(
+                clf, toy_task()
+            )
             found.append(clf.digest)
     return found, [int(one) for one in torch._C._get_sdp_priority_order()]
 

@@ -66,5 +66,7 @@ def test_bf16_is_evaluated_in_bf16_and_the_model_stays_as_it_is(tmp_path: Path) 
 
 def test_a_loss_that_is_not_a_number_is_found(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="the loss became"):
-        FineTune(epochs=8, batch_size=4, lr=1e30, clip=0.0, log_every=3)(tiny_classifier().to("cuda"), toy_task(40), folder=tmp_path)
+        FineTune(epochs=8, batch_size=4, lr=1e30, clip=0.0, log_every=3)(
+            tiny_classifier().to("cuda"), toy_task(40), folder=tmp_path
+        )
     assert not list((tmp_path / "checkpoint").glob("step-*"))

@@ -43,12 +43,19 @@ WORDS = (
 
 def sentences(clf: Classifier, count: int, pairs: bool = False) -> Split:
     generator = numpy_generator(3, "sentences")
-    rows = [tuple(" ".join(generator.choice(WORDS, generator.integers(1, 9))) for _ in range(1 + pairs)) for _ in range(count)]
+    rows = [
+        tuple(" ".join(generator.choice(WORDS, generator.integers(1, 9))) for _ in range(1 + pairs))
+        for _ in range(count)
+    ]
     labels = clf.logits(rows).argmax(axis=1)
     return Split.of(rows, [int(label) for label in labels], columns=("first", "second") if pairs else ("text",))
 
 
-WAYS: tuple[dict[str, int], ...] = ({"token_budget": 1, "live": 1}, {"token_budget": 64, "live": 3}, {"token_budget": 100_000, "live": 50})
+WAYS: tuple[dict[str, int], ...] = (
+    {"token_budget": 1, "live": 1},
+    {"token_budget": 64, "live": 3},
+    {"token_budget": 100_000, "live": 50},
+)
 
 
 @pytest.mark.parametrize(("family", "pairs"), [("bert", False), ("bert", True), ("roberta", False)])
@@ -67,9 +74,16 @@ class Noisy(Classifier):
     """Logits that many texts share up to 1e-6, and that a batch moves by up to 4e-6, as rounding does, only worse."""
 
     def logits_of_encoded(self, rows: Any) -> torch.Tensor:
-        exact = np.array([[draw(row.ids, c) % 3 + (draw(row.ids, c, "fine") % 5) * 1e-6 for c in range(len(self.labels))] for row in rows])
+        exact = np.array(
+            [
+                [draw(row.ids, c) % 3 + (draw(row.ids, c, "fine") % 5) * 1e-6 for c in range(len(self.labels))]
+                for row in rows
+            ]
+        )
         if len(rows) > 1:
-            exact = exact + numpy_generator(draw(tuple(row.ids for row in rows)), "noise").uniform(-4e-6, 4e-6, exact.shape)
+            exact = exact + numpy_generator(draw(tuple(row.ids for row in rows)), "noise").uniform(
+                -4e-6, 4e-6, exact.shape
+            )
         return torch.tensor(exact, dtype=torch.float32)
 
 
@@ -109,7 +123,9 @@ def test_an_exported_graph_is_noisy_too(tmp_path: Path) -> None:
             return inner.logits_of_encoded(rows).numpy()
 
     graph: Any = Graph()
-    clf = Classifier(model=None, tokenizer=inner.tokenizer, labels=inner.labels, max_length=inner.max_length, graph=graph)
+    clf = Classifier(
+        model=None, tokenizer=inner.tokenizer, labels=inner.labels, max_length=inner.max_length, graph=graph
+    )
     split = sentences(inner, 24)
     for number, way in enumerate(WAYS):
         PWWS()(clf, split, n=0, folder=tmp_path / str(number), **way)
@@ -186,7 +202,9 @@ def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pyte
             return TextFooler().assemble(vectors=vectors, tags=None, encode=encode)
 
     monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "two"})
-    clf = Classifier.wrap(lambda texts: np.array([[0.2, 0.8] if "good" in t else [0.8, 0.2] for t in texts]), labels=["n", "p"])
+    clf = Classifier.wrap(
+        lambda texts: np.array([[0.2, 0.8] if "good" in t else [0.8, 0.2] for t in texts]), labels=["n", "p"]
+    )
     (outcome,) = engine.run_attack(Recipe(), clf, Split.of([" ".join(["good"] + ["zebra"] * 16)], [1]), n=0).examples()
     assert outcome.perturbed is not None
     assert outcome.perturbed[0].startswith("great")
@@ -200,7 +218,9 @@ def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypat
 
     def small(rows: Any) -> torch.Tensor:
         if len(rows) > most:
-            raise (MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))[len(rows) % 3]
+            raise (MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))[
+                len(rows) % 3
+            ]
         sizes.append(len(rows))
         return plain(rows)
 
@@ -252,7 +272,9 @@ def test_equal_token_ids_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None
     clf = tiny_classifier("bert", max_length=24)
     rows: list[Any] = []
     plain = clf.logits_of_encoded
-    monkeypatch.setattr(clf, "logits_of_encoded", lambda given: (rows.extend(row.ids for row in given), plain(given))[1])
+    monkeypatch.setattr(
+        clf, "logits_of_encoded", lambda given: (rows.extend(row.ids for row in given), plain(given))[1]
+    )
     service = victim.Victim(clf)
     questions = [victim.Ask([("Good film",), ("good film",)], {}), victim.Ask([("GOOD FILM",)], {})]
     answers = service.answer(questions)

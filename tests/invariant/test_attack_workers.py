@@ -25,7 +25,24 @@ from robust_tickets.seeds import numpy_generator
 from tiny import tiny_classifier
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="worker processes are forked")
-WORDS = ["good", "bad", "film", "plot", "happy", "old", "poor", "very", "awful", "great", "story", "the", "a", "is", "not", "fine"]
+WORDS = [
+    "good",
+    "bad",
+    "film",
+    "plot",
+    "happy",
+    "old",
+    "poor",
+    "very",
+    "awful",
+    "great",
+    "story",
+    "the",
+    "a",
+    "is",
+    "not",
+    "fine",
+]
 
 
 class Alone:
@@ -70,7 +87,9 @@ class Near(Attack):
         return {}
 
     def prepare(self, device: str) -> Any:
-        vectors = Vectors(WORDS, (1 + 0.05 * numpy_generator(1, "vectors").normal(size=(len(WORDS), 6))).astype(np.float32))
+        vectors = Vectors(
+            WORDS, (1 + 0.05 * numpy_generator(1, "vectors").normal(size=(len(WORDS), 6))).astype(np.float32)
+        )
 
         def encode(texts: list[str]) -> np.ndarray:
             return np.array([[np.cos(len(text) / 100), np.sin(len(text) / 100)] for text in texts], dtype=np.float32)
@@ -134,7 +153,9 @@ def test_a_broken_victim_ends_the_run(monkeypatch: pytest.MonkeyPatch, shaped: N
         PWWS()(clf, split, n=0)
 
 
-def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shaped: None) -> None:
+def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shaped: None
+) -> None:
     clf = tiny_classifier("bert", max_length=24)
     split = split_of(clf)
     monkeypatch.setattr(carry, "how_many", lambda examples: 0)
@@ -156,7 +177,9 @@ def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(0, 0), (1, 1), (3, 3), (99, 24), (None, 5)])
-def test_workers_may_be_asked_for(monkeypatch: pytest.MonkeyPatch, shaped: None, asked: int | None, expected: int) -> None:
+def test_workers_may_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, shaped: None, asked: int | None, expected: int
+) -> None:
     clf = tiny_classifier("bert", max_length=24)
     split = split_of(clf)
     seen: list[int] = []

@@ -27,7 +27,13 @@ from tiny import VARIANTS, tiny_classifier, tiny_model
 LAYERS, HEADS, NEURONS = 3, 4, 24
 FAMILIES = pytest.mark.parametrize("family", [*BACKBONES.names(), *VARIANTS])
 AUTO = pytest.mark.parametrize("auto", ["AutoModel", "AutoModelForSequenceClassification", "AutoModelForMaskedLM"])
-TEXTS = ["good film", "a very long story was not bad at all , it was great", ("the plot is poor", "an awful movie"), "", "zebra 42 !"]
+TEXTS = [
+    "good film",
+    "a very long story was not bad at all , it was great",
+    ("the plot is poor", "an awful movie"),
+    "",
+    "zebra 42 !",
+]
 BARE = ([[2], [0], [3]], [[7], [0], [23]])  # every layer reduced to one head and one neuron
 MIXED = ([[1], [0, 3], [0, 1, 2, 3]], [[5], list(range(24)), [1, 2, 23]])
 KEPT = st.tuples(
@@ -56,7 +62,12 @@ def outputs(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return (
         out.logits
         if "logits" in out
-        else torch.cat([out.last_hidden_state.flatten(), *([] if out.get("pooler_output") is None else [out.pooler_output.flatten()])])
+        else torch.cat(
+            [
+                out.last_hidden_state.flatten(),
+                *([] if out.get("pooler_output") is None else [out.pooler_output.flatten()]),
+            ]
+        )
     )
 
 
@@ -95,7 +106,9 @@ def test_bare_models_too(family: str, auto: str) -> None:
         gates.set_masks(ticket)
         gated = outputs(model, batch)
     torch.testing.assert_close(outputs(small, batch), gated, atol=1e-5, rtol=0)
-    assert not torch.allclose(gated, outputs(model, batch), atol=1e-2), "the ticket cut nothing that matters: the test shows nothing"
+    assert not torch.allclose(gated, outputs(model, batch), atol=1e-2), (
+        "the ticket cut nothing that matters: the test shows nothing"
+    )
     assert isinstance(small, type(model))
     assert type(small).__name__ == f"Ticket{type(model).__name__}"
     assert type(back) is type(model)
@@ -170,10 +183,15 @@ def test_scaling_probabilities_is_scaling_the_context(family: str) -> None:
             heads.copy_(scale)
     with gates:
         ours = outputs(model, batch)
-    own = {"mpnet": "attention.attn.dropout", "deberta_v2": "attention.self.dropout"}  # these compute attention by themselves
+    own = {
+        "mpnet": "attention.attn.dropout",
+        "deberta_v2": "attention.self.dropout",
+    }  # these compute attention by themselves
     if family.partition(":")[0] in own:
         for layer in layout.layers_of(model):
-            layer.get_submodule(own[family.partition(":")[0]]).register_forward_hook(lambda m, a, out: out * scale[:, None, None])
+            layer.get_submodule(own[family.partition(":")[0]]).register_forward_hook(
+                lambda m, a, out: out * scale[:, None, None]
+            )
     else:
         from transformers import AttentionInterface
 
@@ -211,7 +229,9 @@ def test_one_training_step(family: str) -> None:
             expected = expected.index_select(where[name].dim, where[name].kept)
         assert (parameter.grad is None) == (expected is None), name
         if expected is not None:
-            torch.testing.assert_close(parameter.grad, expected, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(
+                parameter.grad, expected, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            )
     shapes = [p.shape for p in small.parameters()]
     torch.optim.AdamW(small.parameters(), lr=0.1).step()
     assert [p.shape for p in small.parameters()] == shapes
@@ -264,7 +284,9 @@ def test_save_and_reload_is_bitwise(family: str, auto: str, tmp_path: Any, caplo
     assert again.state_dict().keys() == small.state_dict().keys()
     assert all(torch.equal(tensor, small.state_dict()[name]) for name, tensor in again.state_dict().items())
     for parameter in again.parameters():
-        parameter.data = parameter.data.clone()  # kernels round by the address of the weights, and mapped files lie at odd ones
+        parameter.data = (
+            parameter.data.clone()
+        )  # kernels round by the address of the weights, and mapped files lie at odd ones
     assert torch.equal(outputs(again, batch_for(family)), outputs(small, batch_for(family)))
     encoder = transformers.AutoModel.from_pretrained(tmp_path)
     assert type(encoder).__name__ == f"Ticket{type(encoder_of(model)).__name__}"
@@ -282,7 +304,11 @@ def test_wrong_tickets_are_refused() -> None:
     with pytest.raises(rt.TicketsError, match="4 heads in layer 0, the model has 1"):
         Gates(small.model).set_masks(ticket_for(clf, MIXED))
     weights = rt.Ticket(
-        kind="unstructured", family="bert", masks={"weights": [np.ones((2, 2), bool)]}, unit_weights={"weights": 1}, names=("w",)
+        kind="unstructured",
+        family="bert",
+        masks={"weights": [np.ones((2, 2), bool)]},
+        unit_weights={"weights": 1},
+        names=("w",),
     )
     with pytest.raises(rt.TicketsError, match="brings no smaller shapes"):
         rt.compact(clf, weights)

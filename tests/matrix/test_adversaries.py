@@ -63,7 +63,9 @@ def test_padding_is_never_touched(name: str, family: str) -> None:
     adversary = make(name)
     objective = recording(objective_on(family, adversary=adversary))
     ids: list[torch.Tensor] = []
-    objective.layout.words_of(objective.model).register_forward_pre_hook(lambda _module, args: ids.append(args[0].clone()))
+    objective.layout.words_of(objective.model).register_forward_pre_hook(
+        lambda _module, args: ids.append(args[0].clone())
+    )
     gradients(objective, adversary)
     padding = objective.batch["attention_mask"] == 0
     assert padding.any()
@@ -100,7 +102,9 @@ def test_token_types_reach_every_pass(name: str) -> None:
     adversary = make(name)
     objective = objective_on(adversary=adversary)
     seen: list[torch.Tensor] = []
-    objective.model.bert.embeddings.token_type_embeddings.register_forward_pre_hook(lambda _module, args: seen.append(args[0].clone()))
+    objective.model.bert.embeddings.token_type_embeddings.register_forward_pre_hook(
+        lambda _module, args: seen.append(args[0].clone())
+    )
     gradients(objective, adversary)
     assert seen
     assert objective.batch["token_type_ids"].any()
@@ -154,11 +158,21 @@ class Waiting(TorchDispatchMode):
         self.found: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        masked = func.overloadpacket is torch.ops.aten.index and any(i is not None and i.dtype == torch.bool for i in args[1])
+        masked = func.overloadpacket is torch.ops.aten.index and any(
+            i is not None and i.dtype == torch.bool for i in args[1]
+        )
         name = str(func.overloadpacket)
-        if masked or name in ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"):
+        if masked or name in (
+            "aten._local_scalar_dense",
+            "aten.nonzero",
+            "aten.masked_select",
+            "aten.equal",
+            "aten._unique2",
+        ):
             frame: Any = sys._getframe(1)
-            while frame is not None and not {"robust_tickets", "transformers"} & set(Path(frame.f_code.co_filename).parts):
+            while frame is not None and not {"robust_tickets", "transformers"} & set(
+                Path(frame.f_code.co_filename).parts
+            ):
                 frame = frame.f_back
             where = frame.f_code.co_filename if frame is not None else ""
             if "robust_tickets" in Path(where).parts:  # transformers itself looks whether a mask is all ones

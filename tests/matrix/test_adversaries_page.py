@@ -34,7 +34,9 @@ USERS: dict[str, Callable[..., Any]] = {
     "EarlyBERT": lambda adversary: EarlyBERT(**SMALL, at_epoch=1.0, adversary=adversary),
     "RobustT": lambda adversary: RobustT(**SMALL, epochs=1, evaluate="never", adversary=adversary),
     "IMP": lambda adversary: IMP(**SMALL, sparsity=0.1, epochs=1, adversary=adversary),
-    "ORTicket": lambda adversary: ORTicket(**SMALL, corpus="task", block=16, mini=0.5, stop="official", adversary=adversary),
+    "ORTicket": lambda adversary: ORTicket(
+        **SMALL, corpus="task", block=16, mini=0.5, stop="official", adversary=adversary
+    ),
 }
 TRAINED = {"ORTicket": "mlm"}  # the others train on labels
 
@@ -42,7 +44,10 @@ TRAINED = {"ORTicket": "mlm"}  # the others train on labels
 def tables() -> list[list[list[str]]]:
     """The page's tables: rows of cells, the header first."""
     found = re.findall(r"(?:^\|.*\|\n)+", PAGE, flags=re.MULTILINE)
-    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|---" not in line] for table in found]
+    return [
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|---" not in line]
+        for table in found
+    ]
 
 
 def named(cell: str) -> list[str]:

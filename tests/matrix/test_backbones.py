@@ -25,10 +25,17 @@ FAMILIES = pytest.mark.parametrize("family", ALL)
 HEADS = [[2], [0, 1, 3], [0, 1, 2, 3]]
 NEURONS = [[5], list(range(0, 24, 3)), list(range(24))]
 TEXTS = ["good film", ("the plot is poor and the story was not very good", "an awful movie"), "a"]
-TYPED = {"bert", "roberta", "electra", "deberta_v2:separate"}  # as tiny models have it; roberta-base has one type, which is none
+TYPED = {
+    "bert",
+    "roberta",
+    "electra",
+    "deberta_v2:separate",
+}  # as tiny models have it; roberta-base has one type, which is none
 
 SPLIT = Split.of([f"the film {i} was {word}" for i in range(4) for word in ("good", "bad")], [0, 1] * 4, name="train")
-TASK = Task(name="small", labels=("a", "b"), columns=("text",), splits=dict.fromkeys(("train", "validation", "test"), SPLIT))
+TASK = Task(
+    name="small", labels=("a", "b"), columns=("text",), splits=dict.fromkeys(("train", "validation", "test"), SPLIT)
+)
 
 V3_BASE = {  # deberta-v3-base
     "hidden_size": 768,
@@ -52,7 +59,11 @@ def small(family: str) -> rt.Classifier:
 def objective(model: Any, batch: dict[str, torch.Tensor]) -> Objective:
     labels = {"labels": torch.zeros(len(batch["input_ids"]), dtype=torch.long)}
     return Objective(
-        model=model, layout=layout_of(model), batch={**batch, **labels}, backward=lambda loss: loss.backward(), generator=torch.Generator()
+        model=model,
+        layout=layout_of(model),
+        batch={**batch, **labels},
+        backward=lambda loss: loss.backward(),
+        generator=torch.Generator(),
     )
 
 
@@ -108,7 +119,10 @@ def test_flops_are_what_torch_counts(family: str, tokens: int) -> None:
     for clf in (tiny_classifier(family), small(family)):
         clf.model.set_attn_implementation("eager")
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            clf.model(input_ids=torch.ones(1, tokens, dtype=torch.long), attention_mask=torch.ones(1, tokens, dtype=torch.long))
+            clf.model(
+                input_ids=torch.ones(1, tokens, dtype=torch.long),
+                attention_mask=torch.ones(1, tokens, dtype=torch.long),
+            )
         assert flops(clf.model, tokens) == counter.get_total_flops()
 
 
@@ -127,7 +141,9 @@ def test_unit_weights_are_what_a_cut_takes_away(family: str) -> None:
         less = rt.compact(clf, rt.Ticket.from_kept(clf, heads=kept["heads"], neurons=kept["neurons"]))
         assert matrices(clf.model) - matrices(less.model) == layout.unit_weights(clf.model)[group]
     found = layout.matrices_of(clf.model)
-    assert not layout.pooler or encoder_of(tiny_model(family, "AutoModel")).get_submodule(layout.pooler), "a pooler that is not there"
+    assert not layout.pooler or encoder_of(tiny_model(family, "AutoModel")).get_submodule(layout.pooler), (
+        "a pooler that is not there"
+    )
     assert all(name in encoder_of(clf.model).state_dict() for name in found)
     assert len({id(m) for m in found.values()}) == len(found)
     inside = {id(m) for layer in layout.layers_of(clf.model) for m in layer.modules() if hasattr(m, "in_features")}
@@ -171,7 +187,9 @@ def test_new_heads_on_a_checkpoint_of_the_masked_language_model(family: str, tmp
     drawn = {n for n in new if not torch.equal(loaded[n], again[n])}
     assert any(n.startswith("classifier") for n in drawn)
     if family.startswith("modernbert"):
-        assert torch.equal(loaded["head.dense.weight"], model.state_dict()["head.dense.weight"]), "the pretrained head was thrown away"
+        assert torch.equal(loaded["head.dense.weight"], model.state_dict()["head.dense.weight"]), (
+            "the pretrained head was thrown away"
+        )
     turned = rt.load_classifier(clf.save_pretrained(tmp_path / "saved"), labels=("z", "x", "y"))
     np.testing.assert_allclose(turned.logits(["good film"]), clf.logits(["good film"])[:, [2, 0, 1]], atol=1e-6)
 
@@ -179,19 +197,31 @@ def test_new_heads_on_a_checkpoint_of_the_masked_language_model(family: str, tmp
 def test_local_attention_is_exercised() -> None:
     """Tiny ModernBERTs have both kinds of attention, and windows shorter than their texts."""
     model = tiny_model("modernbert")
-    assert {layer.attention_type for layer in layout_of(model).layers_of(model)} == {"full_attention", "sliding_attention"}
+    assert {layer.attention_type for layer in layout_of(model).layers_of(model)} == {
+        "full_attention",
+        "sliding_attention",
+    }
     assert model.config.sliding_window < 16
 
 
 def test_albert_is_refused_with_the_reason(tmp_path: Path) -> None:
     from transformers import AlbertConfig, AlbertForSequenceClassification
 
-    config = AlbertConfig(vocab_size=40, hidden_size=16, embedding_size=8, num_attention_heads=2, intermediate_size=16, num_hidden_layers=2)
+    config = AlbertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        embedding_size=8,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_hidden_layers=2,
+    )
     model = AlbertForSequenceClassification(config)
     model.save_pretrained(tmp_path)
     assert "albert" not in rt.backbones()
     for act in (lambda: Gates(model), lambda: rt.load_classifier(tmp_path, labels=("a", "b"))):
-        with pytest.raises(rt.TicketsError, match="'albert' cannot be pruned: its layers share one set of weights") as refused:
+        with pytest.raises(
+            rt.TicketsError, match="'albert' cannot be pruned: its layers share one set of weights"
+        ) as refused:
             act()
         assert "deberta_v2" in str(refused.value.hint)
     with pytest.raises(rt.TicketsError, match="'gpt2' has no layout; known: bert, "):
@@ -218,7 +248,11 @@ def hooks_of(model: Any) -> int:
 def test_biases_and_norms_are_not_decayed(family: str) -> None:
     """By what the modules are, whatever a family calls them."""
     model = tiny_model(family)
-    decay = {id(p): group["weight_decay"] for group in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups for p in group["params"]}
+    decay = {
+        id(p): group["weight_decay"]
+        for group in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups
+        for p in group["params"]
+    }
     flat = [name for name, parameter in model.named_parameters() if parameter.ndim == 1]
     assert any("norm" in name.lower() for name in flat)
     assert {decay[id(model.get_parameter(name))] for name in flat} == {0.0}
@@ -234,14 +268,18 @@ def test_biases_and_norms_are_not_decayed(family: str) -> None:
         ("deberta-v2", V3_BASE, 184, 72, 4 * 768 * 64, 2 * 768),
     ],
 )
-def test_published_sizes(family: str, settings: dict[str, Any], millions: int, matrices: int, heads: int, neurons: int) -> None:
+def test_published_sizes(
+    family: str, settings: dict[str, Any], millions: int, matrices: int, heads: int, neurons: int
+) -> None:
     """Real shapes, without weights: as many parameters as the authors tell, and every matrix of the layers found."""
     from transformers import AutoConfig, AutoModel
 
     with torch.device("meta"):
         model = AutoModel.from_config(AutoConfig.for_model(family, **settings))
     layout = layout_of(model)
-    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.6)  # some are told with a head
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(
+        millions, abs=0.6
+    )  # some are told with a head
     assert len(layout.matrices_of(model)) == matrices
     assert layout.unit_weights(model) == {"heads": heads, "neurons": neurons}
     sizes = layout.sizes(model.config)

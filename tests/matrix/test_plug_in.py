@@ -74,7 +74,13 @@ def installed(tmp_path: Path) -> Path:
 
 def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), str(PAGE.parents[1] / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_the_page_works_as_it_is_written(installed: Path) -> None:

@@ -33,7 +33,9 @@ def installed(tmp_path: Path) -> Path:
 def tickets(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()", *given]
-    return subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
 
 
 def attack(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
@@ -46,12 +48,16 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     done = attack(installed, "--set", "most_edits=8")
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads((installed / "out" / "result.json").read_text(encoding="utf-8"))
-    lines = [json.loads(line) for line in (installed / "out" / "examples.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (installed / "out" / "examples.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     found = {line["original"][0]: line for line in lines}
     assert "Shouting" in json.dumps(result)
     assert "candidates: the word in capitals" in json.dumps(result)
     assert found["a warm day at last"]["status"] == "success"
-    assert found["many sad and bad men had a hat"]["status"] == "failed"  # four words would have to change, at least ten characters
+    assert (
+        found["many sad and bad men had a hat"]["status"] == "failed"
+    )  # four words would have to change, at least ten characters
 
 
 def test_a_changed_file_is_another_attack(installed: Path) -> None:
@@ -72,7 +78,10 @@ def test_no_profile_is_claimed_for_it(installed: Path) -> None:
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     said = " ".join(done.stderr.split())
-    assert "my_attacks.Shouting has no profile '0.3.11' that was checked against TextAttack's own results; it has: none" in said
+    assert (
+        "my_attacks.Shouting has no profile '0.3.11' that was checked against TextAttack's own results; it has: none"
+        in said
+    )
 
 
 def test_a_plug_in_whose_file_is_called_like_one_of_ours_claims_no_profile_either(installed: Path) -> None:

@@ -30,19 +30,29 @@ def installed(tmp_path: Path) -> Path:
 def tickets(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()", *given]
-    return subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_page_works_as_it_is_written(installed: Path) -> None:
     """Listed, run, found done when asked again, and run again after a change of the file."""
-    assert "large_outputs  Keeps the heads and neurons whose output weights are largest.\n" in tickets(installed, "ls", "methods").stdout
+    assert (
+        "large_outputs  Keeps the heads and neurons whose output weights are largest.\n"
+        in tickets(installed, "ls", "methods").stdout
+    )
     assert " Adds normal noise to the word embeddings.\n" in tickets(installed, "ls", "adversaries").stdout
     ask = ("run", "mine.toml", *(word for one in SMALL for word in ("--set", one)))
     done = tickets(installed, *ask)
     assert done.returncode == 0, done.stderr[-2000:]
     (run,) = (installed / "runs").iterdir()
     (ticket,) = (run / "search").glob("*/ticket.json")
-    assert json.loads(ticket.read_text())["provenance"]["method"] == {"name": "large_outputs", "heads": 0.25, "neurons": 0.3, "seed": 0}
+    assert json.loads(ticket.read_text())["provenance"]["method"] == {
+        "name": "large_outputs",
+        "heads": 0.25,
+        "neurons": 0.3,
+        "seed": 0,
+    }
     assert json.loads((run / "env.json").read_text())["packages"]["my-parts"] == "1.0"
     assert (run / "report.html").is_file()
     again = tickets(installed, *ask)
@@ -66,8 +76,16 @@ def test_a_plug_in_is_listed_by_what_its_file_says_and_not_imported(tmp_path: Pa
     info = tmp_path / "pack-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pack\nVersion: 1.0\n")
-    values = {"aa": "pack.inner.one:Told", "ab": "pack.inner.one:other", "ac": "pack.broken:X", "ad": "pack.gone:X", "ae": "nowhere:X"}
-    (info / "entry_points.txt").write_text("[robust_tickets.attacks]\n" + "".join(f"{k} = {v}\n" for k, v in values.items()))
+    values = {
+        "aa": "pack.inner.one:Told",
+        "ab": "pack.inner.one:other",
+        "ac": "pack.broken:X",
+        "ad": "pack.gone:X",
+        "ae": "nowhere:X",
+    }
+    (info / "entry_points.txt").write_text(
+        "[robust_tickets.attacks]\n" + "".join(f"{k} = {v}\n" for k, v in values.items())
+    )
     done = tickets(tmp_path, "ls", "attacks")
     assert done.returncode == 0, done.stderr
     told = [" ".join(line.split()) for line in done.stdout.splitlines()]

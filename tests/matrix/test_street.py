@@ -18,7 +18,9 @@ from robust_tickets.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 
-TEXTS = [f"the film {i} was {word} and not {other}" for i in range(8) for word, other in (("good", "bad"), ("awful", "fine"))]
+TEXTS = [
+    f"the film {i} was {word} and not {other}" for i in range(8) for word, other in (("good", "bad"), ("awful", "fine"))
+]
 SHORT = {"epochs": 1, "batch_size": 8}
 TUNING = FineTune(**SHORT, max_steps=1)
 # What makes a method short here; one that is not named runs with its defaults. "method:variant" adds to it what leads to another ticket.
@@ -97,7 +99,9 @@ def test_a_ticket_walks_the_street(method: str, family: str, tmp_path: Path) -> 
         dense = rt.expand(again)
         assert type(dense.model).__name__.startswith("Ticket") is False
         assert sum(p.numel() for p in again.model.parameters()) < sum(p.numel() for p in dense.model.parameters())
-        torch.testing.assert_close(torch.tensor(dense.logits(TEXTS)), torch.tensor(again.logits(TEXTS)), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(dense.logits(TEXTS)), torch.tensor(again.logits(TEXTS)), atol=1e-5, rtol=0
+        )
     else:
         assert not zeros_are_where(start, ticket)
         assert zeros_are_where(again, ticket)

@@ -54,7 +54,9 @@ def wanted_of(recipe: str, version: str) -> dict[str, Answer]:
     return {MARKED: ("failed", UNMOVED[recipe, version], TEXT)} if (recipe, version) in UNMOVED else {}
 
 
-def answers(recipe: str, compat: str | None, version: str, names: set[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
+def answers(
+    recipe: str, compat: str | None, version: str, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Answer]:
     _, theirs = read(recipe, version)
     found = {}
     for name, outcome, _ in replay(recipe, compat, theirs, monkeypatch, live=1, only=names | BESIDE):
@@ -80,4 +82,6 @@ def test_under_own_rules(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bertattack_under_own_rules_has_0_3_10s_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answers("bertattack", None, "0.3.10", set(YEARS), monkeypatch) == dict(zip(YEARS, JOINED["0.3.10"], strict=True))
+    assert answers("bertattack", None, "0.3.10", set(YEARS), monkeypatch) == dict(
+        zip(YEARS, JOINED["0.3.10"], strict=True)
+    )

@@ -51,7 +51,9 @@ def long(sample: Any) -> bool:
     return sum(len(text.split()) for text in sample.texts) > LONG
 
 
-def compared(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch, keep: Callable[[Any], bool], fewest: int) -> None:
+def compared(
+    recipe: str, version: str, monkeypatch: pytest.MonkeyPatch, keep: Callable[[Any], bool], fewest: int
+) -> None:
     """Replay what ``keep`` keeps of a file, but for what TextAttack itself failed on (test_failures): all of it must agree."""
     _, wanted = read(recipe, version)
     answered = {name for name, example in wanted.items() if example["status"] != "error"}
@@ -71,7 +73,9 @@ def compared(recipe: str, version: str, monkeypatch: pytest.MonkeyPatch, keep: C
 @pytest.mark.parametrize("recipe", sorted(OFFERED))
 def test_own_rules_give_0_3_11s_results_but_where_they_differ(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Own rules differ in Chinese text, in NLTK's newer stop words, and have no trouble with TextAttack's mark."""
-    newer = () if recipe == "textfooler" else tuple(stopwords.nltk(198) - stopwords.nltk(179))  # TextFooler has a list of its own
+    newer = (
+        () if recipe == "textfooler" else tuple(stopwords.nltk(198) - stopwords.nltk(179))
+    )  # TextFooler has a list of its own
     pattern = re.compile(r"<SPLIT>|\b(" + "|".join(newer) + r")\b" if newer else "<SPLIT>")
     _, wanted = read(recipe, "0.3.11")
     given = {"words": 8} if recipe == "bertattack" else {}  # its K is 48 here, as in TextAttack before 0.3.11

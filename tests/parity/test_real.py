@@ -90,7 +90,9 @@ def victim(real: Any, encoder: Any, source: Any) -> Classifier:
     inner = real.Victim(encoder.encode, source.head)
 
     def probabilities(given: list[Any]) -> np.ndarray:
-        return torch.softmax(torch.from_numpy(inner.logits([(t,) if isinstance(t, str) else tuple(t) for t in given])), dim=1).numpy()
+        return torch.softmax(
+            torch.from_numpy(inner.logits([(t,) if isinstance(t, str) else tuple(t) for t in given])), dim=1
+        ).numpy()
 
     clf = Classifier.wrap(probabilities, labels=[f"c{i}" for i in range(inner.classes)], columns=source.columns)
     clf.logits_of_encoded = lambda rows: torch.from_numpy(inner.logits([tuple(row.columns) for row in rows]))  # type: ignore[method-assign]

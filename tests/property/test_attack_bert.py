@@ -113,7 +113,9 @@ def test_blanks_equal_a_walk_down_the_scores(first: str, count: int, data: st.Da
         return
     index = data.draw(st.integers(0, len(text) - 1))
     game = Game(original=text, label=0, column_names=("text",), noise=0.0)
-    found = answered(Blank(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words))
+    found = answered(
+        Blank(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words)
+    )
     place, wanted = masked_at((first,), index), list[str]()
     if place is not None:
         scores = padded("\n".join(literal_replace((first,), index, "[MASK]")))[place]

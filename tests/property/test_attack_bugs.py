@@ -28,8 +28,43 @@ from robust_tickets.lexicon.words import word_list, words
 from robust_tickets.seeds import derive, numpy_generator
 
 WORDS = (
-    *("good", "film", "bad", "story", "the", "The", "is", "plot", "warm", "dull", "great", "not", "very", "quick", "happy", "sad", "run"),
-    *("well-made", "don't", "U.S.", "I", "a", "ok", "cat", "ooo", "x1", "9-5", "😀", "naïve", "Wonderful", "REALLY", "o'er", "aa"),
+    *(
+        "good",
+        "film",
+        "bad",
+        "story",
+        "the",
+        "The",
+        "is",
+        "plot",
+        "warm",
+        "dull",
+        "great",
+        "not",
+        "very",
+        "quick",
+        "happy",
+        "sad",
+        "run",
+    ),
+    *(
+        "well-made",
+        "don't",
+        "U.S.",
+        "I",
+        "a",
+        "ok",
+        "cat",
+        "ooo",
+        "x1",
+        "9-5",
+        "😀",
+        "naïve",
+        "Wonderful",
+        "REALLY",
+        "o'er",
+        "aa",
+    ),
 )
 ENDS = (" ", " ", " ", " ", ", ", ". ", "! ", " (", " - ", "  ")
 Text = tuple[str, ...]
@@ -52,12 +87,18 @@ class Bugging(Literal):
     """The search, with marks that move when a word becomes two."""
 
     def search(
-        self, original: Text, unknown: str, bugs: Callable[[str], list[str]], likeness: Callable[[Text, Text], float | None]
+        self,
+        original: Text,
+        unknown: str,
+        bugs: Callable[[str], list[str]],
+        likeness: Callable[[Text, Text], float | None],
     ) -> tuple[str, Text, int]:
         best = self.ask(original)
         if self.turned(original):
             return "skipped", original, self.queries
-        places = list({i for i, word in enumerate(said(original)) if word not in stopwords.NLTK} & set(range(len(said(original)))))
+        places = list(
+            {i for i, word in enumerate(said(original)) if word not in stopwords.NLTK} & set(range(len(said(original))))
+        )
         scores = [self.ask(literal_replace(original, i, unknown)) for i in places]
         order = np.array(places, dtype=np.int64)[(-np.array(scores, dtype=np.float64)).argsort()]
         current, changed = original, set[int]()
@@ -88,7 +129,11 @@ def reseed(name: str) -> None:
 
 
 def rows_of(salt: int, pairs: bool, count: int) -> list[Text]:
-    return list(zip(texts(salt, count, 12), texts(salt + 50, count, 6), strict=True)) if pairs else [(t,) for t in texts(salt, count, 22)]
+    return (
+        list(zip(texts(salt, count, 12), texts(salt + 50, count, 6), strict=True))
+        if pairs
+        else [(t,) for t in texts(salt, count, 22)]
+    )
 
 
 def edits(word: str) -> list[str]:
@@ -113,7 +158,9 @@ def test_deepwordbug_equals_the_literal_search(pairs: bool, most: int) -> None:
         clf = toy_victim(salt, grid=5)
         rows = rows_of(salt, pairs, 14)
         labels = [Literal(clf, 0).probabilities(row).argmax() if i % 6 else 0 for i, row in enumerate(rows)]
-        result = DeepWordBug(most_edits=most)(clf, Split.of(rows, labels, columns=("premise", "hypothesis") if pairs else ("text",)), n=0)
+        result = DeepWordBug(most_edits=most)(
+            clf, Split.of(rows, labels, columns=("premise", "hypothesis") if pairs else ("text",)), n=0
+        )
         for row, outcome in zip(rows, result.examples(), strict=True):
             reseed(outcome.id)
             wanted = Bugging(clf, outcome.label).search(
@@ -139,8 +186,13 @@ def made_up() -> dict[str, Any]:
     vocabulary = sorted({w.lower() for w in WORDS if word_list(w)} | {f"word{i}" for i in range(20)} | {"two words"})
     matrix = numpy_generator(0, "vectors").normal(size=(len(vocabulary), 8)).astype(np.float32)
 
-    def encode(given: list[str]) -> np.ndarray:  # by the first letters, so that some bugs do not show and similarities tie
-        rows = [np.sum([numpy_generator(draw(w[:3]), "w").normal(size=8) for w in word_list(t)] + [np.ones(8)], axis=0) for t in given]
+    def encode(
+        given: list[str],
+    ) -> np.ndarray:  # by the first letters, so that some bugs do not show and similarities tie
+        rows = [
+            np.sum([numpy_generator(draw(w[:3]), "w").normal(size=8) for w in word_list(t)] + [np.ones(8)], axis=0)
+            for t in given
+        ]
         return np.array(rows, dtype=np.float32)
 
     return {"vectors": Vectors(vocabulary, matrix), "encode": encode}
@@ -197,7 +249,9 @@ def test_textbugger_equals_the_literal_search(pairs: bool, least: float, monkeyp
     assert split_words  # some word became two, and the indices moved
 
 
-@pytest.mark.parametrize("attack", [DeepWordBug(), TextBugger(vectors="none", encoder="none")], ids=lambda attack: type(attack).__name__)
+@pytest.mark.parametrize(
+    "attack", [DeepWordBug(), TextBugger(vectors="none", encoder="none")], ids=lambda attack: type(attack).__name__
+)
 def test_an_example_is_attacked_alike_in_any_company(attack: Attack) -> None:
     clf = toy_victim(1, grid=5)
     rows = rows_of(3, False, 12)

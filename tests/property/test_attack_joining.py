@@ -11,7 +11,28 @@ from robust_tickets.attack.literal import one_word
 from robust_tickets.attack.rules import OWN, PROFILES
 from robust_tickets.attack.transforms.joining import joined
 
-TOKENS = ["a", "##b", "cd", ",", ".", "'", "-", "#", "##", "##-", "[UNK]", "x-", "é", "×", " ", "_", "1", "a,b", "##,", "#a"]
+TOKENS = [
+    "a",
+    "##b",
+    "cd",
+    ",",
+    ".",
+    "'",
+    "-",
+    "#",
+    "##",
+    "##-",
+    "[UNK]",
+    "x-",
+    "é",
+    "×",
+    " ",
+    "_",
+    "1",
+    "a,b",
+    "##,",
+    "#a",
+]
 ROWS = st.lists(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=4), min_size=2, max_size=5)
 
 

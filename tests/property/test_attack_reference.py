@@ -42,7 +42,24 @@ PLAIN = (
     "quick",
     "happy",
 )
-WORDS = (*PLAIN, "sad", "run", "house", "dog", "cat", "well-made", "don't", "U.S.", "I", "movie", "fine", "nice", "really", "dark", "light")
+WORDS = (
+    *PLAIN,
+    "sad",
+    "run",
+    "house",
+    "dog",
+    "cat",
+    "well-made",
+    "don't",
+    "U.S.",
+    "I",
+    "movie",
+    "fine",
+    "nice",
+    "really",
+    "dark",
+    "light",
+)
 ENDS = [" ", " ", " ", ", ", ". ", "! ", " (", ") ", " - ", "  "]
 
 
@@ -52,7 +69,9 @@ def texts(seed: int, count: int, longest: int) -> list[str]:
     for _ in range(count):
         parts = [w + e for w, e in zip(generator.choice(WORDS, longest), generator.choice(ENDS, longest), strict=True)]
         text = "".join(parts[: int(generator.integers(1, longest + 1))])
-        found.append(text.upper() if generator.random() < 0.1 else text.capitalize() if generator.random() < 0.2 else text)
+        found.append(
+            text.upper() if generator.random() < 0.1 else text.capitalize() if generator.random() < 0.2 else text
+        )
     return found
 
 
@@ -105,7 +124,10 @@ def made_up() -> dict[str, Any]:
     matrix = np.stack([middles[draw(w) % 6] + 0.6 * generator.normal(size=12) for w in vocabulary]).astype(np.float32)
 
     def encode(given: list[str]) -> np.ndarray:
-        rows = [np.sum([numpy_generator(draw(w), "w").normal(size=8) for w in word_list(t)] or [np.ones(8)], axis=0) for t in given]
+        rows = [
+            np.sum([numpy_generator(draw(w), "w").normal(size=8) for w in word_list(t)] or [np.ones(8)], axis=0)
+            for t in given
+        ]
         return np.array(rows, dtype=np.float32)
 
     def tags(said: list[str]) -> list[str]:

@@ -47,7 +47,9 @@ class Stops:
 
 @settings(max_examples=25, deadline=None)
 @given(calls=st.integers(0, 60), cut=st.integers(0, 4000), live=st.integers(1, 5))
-def test_resuming_gives_the_same_files(tmp_path_factory: pytest.TempPathFactory, calls: int, cut: int, live: int) -> None:
+def test_resuming_gives_the_same_files(
+    tmp_path_factory: pytest.TempPathFactory, calls: int, cut: int, live: int
+) -> None:
     folder = tmp_path_factory.mktemp("attack")
     victim = Stops()
     clf = Classifier.wrap(victim, labels=["x", "y"])
@@ -85,7 +87,10 @@ def test_finished_examples_are_not_attacked_again(tmp_path: Path) -> None:
     victim.inner.function = note
     PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     done = [json.loads(line.split(b"\t")[2])["original"][0] for line in lines[1:]]
-    probes, asked = asked[: len(TEXTS)], asked[len(TEXTS) :]  # each attacked text once, to see that it is the same victim
+    probes, asked = (
+        asked[: len(TEXTS)],
+        asked[len(TEXTS) :],
+    )  # each attacked text once, to see that it is the same victim
     assert probes == TEXTS
     assert asked
     assert not set(asked) & set(done)
@@ -154,7 +159,12 @@ def test_kill_9(tmp_path: Path) -> None:
     (tmp_path / "calls").unlink()
     assert start(0).wait() == 0
     resumed = asked()
-    PWWS()(Classifier.wrap(toy_victim(1).function, labels=["x", "y"]), Split.of(texts * 5, [0, 1] * 15), n=0, folder=tmp_path / "whole")
+    PWWS()(
+        Classifier.wrap(toy_victim(1).function, labels=["x", "y"]),
+        Split.of(texts * 5, [0, 1] * 15),
+        n=0,
+        folder=tmp_path / "whole",
+    )
     assert stable_files(tmp_path / "killed")[1] == stable_files(tmp_path / "whole")[1]
     for name in ("result.json", "examples.jsonl"):
         (tmp_path / "killed" / name).unlink()
@@ -232,7 +242,9 @@ def test_a_result_without_its_examples_is_made_again(tmp_path: Path) -> None:
     assert list(PWWS()(clf, SPLIT, n=0, folder=tmp_path).examples()) == kept
 
 
-def test_a_result_whose_examples_were_cut_short_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_whose_examples_were_cut_short_is_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     clf, path = toy_victim(1), tmp_path / "examples.jsonl"
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     whole = path.read_bytes()
@@ -248,7 +260,9 @@ def _odd(text: str, name: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["empty", "cut", "list", "zeros", "less", "number", "curve", "text"])
-def test_a_damaged_result_is_kept_aside_and_made_again(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_result_is_kept_aside_and_made_again(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whose it was nobody can tell, so that its examples stay too."""
     clf = toy_victim(1)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)

@@ -26,7 +26,22 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
-SAID = ("good", "bad", "film", "story", "great", "poor", "fine", "awful", "plot", "dark", "light", "house", "the", "very")
+SAID = (
+    "good",
+    "bad",
+    "film",
+    "story",
+    "great",
+    "poor",
+    "fine",
+    "awful",
+    "plot",
+    "dark",
+    "light",
+    "house",
+    "the",
+    "very",
+)
 
 
 class Neighbour:
@@ -45,7 +60,9 @@ class Plain(Attack):
 
     def prepare(self, device: str) -> Prepared:
         ranking = WeightedSaliency() if self.weighs else DropScore()
-        return Prepared(title="plain", kit=Greedy(ranking=ranking, transform=Neighbour(), frozen=(NoRepeat(),)), constraints=())
+        return Prepared(
+            title="plain", kit=Greedy(ranking=ranking, transform=Neighbour(), frozen=(NoRepeat(),)), constraints=()
+        )
 
 
 def ends(result: Any) -> list[tuple[Any, ...]]:
@@ -64,10 +81,14 @@ def test_with_two_classes_both_scorings_find_the_same(made: list[str], salt: int
 
 
 @given(
-    st.integers(2, 5).flatmap(lambda classes: st.tuples(*[st.lists(st.floats(-6, 6, width=32), min_size=classes, max_size=classes)] * 2))
+    st.integers(2, 5).flatmap(
+        lambda classes: st.tuples(*[st.lists(st.floats(-6, 6, width=32), min_size=classes, max_size=classes)] * 2)
+    )
 )
 @settings(max_examples=200, deadline=None)
-def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(rows: tuple[list[float], list[float]]) -> None:
+def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(
+    rows: tuple[list[float], list[float]],
+) -> None:
     scores = []
     for odds in (False, True):
         made = []
@@ -97,7 +118,9 @@ def test_a_gain_of_log_odds_is_the_rise_over_the_clean_text_and_never_below_0() 
 
 def test_log_odds_of_larger_logits_need_a_larger_distance_to_be_told_apart() -> None:
     def game(clean: float) -> Game:
-        return Game(original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=True, first=scored(clean))
+        return Game(
+            original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=True, first=scored(clean)
+        )
 
     assert game(-3.0).tolerance(2.0) == 2e-5
     assert game(-1600.0).tolerance(2.0) == pytest.approx(2e-3)
@@ -131,7 +154,9 @@ def nearly_even(made: list[Any]) -> np.ndarray:
 VICTIMS = {
     "coarse": toy_victim(3, 3),
     "nearly even": Classifier.wrap(nearly_even, labels=["a", "b"]),
-    "certain": Classifier.wrap(lambda made: np.array([[0.0, 1.0] if "good" in t else [1.0, 0.0] for t in made]), labels=["a", "b"]),
+    "certain": Classifier.wrap(
+        lambda made: np.array([[0.0, 1.0] if "good" in t else [1.0, 0.0] for t in made]), labels=["a", "b"]
+    ),
 }
 
 
@@ -146,7 +171,12 @@ def test_a_temperature_changes_no_prediction(made: list[str], temperature: float
     assert warm.temperature == temperature
 
 
-MADE = [f"the {a} {b} was {c} a good plot" for a in ("good", "bad", "awful") for b in ("film", "story") for c in ("great", "poor")]
+MADE = [
+    f"the {a} {b} was {c} a good plot"
+    for a in ("good", "bad", "awful")
+    for b in ("film", "story")
+    for c in ("great", "poor")
+]
 
 
 @cache

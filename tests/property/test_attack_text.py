@@ -14,7 +14,9 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.words import word_list
 
 ODD = ["é", "😀", "中文", "×", "`", "l", "\u202e", "[UNK]", "(", "\n"]
-PIECES = st.sampled_from(["a", "Film", "don't", "x-y", "-", "'", "_", "*", "@", ".", ", ", " ", "  ", "\t", "U.S.", *ODD])
+PIECES = st.sampled_from(
+    ["a", "Film", "don't", "x-y", "-", "'", "_", "*", "@", ".", ", ", " ", "  ", "\t", "U.S.", *ODD]
+)
 TEXTS = st.lists(PIECES, max_size=14).map("".join)
 COLUMNS = st.lists(TEXTS, min_size=1, max_size=2).map(tuple)
 NEWS = st.lists(PIECES, max_size=4).map("".join)
@@ -74,7 +76,14 @@ def test_windows(columns: tuple[str, ...], place: int, size: float) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(COLUMNS, st.integers(0, 30), NEWS, st.integers(0, 30), st.one_of(st.integers(1, 20), st.just(math.inf)), st.sampled_from(RULES))
+@given(
+    COLUMNS,
+    st.integers(0, 30),
+    NEWS,
+    st.integers(0, 30),
+    st.one_of(st.integers(1, 20), st.just(math.inf)),
+    st.sampled_from(RULES),
+)
 def test_a_candidates_window_needs_no_new_text(
     columns: tuple[str, ...], place: int, new: str, around: int, size: float, rules: Rules
 ) -> None:

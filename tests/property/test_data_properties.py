@@ -21,8 +21,12 @@ from robust_tickets.data.table import normalised
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(lambda t: t.strip())
-ROWS = st.lists(st.tuples(TEXT, st.sampled_from(["x", "y,z", 'q"'])), min_size=2, max_size=30).filter(lambda r: len({y for _, y in r}) > 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda t: t.strip()
+)
+ROWS = st.lists(st.tuples(TEXT, st.sampled_from(["x", "y,z", 'q"'])), min_size=2, max_size=30).filter(
+    lambda r: len({y for _, y in r}) > 1
+)
 
 
 def same(path: Path, rows: list[tuple[str, str]]) -> None:
@@ -49,7 +53,10 @@ def test_csv_round_trip(rows: list[tuple[str, str]], terminator: str, bom: bool)
 def test_jsonl_round_trip(rows: list[tuple[str, str]], ascii_only: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.jsonl"
-        path.write_text("".join(json.dumps({"text": t, "label": y}, ensure_ascii=ascii_only) + "\n" for t, y in rows), encoding="utf-8")
+        path.write_text(
+            "".join(json.dumps({"text": t, "label": y}, ensure_ascii=ascii_only) + "\n" for t, y in rows),
+            encoding="utf-8",
+        )
         same(path, rows)
 
 
@@ -82,7 +89,13 @@ def test_no_duplicate_crosses_a_division(texts: list[str], seed: int) -> None:
         for row in rows:
             assert where.setdefault(normalised(texts[row]), name) == name
     carved = divide.carve(keys, seed, "validation")
-    assert len({normalised(texts[i]) for i in np.flatnonzero(carved)} & {normalised(texts[i]) for i in np.flatnonzero(~carved)}) == 0
+    assert (
+        len(
+            {normalised(texts[i]) for i in np.flatnonzero(carved)}
+            & {normalised(texts[i]) for i in np.flatnonzero(~carved)}
+        )
+        == 0
+    )
 
 
 def test_the_parts_of_a_lone_file_are_near_80_10_10() -> None:
@@ -121,7 +134,9 @@ def test_batches_hold_every_row_once_and_resume_exactly(
     split = Split.of(["x" * n for n in lengths], [0] * len(lengths))
 
     def batches() -> Batches:
-        return Batches(split=split, tokenizer=_letters, batch_size=batch_size, max_length=64, seed=seed, shuffle=shuffle)
+        return Batches(
+            split=split, tokenizer=_letters, batch_size=batch_size, max_length=64, seed=seed, shuffle=shuffle
+        )
 
     rows = [r.tolist() for r in batches().order(epoch)]
     assert len(rows) == len(batches())
@@ -138,7 +153,9 @@ def test_batches_hold_every_row_once_and_resume_exactly(
 def test_epochs_and_seeds_have_their_own_order() -> None:
     split = Split.of(["x" * (i % 30 + 1) for i in range(400)], [0] * 400)
     orders = [
-        np.concatenate(list(Batches(split=split, tokenizer=None, batch_size=8, max_length=8, seed=seed).order(epoch))).tolist()
+        np.concatenate(
+            list(Batches(split=split, tokenizer=None, batch_size=8, max_length=8, seed=seed).order(epoch))
+        ).tolist()
         for seed, epoch in [(0, 0), (0, 1), (1, 0)]
     ]
     assert orders[0] != orders[1]
@@ -157,7 +174,12 @@ def _letters(texts: list[str], **options: object) -> dict[str, object]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=80), n=st.integers(0, 100), seed=st.integers(0, 5), first=st.booleans())
+@given(
+    labels=st.lists(st.integers(0, 3), min_size=1, max_size=80),
+    n=st.integers(0, 100),
+    seed=st.integers(0, 5),
+    first=st.booleans(),
+)
 def test_attack_sets_are_balanced_seeded_subsets(labels: list[int], n: int, seed: int, first: bool) -> None:
     split = Split.of(["t"] * len(labels), labels)
     rows = attack_set(split, n, seed, 4, first=first)

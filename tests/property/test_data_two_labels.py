@@ -12,12 +12,17 @@ from robust_tickets.data.load import load_task
 from robust_tickets.data.look import two_labels
 from robust_tickets.data.task import Split
 
-rows = st.lists(st.tuples(st.sampled_from(["a", "A", " a ", "b", "c", "d"]), st.integers(0, 2)), min_size=1, max_size=12)
+rows = st.lists(
+    st.tuples(st.sampled_from(["a", "A", " a ", "b", "c", "d"]), st.integers(0, 2)), min_size=1, max_size=12
+)
 
 
 @given(rows, rows)
 def test_as_many_as_a_slow_twin_finds(train: list[tuple[str, int]], test: list[tuple[str, int]]) -> None:
-    splits = [Split.of([t for t, _ in told], [n for _, n in told], name=name) for name, told in (("train", train), ("test", test))]
+    splits = [
+        Split.of([t for t, _ in told], [n for _, n in told], name=name)
+        for name, told in (("train", train), ("test", test))
+    ]
     said = two_labels(splits, ("x", "y", "z"))
     under: dict[str, set[int]] = {}
     for text, label in (*train, *test):
@@ -25,7 +30,9 @@ def test_as_many_as_a_slow_twin_finds(train: list[tuple[str, int]], test: list[t
     odd = [text for text, labels in under.items() if len(labels) > 1]
     count = sum(text.strip().lower() in odd for text, _ in (*train, *test))
     stand = "stand" if len(odd) > 1 else "stands"
-    assert said.partition(" under")[0] == (f"{len(odd)} text{'s' * (len(odd) > 1)} of {count} rows {stand}" if odd else "")
+    assert said.partition(" under")[0] == (
+        f"{len(odd)} text{'s' * (len(odd) > 1)} of {count} rows {stand}" if odd else ""
+    )
 
 
 def test_the_first_is_told_by_line_and_label(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ def test_the_constraint_measures_from_the_original(words: list[str], data: st.Da
     most = data.draw(st.integers(0, 6))
     for _ in range(4):
         index = data.draw(st.integers(0, len(current) - 1))
-        news = data.draw(st.lists(st.sampled_from(["ab", "bac", "a bc", "abcab", "c", "abc", "", "--"]), min_size=1, max_size=4))
+        news = data.draw(
+            st.lists(st.sampled_from(["ab", "bac", "a bc", "abcab", "c", "abc", "", "--"]), min_size=1, max_size=4)
+        )
         candidates = [Candidate(current, index, new) for new in news]
         kept = EditDistance(most).keep(game, candidates, current)
         assert kept == [c for c in candidates if levenshtein(original.joined, "\n".join(c.columns)) <= most]

@@ -32,7 +32,9 @@ def _mask(lengths: list[int], left: bool) -> torch.Tensor:
 @example(lengths=[1], bounds=(0.5, 0.9), size=1, seed=0, left=False, ties=False)  # nothing is kept
 @example(lengths=[1, 1, 1], bounds=(0.9, 1.0), size=2, seed=0, left=False, ties=True)
 @example(lengths=[20, 10, 2], bounds=(0.5, 0.9), size=4, seed=0, left=False, ties=True)  # three chunks are full
-def test_bounds_equal_the_loops(lengths: list[int], bounds: tuple[float, float], size: int, seed: int, left: bool, ties: bool) -> None:
+def test_bounds_equal_the_loops(
+    lengths: list[int], bounds: tuple[float, float], size: int, seed: int, left: bool, ties: bool
+) -> None:
     draw = torch.Generator().manual_seed(seed)
     mask = _mask(lengths, left)
     rows, tokens = mask.shape
@@ -58,7 +60,9 @@ def test_bounds_equal_the_loops(lengths: list[int], bounds: tuple[float, float],
 def _same(got: torch.Tensor, expected: torch.Tensor, leaves: list[torch.Tensor]) -> None:
     """Value and gradients."""
     assert torch.allclose(got, expected, rtol=0, atol=1e-10)
-    for one, other in zip(*(torch.autograd.grad(v, leaves, retain_graph=True, allow_unused=True) for v in (got, expected)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad(v, leaves, retain_graph=True, allow_unused=True) for v in (got, expected)), strict=True
+    ):
         zero = torch.zeros((), dtype=torch.float64)
         assert torch.allclose(zero if one is None else one, zero if other is None else other, rtol=0, atol=1e-10)
 

@@ -25,7 +25,9 @@ def test_any_order_and_case_gives_the_class_of_that_name(names: list[str], data:
 def test_a_map_says_it_by_number_or_by_name(names: list[str], data: st.DataObject) -> None:
     targets = data.draw(st.lists(st.integers(0, len(names) - 1), min_size=2, max_size=6))
     task = [f"label {i}" for i in range(len(targets))]
-    mapping: dict[str, int | str] = {label: data.draw(st.sampled_from([t, names[t]])) for label, t in zip(task, targets, strict=True)}
+    mapping: dict[str, int | str] = {
+        label: data.draw(st.sampled_from([t, names[t]])) for label, t in zip(task, targets, strict=True)
+    }
     assert classes_of(task, tuple(names), mapping) == tuple(targets)
 
 

@@ -18,8 +18,14 @@ VALUE = st.floats(-100, 100, width=32)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(WORD, st.lists(VALUE, min_size=2, max_size=2)), min_size=1, max_size=8), st.booleans(), st.booleans())
-def test_a_text_file_gives_back_its_words_and_numbers(rows: list[tuple[str, list[float]]], header: bool, spaces: bool) -> None:
+@given(
+    st.lists(st.tuples(WORD, st.lists(VALUE, min_size=2, max_size=2)), min_size=1, max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_text_file_gives_back_its_words_and_numbers(
+    rows: list[tuple[str, list[float]]], header: bool, spaces: bool
+) -> None:
     lines = [f"{word} {' '.join(map(repr, values))}{' ' * spaces}" for word, values in rows]
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "v.vec"
@@ -52,7 +58,9 @@ def test_tables_add_up_in_any_order(parts: list[set[int]], data: st.DataObject) 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=2, max_size=9), st.integers(1, 6), st.data())
+@given(
+    st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=2, max_size=9), st.integers(1, 6), st.data()
+)
 def test_a_table_changes_nothing(rows: list[list[int]], n: int, data: st.DataObject) -> None:
     """Lists and cosines are the same bits whether they were looked up at once, one by one, or in parts."""
     words, matrix = [f"w{number}" for number in range(len(rows))], np.array(rows, dtype=np.float32)
@@ -62,4 +70,6 @@ def test_a_table_changes_nothing(rows: list[list[int]], n: int, data: st.DataObj
         tabled.table(some, n)
     for word in words:
         assert tabled.neighbours(word, n) == plain.neighbours(word, n)
-        assert [tabled.cosine(word, other) for other in words] == [Vectors(words, matrix).cosine(word, other) for other in words]
+        assert [tabled.cosine(word, other) for other in words] == [
+            Vectors(words, matrix).cosine(word, other) for other in words
+        ]

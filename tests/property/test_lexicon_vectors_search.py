@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from robust_tickets.lexicon import vectors as module
 from robust_tickets.lexicon.vectors import Vectors
 
-ROWS = st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=1, max_size=12)  # small integers: many ties
+ROWS = st.lists(
+    st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=1, max_size=12
+)  # small integers: many ties
 
 
 @settings(max_examples=150, deadline=None)

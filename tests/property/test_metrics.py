@@ -187,7 +187,13 @@ def line(status, queries=1, words=0, changed=0):
 
 
 def test_attack_counts_by_hand():
-    lines = [line("success", 10, 10, 1), line("success", 20, 10, 3), line("failed", 60), line("skipped"), line("error", 7, 10, 5)]
+    lines = [
+        line("success", 10, 10, 1),
+        line("success", 20, 10, 3),
+        line("failed", 60),
+        line("skipped"),
+        line("error", 7, 10, 5),
+    ]
     got = Tally.of(lines).metrics()
     assert (got["n"], got["errors"], got["forward_passes"]) == (4, 1, 10)
     assert got["clean"] == pytest.approx(75)
@@ -227,7 +233,9 @@ def test_one_number_says_what_few_examples_are():
 
 
 def test_metrics_need_neither_torch_nor_scipy_to_import():
-    code = "import sys, robust_tickets.measure.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
+    code = (
+        "import sys, robust_tickets.measure.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -45,7 +45,9 @@ class Victim:
         if self.wrong.intersection(texts):
             raise ValueError("not this one")
         self.asked.extend(texts)
-        batch = random.Random(str(texts)).random() / 200  # as a model's last bits do, but within what a service may vary by
+        batch = (
+            random.Random(str(texts)).random() / 200
+        )  # as a model's last bits do, but within what a service may vary by
         p = [random.Random(f"{text}{self.salt}").random() * 0.99 + batch for text in texts]
         return np.array([[1 - x, x] for x in p]).reshape(-1, 2)
 
@@ -81,7 +83,12 @@ WRONG = [TEXTS[i] for i in (0, 7, 8, 9, 30, 59)]
     ending=st.sampled_from(["csv", "tsv", "jsonl", "parquet"]),
 )
 def test_going_on_gives_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, kills: list[tuple[int, int]], size: int | None, chunk: int, wrong: bool, ending: str
+    tmp_path_factory: pytest.TempPathFactory,
+    kills: list[tuple[int, int]],
+    size: int | None,
+    chunk: int,
+    wrong: bool,
+    ending: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("predict")
     data, out, whole = write(folder / "in.csv", TEXTS), folder / f"out.{ending}", folder / f"whole.{ending}"
@@ -144,12 +151,16 @@ def test_a_model_stopped_after_every_batch(tmp_path: Path, monkeypatch: pytest.M
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_a_victim_that_dies_costs_only_what_it_did_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_victim_that_dies_costs_only_what_it_did_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     texts = [f"text {i}" for i in range(100)]
     data, out = write(tmp_path / "in.csv", texts), tmp_path / "out.csv"
     victim = Victim(stop=ConnectionError)
     victim.left = 6
-    with pytest.raises(ConnectionError, match="no route to host"):  # not taken for an error of writing, which is an OSError too
+    with pytest.raises(
+        ConnectionError, match="no route to host"
+    ):  # not taken for an error of writing, which is an OSError too
         predict_file(victim.clf(batch_size=10), data, out, text="text")
     assert "predict: 60 answers are kept in" in capsys.readouterr().err
     assert names(tmp_path) == ["in.csv", "out.csv.answers.part"]
@@ -157,7 +168,9 @@ def test_a_victim_that_dies_costs_only_what_it_did_not_answer(tmp_path: Path, ca
         predict_file(victim.clf(batch_size=10), data, out, text="text")
     assert "predict: 60 answers are kept in" in capsys.readouterr().err
     victim.left, first, victim.asked = 10**9, victim.asked, []
-    told = predict_file(victim.clf(batch_size=5, retries=1), data, out, text="text")  # called otherwise: the answers are the same
+    told = predict_file(
+        victim.clf(batch_size=5, retries=1), data, out, text="text"
+    )  # called otherwise: the answers are the same
     assert "predict: 60 of 100 rows were answered before and are taken over" in capsys.readouterr().err
     assert (told["rows"], told["bad"]) == (100, 0)
     probes, asked = victim.asked[:8], victim.asked[8:]
@@ -209,7 +222,9 @@ def test_rows_in_a_row_are_counted_over_chunks(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("changed", ["data", "columns", "labels", "function", "model"])
-def test_answers_to_something_else_are_not_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str) -> None:
+def test_answers_to_something_else_are_not_taken_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str
+) -> None:
     data, out = write(tmp_path / "in.csv", [f"text {i}" for i in range(40)]), tmp_path / "out.csv"
     victim = Victim()
     victim.left = 3
@@ -228,7 +243,12 @@ def test_answers_to_something_else_are_not_taken_over(tmp_path: Path, capsys: py
     else:
         clf = tiny_classifier(labels=tuple(labels))
     told = predict_file(clf, data, out, text=text)
-    said = {"data": "another data file", "columns": "other text columns", "labels": "other labels", "model": "another model"}
+    said = {
+        "data": "another data file",
+        "columns": "other text columns",
+        "labels": "other labels",
+        "model": "another model",
+    }
     expected = said.get(changed, "a function that gave other answers than")
     err = capsys.readouterr().err
     assert f"are of {expected}" in err
@@ -242,7 +262,15 @@ def test_answers_to_something_else_are_not_taken_over(tmp_path: Path, capsys: py
 
 def test_lines_that_are_damaged_are_asked_again(tmp_path: Path) -> None:
     key = {"labels": LABELS, "data": "d"}
-    damaged = ("[]", "7", "[[9], [0], [[1, 0]]]", "[[0], [2], [[1, 0]]]", "[[0], [0], [[1]]]", "[[0, 1], [0], [[1, 0]]]", '{"a": 1}')
+    damaged = (
+        "[]",
+        "7",
+        "[[9], [0], [[1, 0]]]",
+        "[[0], [2], [[1, 0]]]",
+        "[[0], [0], [[1]]]",
+        "[[0, 1], [0], [[1, 0]]]",
+        '{"a": 1}',
+    )
     for line in (*(f"{line}\n".encode() for line in damaged), b"[[1], [0], [[1, 0]]]"):  # the last lacks its end alone
         kept = Answers(tmp_path / "o.csv", key, 3)
         kept.add([2], [predict_answer()])
@@ -295,7 +323,10 @@ def test_stopped_on_the_command_line(tmp_path: Path, how: signal.Signals) -> Non
         code = f"{hears}; from robust_tickets.cli.main import main; main()"
         flags = ["--data", "in.csv", "--out", out, "--text", "text", "--labels", "bad,good", "--batch-size", "3"]
         return subprocess.Popen(
-            [sys.executable, "-c", code, "predict", "far_judge:judge", *flags], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, "predict", "far_judge:judge", *flags],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def asked() -> int:
@@ -339,7 +370,9 @@ LINES = ["a,b", '"a",b', '"a\nb",c', "", "a", '"a"x,b', '"open', "{}", '{"a": 1}
 )
 @example(lines=['"open', '"a",b', "a,b", '"open', "a", "b"], ending="csv", mark=False, blank=0)
 @example(lines=["{}"], ending="jsonl", mark=True, blank=1)
-def test_rows_are_counted_as_they_are_read(tmp_path_factory: Factory, lines: list[str], ending: str, mark: bool, blank: int) -> None:
+def test_rows_are_counted_as_they_are_read(
+    tmp_path_factory: Factory, lines: list[str], ending: str, mark: bool, blank: int
+) -> None:
     path = tmp_path_factory.mktemp("count") / f"in.{ending}"
     head = {"csv": "x,y", "tsv": "x\ty", "jsonl": '{"x": 1, "y": 2}'}[ending]
     path.write_text("\ufeff" * mark + "\n" * blank + "\n".join([head, *lines]), encoding="utf-8")
@@ -347,7 +380,9 @@ def test_rows_are_counted_as_they_are_read(tmp_path_factory: Factory, lines: lis
     assert rows.count() == len(list(rows.records(rows.columns[:1])))
 
 
-def test_a_slow_function_shows_every_call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_function_shows_every_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("robust_tickets.progress.LINE_EVERY", 0.0)
     data = write(tmp_path / "in.csv", [f"text {i}" for i in range(30)] + [" ", "odd"])
     predict_file(Victim(["odd"]).clf(batch_size=10), data, tmp_path / "out.csv", text="text")

@@ -21,7 +21,9 @@ SWEPT = st.dictionaries(st.floats(0, 1), VALUES, min_size=1, max_size=6)
 def some_series(draw: st.DrawFn) -> list[Series]:
     found = []
     for index in range(draw(st.integers(1, 5))):
-        places: dict[float | None, list[float]] = {None: draw(VALUES)} if draw(st.booleans()) and index else dict(draw(SWEPT))
+        places: dict[float | None, list[float]] = (
+            {None: draw(VALUES)} if draw(st.booleans()) and index else dict(draw(SWEPT))
+        )
         points = tuple(Point(x=x, values=tuple(values), sources=("run",) * len(values)) for x, values in places.items())
         found.append(Series(name=draw(st.text("ab <&é", min_size=1, max_size=30)), index=index, points=points))
     return found
@@ -40,8 +42,12 @@ def test_everything_stays_inside_and_is_told(series: list[Series]) -> None:
             assert TOP - 0.1 <= float(y) <= BOTTOM + 0.1
     for circle in drawing.iter("circle"):
         assert TOP - 0.1 <= float(circle.get("cy", "nan")) <= BOTTOM + 0.1
-    samples = sorted(float(y) for path in drawing.iter("path") for y in re.findall(r"M[\d.]+ ([\d.]+)h12", path.get("d", "")))
+    samples = sorted(
+        float(y) for path in drawing.iter("path") for y in re.findall(r"M[\d.]+ ([\d.]+)h12", path.get("d", ""))
+    )
     assert len(samples) == (len(series) if len(series) > 1 else 0)
     assert all(b - a > 17.9 for a, b in pairwise(samples))
     assert panel.table is not None
-    assert sum(int(row[4]) for row in panel.table.rows) == sum(len(point.values) for one in series for point in one.points)
+    assert sum(int(row[4]) for row in panel.table.rows) == sum(
+        len(point.values) for one in series for point in one.points
+    )

@@ -43,7 +43,9 @@ def test_permutation_is_the_slow_count_of_splits(a, b, side):
     for split in splits:
         rest = [pool[i] for i in range(len(pool)) if i not in split]
         gap = sum(pool[i] for i in split) / n - sum(rest) / len(rest)
-        far += {"two-sided": abs(gap) >= abs(seen) - 1e-9, "greater": gap >= seen - 1e-9, "less": gap <= seen + 1e-9}[side]
+        far += {"two-sided": abs(gap) >= abs(seen) - 1e-9, "greater": gap >= seen - 1e-9, "less": gap <= seen + 1e-9}[
+            side
+        ]
     assert permutation_p(a, b, side=side) == pytest.approx(far / len(splits))
 
 
@@ -111,15 +113,20 @@ def slow_arm(rows, generator, reach):
 def test_two_levels_are_the_slow_loops_also_on_different_examples(seed, n, m):
     generator = np.random.default_rng(seed)
     runs = [
-        {f"e{i}": bool(generator.random() < 0.6) for i in generator.permutation(30)[: generator.integers(20, 31)]} for _ in range(n + m)
+        {f"e{i}": bool(generator.random() < 0.6) for i in generator.permutation(30)[: generator.integers(20, 31)]}
+        for _ in range(n + m)
     ]
     rows = slow_means(runs[:n], 1000, seed)
-    ends = np.quantile(slow_arm(rows, numpy_generator(seed, "two-level", "runs", 1000), stats.t.ppf(0.975, n - 1)), [0.025, 0.975])
+    ends = np.quantile(
+        slow_arm(rows, numpy_generator(seed, "two-level", "runs", 1000), stats.t.ppf(0.975, n - 1)), [0.025, 0.975]
+    )
     assert two_level_interval(runs[:n], resamples=1000, seed=seed) == pytest.approx(tuple(ends))
     rows, draws = slow_means(runs, 1000, seed), numpy_generator(seed, "two-level", "runs", 1000)
     reach = stats.t.ppf(0.975, welch([percent(r) for r in runs[:n]], [percent(r) for r in runs[n:]]).degrees)
     gaps = slow_arm([row[:n] for row in rows], draws, reach) - slow_arm([row[n:] for row in rows], draws, reach)
-    assert two_level_difference(runs[:n], runs[n:], resamples=1000, seed=seed) == pytest.approx(tuple(np.quantile(gaps, [0.025, 0.975])))
+    assert two_level_difference(runs[:n], runs[n:], resamples=1000, seed=seed) == pytest.approx(
+        tuple(np.quantile(gaps, [0.025, 0.975]))
+    )
 
 
 def test_slices_of_a_large_set_are_drawn_as_one(monkeypatch):
@@ -159,7 +166,9 @@ def test_without_luck_between_runs_the_examples_alone_decide():
 
 def test_with_much_luck_between_runs_it_is_students_interval():
     generator = np.random.default_rng(4)
-    runs = [{str(i): i < round(share * 2000) for i in generator.permutation(2000)} for share in (0.3, 0.42, 0.5, 0.55, 0.7)]
+    runs = [
+        {str(i): i < round(share * 2000) for i in generator.permutation(2000)} for share in (0.3, 0.42, 0.5, 0.55, 0.7)
+    ]
     low, high = two_level_interval(runs)
     theirs = mean_interval([percent(run) for run in runs])
     assert high - low == pytest.approx(theirs[1] - theirs[0], rel=0.1)
@@ -200,7 +209,10 @@ def test_arms_carry_the_bootstrap_where_all_their_units_have_outcomes():
     generator = np.random.default_rng(6)
     hard = generator.normal(size=80)
     sets = [
-        RunSet(name=name, runs=tuple(TrainedRun.of_outcomes(run, seed=i) for i, run in enumerate(arm(generator, hard, level))))
+        RunSet(
+            name=name,
+            runs=tuple(TrainedRun.of_outcomes(run, seed=i) for i, run in enumerate(arm(generator, hard, level))),
+        )
         for name, level in (("a", 0.3), ("b", 0.0))
     ]
     found, summary = compare_runs(*sets, resamples=1000, seed=3), summarise_runs(sets[0], resamples=1000, seed=3)

@@ -25,7 +25,9 @@ from tiny import tiny_classifier
 UNITS = {"heads": 64, "neurons": 16}
 multiples = st.sampled_from([8, 16, 64])
 scores = st.lists(
-    st.integers(1, 150).flatmap(lambda n: st.lists(st.integers(-3, 3).map(float), min_size=n, max_size=n).map(np.array)),
+    st.integers(1, 150).flatmap(
+        lambda n: st.lists(st.integers(-3, 3).map(float), min_size=n, max_size=n).map(np.array)
+    ),
     min_size=1,
     max_size=4,
 )
@@ -38,7 +40,9 @@ def ticket(layers: list[np.ndarray], **how: Any) -> Ticket:
 
 
 @given(scores, multiples, scopes, st.floats(0, 0.6))
-def test_every_layer_keeps_a_multiple_or_all(layers: list[np.ndarray], multiple: Any, scope: Any, removed: float) -> None:
+def test_every_layer_keeps_a_multiple_or_all(
+    layers: list[np.ndarray], multiple: Any, scope: Any, removed: float
+) -> None:
     before = draw(layers, removed, scope=scope, floor=0)
     before = tuple(m if m.any() else np.arange(len(m)) == 0 for m in before)
     after = rounded(before, layers, multiple, scope=scope)
@@ -62,13 +66,19 @@ def choices(count: int, size: int, multiple: int) -> set[int]:
     return {max((a for a in allowed if a <= count), default=min(allowed)), min(a for a in allowed if a >= count)}
 
 
-@given(st.lists(st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(1, 8 * n), st.just(8 * n))), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(1, 8 * n), st.just(8 * n))), min_size=1, max_size=5
+    )
+)
 def test_the_total_is_as_close_as_it_can_be(layers: list[tuple[int, int]]) -> None:
     """Where widths are multiples themselves, no other choice between the two neighbours of each layer has a closer total."""
     masks = [np.arange(size) < count for count, size in layers]
     found = [int(m.sum()) for m in rounded(masks, [np.zeros(size) for _, size in layers], 8)]
     total = sum(count for count, _ in layers)
-    best = min(abs(sum(some) - total) for some in itertools.product(*(choices(count, size, 8) for count, size in layers)))
+    best = min(
+        abs(sum(some) - total) for some in itertools.product(*(choices(count, size, 8) for count, size in layers))
+    )
     assert abs(sum(found) - total) == best
     ups = [count % 8 for (count, _), kept in zip(layers, found, strict=True) if kept > count and count > 8]
     downs = [count % 8 for (count, _), kept in zip(layers, found, strict=True) if kept < count]
@@ -109,7 +119,9 @@ def test_a_rounded_ticket_says_so_and_stays_rounded() -> None:
     )
     assert [int(m.sum()) for m in made.draw(neurons=0.5).masks["neurons"]] == [32, 32]
     assert made.draw(heads=0.25).kept("neurons") == made.kept("neurons")
-    broken = Ticket(kind="structured", family="bert", masks=made.masks, unit_weights=UNITS, provenance={"rounded": {"neurons": "x"}})
+    broken = Ticket(
+        kind="structured", family="bert", masks=made.masks, unit_weights=UNITS, provenance={"rounded": {"neurons": "x"}}
+    )
     assert broken.rounding == ""
 
 
@@ -151,4 +163,7 @@ def test_a_random_twin_has_the_same_counts() -> None:
     twin = RandomTicket(match="layer", seed=1)(clf, like=found).ticket
     assert [m.sum() for m in twin.masks["neurons"]] == [m.sum() for m in found.masks["neurons"]]
     exact = RandomTicket(neurons=0.4)(clf).ticket
-    assert all(m.sum() % 8 == 0 for m in RandomTicket(match="layer", seed=1, round_to=8)(clf, like=exact).ticket.masks["neurons"])
+    assert all(
+        m.sum() % 8 == 0
+        for m in RandomTicket(match="layer", seed=1, round_to=8)(clf, like=exact).ticket.masks["neurons"]
+    )

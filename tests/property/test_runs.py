@@ -76,7 +76,9 @@ def test_a_further_difference_by_hand():
         degrees = sum(parts) ** 2 / sum(part**2 / 4 for part in parts)
         reach = float(stats.t.ppf(0.975, degrees)) * math.sqrt(sum(parts))
         assert predicted_difference(a, b, further=further) == pytest.approx((4 - reach, 4 + reach))
-    assert predicted_difference(a, b) == pytest.approx((4 - 9.52298, 4 + 9.52298), abs=1e-4)  # 15 ** 0.5 times 2.45882, t at 225 / 38.25
+    assert predicted_difference(a, b) == pytest.approx(
+        (4 - 9.52298, 4 + 9.52298), abs=1e-4
+    )  # 15 ** 0.5 times 2.45882, t at 225 / 38.25
     assert predicted_difference([44.0], b) is None
     with pytest.raises(TicketsError, match="one further run or more"):
         predicted_difference(a, b, further=(1, 0))
@@ -85,7 +87,9 @@ def test_a_further_difference_by_hand():
 def test_further_differences_fall_where_they_are_predicted():
     generator = np.random.default_rng(2)
     a, b = generator.normal(50, 5, size=(2000, 6)), generator.normal(47, 2, size=(2000, 10))
-    one, five = ([predicted_difference(x[:5], y[:5], further=(1, k)) for x, y in zip(a, b, strict=True)] for k in (1, 5))
+    one, five = (
+        [predicted_difference(x[:5], y[:5], further=(1, k)) for x, y in zip(a, b, strict=True)] for k in (1, 5)
+    )
     for ends, later in ((one, b[:, 5]), (five, b[:, 5:].mean(axis=1))):
         held = [low <= x[5] - y <= high for (low, high), x, y in zip(ends, a, later, strict=True)]
         assert np.mean(held) == pytest.approx(0.95, abs=0.015)
@@ -109,9 +113,13 @@ def test_intervals_cover_what_they_promise():
     mean = [mean_interval(row[:5]) for row in rows]
     following = [prediction_interval(row[:5]) for row in rows]
     assert np.mean([low <= 50 <= high for low, high in mean]) == pytest.approx(0.95, abs=0.015)
-    assert np.mean([low <= row[5] <= high for (low, high), row in zip(following, rows, strict=True)]) == pytest.approx(0.95, abs=0.015)
+    assert np.mean([low <= row[5] <= high for (low, high), row in zip(following, rows, strict=True)]) == pytest.approx(
+        0.95, abs=0.015
+    )
     five = [prediction_interval(row[:5], further=5) for row in rows]
-    assert np.mean([low <= row[5:].mean() <= high for (low, high), row in zip(five, rows, strict=True)]) == pytest.approx(0.95, abs=0.015)
+    assert np.mean(
+        [low <= row[5:].mean() <= high for (low, high), row in zip(five, rows, strict=True)]
+    ) == pytest.approx(0.95, abs=0.015)
 
 
 def test_errors_of_both_kinds_are_rare_when_spreads_differ():
@@ -119,10 +127,16 @@ def test_errors_of_both_kinds_are_rare_when_spreads_differ():
     a = generator.normal(50, 1, size=(1500, 5))
     b = generator.normal(50, 5, size=(1500, 8))
     assert np.mean([welch(x, y).p < 0.05 for x, y in zip(a, b, strict=True)]) == pytest.approx(0.05, abs=0.015)
-    assert np.mean([welch(x + 5, y).equivalence_p(5) < 0.05 for x, y in zip(a, b, strict=True)]) <= 0.06  # at the margin's edge
+    assert (
+        np.mean([welch(x + 5, y).equivalence_p(5) < 0.05 for x, y in zip(a, b, strict=True)]) <= 0.06
+    )  # at the margin's edge
 
 
-@given(st.lists(numbers, min_size=1, max_size=7), st.lists(numbers, min_size=1, max_size=7), st.randoms(use_true_random=False))
+@given(
+    st.lists(numbers, min_size=1, max_size=7),
+    st.lists(numbers, min_size=1, max_size=7),
+    st.randoms(use_true_random=False),
+)
 def test_a_comparison_turns_with_its_arms_and_ignores_seeds_and_order(a, b, random):
     found, turned = compare_runs(a, b), compare_runs(b, a)
     assert turned.difference == pytest.approx(-found.difference)
@@ -182,7 +196,11 @@ def test_verdicts_by_hand():
 
 
 def test_arms_without_any_spread_are_judged_by_permutation():
-    same, apart, three = compare_runs([0.0] * 5, [0.0] * 5), compare_runs([30.0] * 5, [0.0] * 5), compare_runs([3.0] * 5, [0.0] * 5)
+    same, apart, three = (
+        compare_runs([0.0] * 5, [0.0] * 5),
+        compare_runs([30.0] * 5, [0.0] * 5),
+        compare_runs([3.0] * 5, [0.0] * 5),
+    )
     assert (same.p, same.equivalence_p, same.interval) == (1.0, pytest.approx(1 / 252), None)
     assert same.verdict == "equivalent"
     assert (apart.p, apart.equivalence_p) == (pytest.approx(2 / 252), 1.0)
@@ -190,7 +208,9 @@ def test_arms_without_any_spread_are_judged_by_permutation():
     assert three.verdict == "different"
     assert three.equivalent
     varied = [2.0, 2.0, 2.0, 2.0, 3.0]
-    assert compare_runs([2.0] * 5, varied).p == pytest.approx(stats.ttest_1samp(varied, 2.0).pvalue)  # one that varies is enough
+    assert compare_runs([2.0] * 5, varied).p == pytest.approx(
+        stats.ttest_1samp(varied, 2.0).pvalue
+    )  # one that varies is enough
     summary = summarise_runs(RunSet.of_values("a", [0.1] * 6))
     assert (summary.interval, summary.prediction, summary.published_inside(0.1)) == (None, None, None)
 
@@ -209,7 +229,11 @@ def test_holm_is_the_slow_step_down(values):
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.lists(numbers, min_size=3, max_size=7), st.lists(numbers, min_size=3, max_size=7)), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.lists(numbers, min_size=3, max_size=7), st.lists(numbers, min_size=3, max_size=7)), max_size=6
+    )
+)
 def test_a_family_counts_the_claims_that_can_be_made(pairs):
     alone = [compare_runs(a, b) for a, b in pairs]
     found = judge_family(alone)
@@ -256,7 +280,11 @@ def test_a_family_turns_weak_claims_undecided():
 def test_a_summary_and_the_published_number():
     values = [43.0, 49.4, 46.0, 45.0, 47.0]
     summary = summarise_runs(RunSet.of_values("fine-tune", values))
-    assert (summary.n, summary.mean, summary.deviation) == (5, pytest.approx(46.08), pytest.approx(np.std(values, ddof=1)))
+    assert (summary.n, summary.mean, summary.deviation) == (
+        5,
+        pytest.approx(46.08),
+        pytest.approx(np.std(values, ddof=1)),
+    )
     low, high = summary.prediction
     assert [summary.published_inside(x) for x in (low - 0.01, low, high, high + 0.01)] == [False, True, True, False]
     few = summarise_runs(RunSet.of_values("fine-tune", values[:4]))
@@ -268,7 +296,10 @@ def test_a_summary_and_the_published_number():
 
 
 def test_only_the_first_run_of_a_seed_is_a_unit():
-    runs = [TrainedRun(value=v, seed=s, repeat=r) for v, s, r in ((40, 0, 0), (46, 0, 1), (43, 0, 2), (44, 1, 0), (48, 2, 0), (90, 3, 1))]
+    runs = [
+        TrainedRun(value=v, seed=s, repeat=r)
+        for v, s, r in ((40, 0, 0), (46, 0, 1), (43, 0, 2), (44, 1, 0), (48, 2, 0), (90, 3, 1))
+    ]
     arm = RunSet(name="a", runs=tuple(runs))
     assert arm.values == (40, 44, 48)
     assert summarise_runs(arm).mean == pytest.approx(44)
@@ -311,7 +342,12 @@ def test_a_run_is_counted_as_its_attack_counts():
     values = {m: TrainedRun.of_statuses(statuses, seed=0, measure=m).value for m in ("aua", "clean", "suc")}
     assert values == pytest.approx({"aua": 50.0, "clean": 75.0, "suc": 100 / 3})
     run = TrainedRun.of_statuses(statuses, seed=3, repeat=1, source="runs/3/result.json")
-    assert (run.seed, run.repeat, run.source, run.outcomes) == (3, 1, "runs/3/result.json", {"a": True, "b": True, "c": False, "d": False})
+    assert (run.seed, run.repeat, run.source, run.outcomes) == (
+        3,
+        1,
+        "runs/3/result.json",
+        {"a": True, "b": True, "c": False, "d": False},
+    )
     assert asdict(run)["outcomes"] == run.outcomes
     with pytest.raises(TicketsError, match="status"):
         TrainedRun.of_statuses({"a": "lost"}, seed=0)

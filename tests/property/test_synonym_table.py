@@ -20,7 +20,14 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.synonyms import _stored, synonym_table
 from tiny import WORDS, tiny_config, tiny_tokenizer
 
-LISTS = {"good": ["great", "fine", "goodish"], "film": ["movie", "plot"], "bad": ["poor"], "plot": ["story"], "the": ["a"], "Poor": ["bad"]}
+LISTS = {
+    "good": ["great", "fine", "goodish"],
+    "film": ["movie", "plot"],
+    "bad": ["poor"],
+    "plot": ["story"],
+    "the": ["a"],
+    "Poor": ["bad"],
+}
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
 KINDS = ("wordpiece", "bytes", "pieces")
 
@@ -42,8 +49,12 @@ def _tokenizer(kind: str) -> Any:
         backend = Tokenizer(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=1000, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False)
-        backend.train_from_iterator([f"{word} {word}\n{word}" for word in (*WORDS, "Poor", "café") for _ in range(4)], trainer)
+        trainer = trainers.BpeTrainer(
+            vocab_size=1000, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        )
+        backend.train_from_iterator(
+            [f"{word} {word}\n{word}" for word in (*WORDS, "Poor", "café") for _ in range(4)], trainer
+        )
         return _fast(backend)
     letters = [(letter, -9.0) for letter in string.ascii_letters + string.punctuation]
     whole = [(mark + word, -2.0) for word in (*WORDS, "Poor") for mark in ("▁", "") if len(mark + word) > 1]
@@ -88,14 +99,20 @@ def test_exactly_the_whole_words_with_candidates_may_be_swapped(kind: str, text:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
 @given(texts=st.lists(TEXT, min_size=1, max_size=4), seed=st.integers(0, 2**31))
-def test_the_device_sees_what_the_table_says_and_never_padding_or_specials(kind: str, texts: list[str], seed: int) -> None:
+def test_the_device_sees_what_the_table_says_and_never_padding_or_specials(
+    kind: str, texts: list[str], seed: int
+) -> None:
     tokenizer, table = _tokenizer(kind), _table(kind)
     rows = [[*tokenizer.all_special_ids, *tokenizer(text, add_special_tokens=False)["input_ids"]] for text in texts]
     width = max(map(len, rows))
     mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
     padding = np.random.default_rng(seed).integers(0, len(table.counts), (len(rows), width))  # whatever stands there
     ids = np.where(mask, np.array([row + [0] * (width - len(row)) for row in rows]), padding)
-    batch = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "labels": torch.zeros(len(rows), dtype=torch.long)}
+    batch = {
+        "input_ids": torch.tensor(ids),
+        "attention_mask": torch.tensor(mask),
+        "labels": torch.zeros(len(rows), dtype=torch.long),
+    }
     got = Words(table).swappable(batch).numpy()
     assert not got[mask == 0].any()
     assert not got[np.isin(ids, tokenizer.all_special_ids)].any()
@@ -106,14 +123,21 @@ def test_the_device_sees_what_the_table_says_and_never_padding_or_specials(kind:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
 @given(
-    lists=st.dictionaries(st.sampled_from([*WORDS, "Poor"]), st.lists(st.sampled_from([*WORDS, "nowhere", "GOOD"]), max_size=6)),
+    lists=st.dictionaries(
+        st.sampled_from([*WORDS, "Poor"]), st.lists(st.sampled_from([*WORDS, "nowhere", "GOOD"]), max_size=6)
+    ),
     most=st.integers(1, 4),
 )
 def test_candidates_are_listed_words_in_their_order(kind: str, lists: dict[str, list[str]], most: int) -> None:
     table = _table(kind, lists, candidates=most)
     assert table.candidates.dtype == table.counts.dtype == np.int32
     assert table.counts.max() <= most + 1
-    marks = np.array([token.startswith(("Ġ", "▁")) for token in _tokenizer(kind).convert_ids_to_tokens(list(range(len(table.counts))))])
+    marks = np.array(
+        [
+            token.startswith(("Ġ", "▁"))
+            for token in _tokenizer(kind).convert_ids_to_tokens(list(range(len(table.counts))))
+        ]
+    )
     for number in range(len(table.counts)):
         own, *others = table.candidates[number].tolist()
         count = table.counts[number] - 1
@@ -162,7 +186,9 @@ def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
         number = tokenizer.convert_tokens_to_ids(word)
         near = {_reads("wordpiece", n) for n in table.candidates[number][1 : table.counts[number]]}
         vocabulary = {token for token in tokenizer.get_vocab() if not token.startswith("##")}
-        assert near == (set() if word in stopwords.NLTK else {s.lower() for s in wordnet.synonyms(word)} & vocabulary - {word})
+        assert near == (
+            set() if word in stopwords.NLTK else {s.lower() for s in wordnet.synonyms(word)} & vocabulary - {word}
+        )
     assert table.source.record()["digest"] == wordnet.digest()
     assert not table.source.substitute
 

@@ -88,7 +88,9 @@ def test_counts_from_the_papers() -> None:
     assert removed_count(36_864, 0.3) == 11_059
     assert removed_count(100, 0.29) == 29  # 0.29 * 100 is 28.999999999999996
     equal = [np.ones(12)] * 12
-    assert sum(m.sum() for m in draw(equal, 1 / 6, rule="quantile")) == 12  # the released rule at c == 1: one head a layer is left
+    assert (
+        sum(m.sum() for m in draw(equal, 1 / 6, rule="quantile")) == 12
+    )  # the released rule at c == 1: one head a layer is left
     assert sum(m.sum() for m in draw(equal, 1 / 6)) == 120
 
 
@@ -122,7 +124,9 @@ def test_a_floor_that_no_layer_can_hold_is_refused() -> None:
         draw([np.ones(2), np.ones(2)], 0.9, rule="quantile")
 
 
-@pytest.mark.parametrize(("wrong", "hint"), [({"scope": "layerwise"}, "did you mean 'layer'"), ({"rule": "exakt"}, "did you mean 'exact'")])
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [({"scope": "layerwise"}, "did you mean 'layer'"), ({"rule": "exakt"}, "did you mean 'exact'")]
+)
 def test_a_typo_does_not_choose_the_other_branch(wrong: dict[str, Any], hint: str) -> None:
     with pytest.raises(TicketsError, match=hint):
         draw([np.arange(4.0)], 0.5, **wrong)

@@ -38,7 +38,10 @@ def tickets(draw: Callable[..., Any], shape: tuple[list[int], list[int]] | None 
             mask = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
             mask[draw(st.integers(0, n - 1))] = True
             masks[group].append(mask)
-        scores[group] = [np.array(draw(st.lists(st.floats(-2, 2, width=32), min_size=n, max_size=n)), dtype=np.float32) for n in counts]
+        scores[group] = [
+            np.array(draw(st.lists(st.floats(-2, 2, width=32), min_size=n, max_size=n)), dtype=np.float32)
+            for n in counts
+        ]
     scored = {g: s for g, s in scores.items() if draw(st.booleans())}
     about = draw(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none(), max_size=3))
     return Ticket(kind="structured", family="bert", masks=masks, scores=scored, unit_weights=UNITS, provenance=about)
@@ -46,13 +49,17 @@ def tickets(draw: Callable[..., Any], shape: tuple[list[int], list[int]] | None 
 
 def one() -> Ticket:
     scores = {"heads": [np.array([3, 1, 2.0]), np.array([6, 5, 4.0])], "neurons": [np.arange(5.0), np.arange(5.0)]}
-    return Ticket.from_scores(family="bert", scores=scores, unit_weights=UNITS, heads=1 / 3, neurons=0.4, provenance={"method": "test"})
+    return Ticket.from_scores(
+        family="bert", scores=scores, unit_weights=UNITS, heads=1 / 3, neurons=0.4, provenance={"method": "test"}
+    )
 
 
 def test_a_ticket_prints_as_one_line() -> None:
     assert repr(one()) == f"Ticket(structured, bert, kept: heads=4/6, neurons=6/10, digest={one().digest[:8]})"
     matrix = np.random.default_rng(0).random((60, 50), dtype=np.float32)
-    assert "weights=1500/3000" in repr(Ticket.from_weight_scores(family="bert", names=["w"], scores=[matrix], sparsity=0.5))
+    assert "weights=1500/3000" in repr(
+        Ticket.from_weight_scores(family="bert", names=["w"], scores=[matrix], sparsity=0.5)
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,7 +81,9 @@ def test_round_trip(ticket: Ticket) -> None:
 
 def test_unstructured_round_trip(tmp_path: Path) -> None:
     mask = np.array([[True, False, True], [False, False, True]])
-    ticket = Ticket(kind="unstructured", family="bert", masks={"weights": (mask,)}, unit_weights={"weights": 1}, names=("q.weight",))
+    ticket = Ticket(
+        kind="unstructured", family="bert", masks={"weights": (mask,)}, unit_weights={"weights": 1}, names=("q.weight",)
+    )
     again = Ticket.load(ticket.save(tmp_path))
     assert again == ticket
     assert again.masks["weights"][0].shape == (2, 3)
@@ -97,11 +106,16 @@ def test_distance_is_a_bounded_symmetric_metric(data: st.DataObject) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24), st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24))
+@given(
+    st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24),
+    st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24),
+)
 def test_two_draws_at_ratio_p_differ_by_at_most_2p(a: list[float], b: list[float]) -> None:
     p = 1 / 6
     drawn = [
-        Ticket.from_scores(family="bert", scores={g: np.array(s).reshape(4, 6) for g in UNITS}, unit_weights=UNITS, heads=p, neurons=p)
+        Ticket.from_scores(
+            family="bert", scores={g: np.array(s).reshape(4, 6) for g in UNITS}, unit_weights=UNITS, heads=p, neurons=p
+        )
         for s in (a, b)
     ]
     assert max(drawn[0].distance(drawn[1]).values()) <= 2 * p + 1e-12
@@ -126,7 +140,11 @@ def test_nothing_in_a_ticket_can_be_changed() -> None:
     with pytest.raises(AttributeError):
         ticket.kind = "unstructured"  # type: ignore[misc]
     told = replace(ticket, provenance={"method": {"name": "x", "list": [1]}}).provenance
-    for change in (lambda: told["method"].update(name="y"), lambda: told["method"].__setitem__("name", "y"), lambda: told.pop("method")):
+    for change in (
+        lambda: told["method"].update(name="y"),
+        lambda: told["method"].__setitem__("name", "y"),
+        lambda: told.pop("method"),
+    ):
         with pytest.raises(TypeError, match="cannot be changed"):
             change()
     assert json.loads(json.dumps(told)) == {"method": {"name": "x", "list": [1]}}
@@ -168,7 +186,21 @@ def test_any_flipped_byte_or_cut_is_an_error_or_harmless(data: st.DataObject) ->
 
 
 KEYS = ("schema", "kind", "family", "names", "shapes", "unit_weights", "scored", "provenance", "digest", "sha256")
-JUNK = (None, 0, -1, "x", [], {}, [[1]], {"heads": 1}, {"heads": [[-1]], "neurons": [[2]]}, ["nothing"], [None], {"heads": None}, 1e308)
+JUNK = (
+    None,
+    0,
+    -1,
+    "x",
+    [],
+    {},
+    [[1]],
+    {"heads": 1},
+    {"heads": [[-1]], "neurons": [[2]]},
+    ["nothing"],
+    [None],
+    {"heads": None},
+    1e308,
+)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -197,7 +229,9 @@ def test_json_that_is_no_ticket_is_an_error(text: str, tmp_path: Path) -> None:
         Ticket.load(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"unit_weights": {"heads": float("inf"), "neurons": 1}}, {"shapes": {"heads": [[float("inf")]]}}])
+@pytest.mark.parametrize(
+    "change", [{"unit_weights": {"heads": float("inf"), "neurons": 1}}, {"shapes": {"heads": [[float("inf")]]}}]
+)
 def test_numbers_without_end_are_an_error(change: dict[str, Any], tmp_path: Path) -> None:
     one().save(tmp_path)
     about = json.loads((tmp_path / "ticket.json").read_text())
@@ -220,7 +254,9 @@ def test_tickets_travel_to_other_processes() -> None:
     again = pickle.loads(pickle.dumps(ticket))  # noqa: S301
     assert again == ticket
     assert again.provenance == ticket.provenance
-    assert all(np.array_equal(a, b) for g in ticket.scores for a, b in zip(again.scores[g], ticket.scores[g], strict=True))
+    assert all(
+        np.array_equal(a, b) for g in ticket.scores for a, b in zip(again.scores[g], ticket.scores[g], strict=True)
+    )
     with pytest.raises(ValueError, match="read-only"):
         again.masks["heads"][0][0] = False
 
@@ -251,7 +287,12 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_tickets_are_refused(change: dict[str, Any], words: str) -> None:
-    good = {"kind": "structured", "family": "bert", "masks": {g: (np.ones(2, bool),) for g in UNITS}, "unit_weights": UNITS}
+    good = {
+        "kind": "structured",
+        "family": "bert",
+        "masks": {g: (np.ones(2, bool),) for g in UNITS},
+        "unit_weights": UNITS,
+    }
     Ticket(**good)
     with pytest.raises(TicketsError, match=words):
         Ticket(**{**good, **change})

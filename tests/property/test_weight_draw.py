@@ -19,7 +19,9 @@ from robust_tickets.ticket import Ticket
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=6)
 TIED = st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0])  # few values, so that most draws cut through a tie
 ANY = st.floats(width=32, allow_nan=False, allow_infinity=False)
-SCORES = st.lists(SHAPES.flatmap(lambda shape: hnp.arrays(np.float32, shape, elements=st.one_of(TIED, ANY))), min_size=1, max_size=4)
+SCORES = st.lists(
+    SHAPES.flatmap(lambda shape: hnp.arrays(np.float32, shape, elements=st.one_of(TIED, ANY))), min_size=1, max_size=4
+)
 SPARSITY = st.one_of(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.9]), st.floats(0, 0.99))
 
 
@@ -54,13 +56,19 @@ def test_a_sparser_draw_keeps_part_of_what_a_denser_one_keeps(scores: list[np.nd
 @given(SCORES, SPARSITY)
 def test_tickets_of_weights_come_back_with_their_scores(scores: list[np.ndarray], sparsity: float) -> None:
     names = [f"m{i}.weight" for i in range(len(scores))]
-    ticket = Ticket.from_weight_scores(family="bert", names=names, scores=scores, sparsity=sparsity, provenance={"method": "test"})
+    ticket = Ticket.from_weight_scores(
+        family="bert", names=names, scores=scores, sparsity=sparsity, provenance={"method": "test"}
+    )
     total = sum(s.size for s in scores)
     assert sum(int((~m).sum()) for m in ticket.masks["weights"]) == removed_count(total, sparsity)
     with tempfile.TemporaryDirectory() as folder:
         again = Ticket.load(ticket.save(folder))
         assert again == ticket
-        assert again.provenance == ticket.provenance == {"method": "test", "draw": {"sparsity": sparsity, "scope": "global"}}
+        assert (
+            again.provenance
+            == ticket.provenance
+            == {"method": "test", "draw": {"sparsity": sparsity, "scope": "global"}}
+        )
         assert again.draw() == ticket
         assert again.draw(sparsity=0.5) == ticket.draw(sparsity=0.5)
         assert again.draw(scope="matrix") == ticket.draw(scope="matrix")
@@ -69,7 +77,9 @@ def test_tickets_of_weights_come_back_with_their_scores(scores: list[np.ndarray]
 
 def one(**changes: Any) -> Ticket:
     scores = [np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(12, 18, dtype=np.float32).reshape(2, 3)]
-    return Ticket.from_weight_scores(**{"family": "bert", "names": ["a", "b"], "scores": scores, "sparsity": 0.5, **changes})
+    return Ticket.from_weight_scores(
+        **{"family": "bert", "names": ["a", "b"], "scores": scores, "sparsity": 0.5, **changes}
+    )
 
 
 def test_without_its_scores_a_ticket_is_whole_but_not_drawn_from(tmp_path: Path) -> None:
@@ -123,7 +133,9 @@ def test_a_ticket_from_before_the_scores_lay_apart_still_loads(tmp_path: Path) -
     blob = save(tensors | {f"score.weights.{i}": s for i, s in enumerate(ticket.scores["weights"])})
     about = json.loads((tmp_path / "ticket.json").read_text())
     del about["scores_sha256"]
-    (tmp_path / "ticket.json").write_text(json.dumps({**about, "scored": ["weights"], "sha256": hashlib.sha256(blob).hexdigest()}))
+    (tmp_path / "ticket.json").write_text(
+        json.dumps({**about, "scored": ["weights"], "sha256": hashlib.sha256(blob).hexdigest()})
+    )
     (tmp_path / "ticket.safetensors").write_bytes(blob)
     (tmp_path / "scores.safetensors").unlink()
     assert Ticket.load(tmp_path).draw(sparsity=0.25) == ticket.draw(sparsity=0.25)
@@ -150,7 +162,9 @@ def test_each_kind_is_drawn_by_its_own_settings() -> None:
     with pytest.raises(TicketsError, match="neurons cannot be drawn"):
         one().draw(neurons=0.1)
     structured = Ticket.from_scores(
-        family="bert", scores={g: [np.arange(4.0)] for g in ("heads", "neurons")}, unit_weights={"heads": 4, "neurons": 2}
+        family="bert",
+        scores={g: [np.arange(4.0)] for g in ("heads", "neurons")},
+        unit_weights={"heads": 4, "neurons": 2},
     )
     with pytest.raises(TicketsError, match="sparsity cannot be drawn"):
         structured.draw(sparsity=0.1)

@@ -46,7 +46,9 @@ class Rows:
     def __init__(self, texts: list[str], labels: list[int]) -> None:
         from robust_tickets.data.task import Example
 
-        self.rows = [Example(f"test:{i}", (text,), label) for i, (text, label) in enumerate(zip(texts, labels, strict=True))]
+        self.rows = [
+            Example(f"test:{i}", (text,), label) for i, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
         self.labels = np.array(labels)
 
     def __len__(self) -> int:

@@ -32,13 +32,17 @@ BUDGET = 40  # queries; the long text has 17,000 candidates
 
 
 def write(path: Path) -> Path:
-    rows = [{"text": text, "label": label} for text in HOSTILE.values() for label in ("bad", "good")]  # one of the two is attacked
+    rows = [
+        {"text": text, "label": label} for text in HOSTILE.values() for label in ("bad", "good")
+    ]  # one of the two is attacked
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))  # surrogates as \\ud800, as json writes them
     return path
 
 
 @pytest.mark.parametrize("kind", ["folder", "foreign", "bytes", "onnx", "function"])
-def test_every_row_gets_its_answer(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_gets_its_answer(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     sys.modules.pop("my_hostile_judge", None)
@@ -76,7 +80,11 @@ def _victim(kind: str, folder: Path) -> list[str]:
     if kind == "foreign":
         return [str(foreign_folder(folder / "albert")), "--max-length", "16"]
     if kind == "bytes":  # a byte-level tokenizer without special tokens, as GPT-2 has it
-        return [str(foreign_folder(folder / "gpt2", "gpt2", tokenizer=_bytes(), vocab_size=257, pad_token_id=256)), "--max-length", "16"]
+        return [
+            str(foreign_folder(folder / "gpt2", "gpt2", tokenizer=_bytes(), vocab_size=257, pad_token_id=256)),
+            "--max-length",
+            "16",
+        ]
     if kind == "onnx":
         foreign_tokenizer().save_pretrained(folder / "words")
         path = str(onnx_file(folder / "m.onnx"))

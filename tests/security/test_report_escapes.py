@@ -62,15 +62,24 @@ def hostile_page(tmp_path_factory):
     write_json(folder / "arms.json", about)
     for name in ("config.json", "env.json"):
         write_json(
-            folder / name, {**read_json(folder / name), HOSTILE[0]: HOSTILE, "device": HOSTILE[1], "packages": {HOSTILE[2]: HOSTILE[0]}}
+            folder / name,
+            {
+                **read_json(folder / name),
+                HOSTILE[0]: HOSTILE,
+                "device": HOSTILE[1],
+                "packages": {HOSTILE[2]: HOSTILE[0]},
+            },
         )
     write_json(folder / "manifest.json", {"files": {HOSTILE[0]: {"sha256": HOSTILE[2]}}})
-    write_json(folder / "train/00000000/model" / '"><svg onload=alert(1)>\u202e.json', {})  # file names are listed with their hashes
+    write_json(
+        folder / "train/00000000/model" / '"><svg onload=alert(1)>\u202e.json', {}
+    )  # file names are listed with their hashes
     plan = {"attack": {"name": "pwws", HOSTILE[1]: HOSTILE[0]}, "query_budget": HOSTILE[2]}
     write_json(folder / "attack/00000001/stage.json", {"key": {"plan": plan, "split": HOSTILE[0]}})
     result = read_json(folder / "attack/00000000/result.json")
     write_json(
-        folder / "attack/00000000/result.json", result | {"flags": list(HOSTILE), "attack": HOSTILE[2], "constraints": list(HOSTILE)}
+        folder / "attack/00000000/result.json",
+        result | {"flags": list(HOSTILE), "attack": HOSTILE[2], "constraints": list(HOSTILE)},
     )
     distances = read_json(folder / "search/00000000/distances.json")
     write_json(folder / "search/00000000/distances.json", distances | {"rule": HOSTILE[0]})
@@ -96,7 +105,9 @@ def test_no_control_or_direction_character_reaches_the_page(hostile_page):
     bad = [
         c
         for c in text
-        if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200f\u061c"
+        if (ord(c) < 32 and c not in "\n\t")
+        or 0x7F <= ord(c) <= 0x9F
+        or c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200f\u061c"
     ]
     assert bad == []
     assert "⟨U+202E⟩" in text
@@ -180,7 +191,11 @@ def test_a_hostile_attack_folder_stays_text(hostile_attack):
     assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
     assert 'class="fold"' in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
-    assert not [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202e\u2066\u200f\u061c"]
+    assert not [
+        c
+        for c in text
+        if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202e\u2066\u200f\u061c"
+    ]
 
 
 @settings(max_examples=100)

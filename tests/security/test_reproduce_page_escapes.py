@@ -53,7 +53,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _attacked(one: Outcome, words: str) -> Outcome:
     """The outcome with ``words`` wherever a text, a label or a name may stand."""
-    text = {"id": one.attacks[0].texts[0]["id"], "label": words, "original": [f"good {words}", words], "perturbed": [f"bad {words}", words]}
+    text = {
+        "id": one.attacks[0].texts[0]["id"],
+        "label": words,
+        "original": [f"good {words}", words],
+        "perturbed": [f"bad {words}", words],
+    }
     attack = replace(one.attacks[0], texts=({**text, "before": 0.9, "after": None},), substitutes=(words,))
     return replace(one, attacks=(attack,), notes=(words,), env={"device": words, "packages": {"torch": words}})
 
@@ -99,12 +104,17 @@ def test_any_text_is_shown_as_it_is(folder: Path, words: str) -> None:
     shown = _shown([_attacked(one, words) for one in read_all(folder)], folder)
     parsed = Elements(shown)
     assert parsed.odd == 0
-    assert {tag for tag, _ in parsed.found}.isdisjoint({"script", "img", "iframe", "object", "style", "link", "base", "meta"})
+    assert {tag for tag, _ in parsed.found}.isdisjoint(
+        {"script", "img", "iframe", "object", "style", "link", "base", "meta"}
+    )
     assert not any(name.startswith("on") or name == "style" for _, names in parsed.found for name in names)
     assert not ORDER.search(shown)
 
 
 def test_a_text_that_was_kept_badly_costs_its_card_alone(folder: Path) -> None:
     found = list(read_all(folder))
-    odd = [replace(found[0].attacks[0], texts=({"id": 3}, {}, {"id": "x", "original": None, "perturbed": 7})), *found[0].attacks[1:]]
+    odd = [
+        replace(found[0].attacks[0], texts=({"id": 3}, {}, {"id": "x", "original": None, "perturbed": 7})),
+        *found[0].attacks[1:],
+    ]
     assert "validation:" in _shown([replace(found[0], attacks=tuple(odd)), *found[1:]], folder)

@@ -21,7 +21,14 @@ METHODS = {
     ("subprocess", "run"),
     ("subprocess", "Popen"),
 }
-LOADERS = {"load_dataset", "from_pretrained", "from_config", "pipeline", "load_state_dict_from_url", "get_class_from_dynamic_module"}
+LOADERS = {
+    "load_dataset",
+    "from_pretrained",
+    "from_config",
+    "pipeline",
+    "load_state_dict_from_url",
+    "get_class_from_dynamic_module",
+}
 LOADER = "lexicon/pretrained.py"  # the one file that may call transformers' loaders
 
 
@@ -61,7 +68,10 @@ def _fixed_commands(tree: ast.Module) -> set[str]:
     return {
         target.id
         for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and node.value.elts and all(map(own, node.value.elts))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.List)
+        and node.value.elts
+        and all(map(own, node.value.elts))
         for target in node.targets
         if isinstance(target, ast.Name) and ast.unparse(node.value.elts[0]) == "sys.executable"
     }
@@ -79,7 +89,9 @@ def _call(node: ast.Call) -> list[str]:
         found.append(node.func.id)
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
         name = (node.func.value.id, node.func.attr)
-        safe = name[1] == "load" and any(k.arg == "allow_pickle" and getattr(k.value, "value", True) is False for k in node.keywords)
+        safe = name[1] == "load" and any(
+            k.arg == "allow_pickle" and getattr(k.value, "value", True) is False for k in node.keywords
+        )
         if name in METHODS and not safe:
             found.append(".".join(name))
     for keyword in node.keywords:

@@ -24,7 +24,11 @@ UNSEEN = {*EVIL} - {*"]0;owned31mtxt"}
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of a stranger, with such names wherever one may stand."""
     folder = tmp_path_factory.mktemp("world")
-    make_run(folder / "runs" / "done", arms=((f"a{EVIL}", f"A{EVIL}", 0.4, 80.0, True), (f"b{EVIL}", f"B{EVIL}", 0.3, 80.0, False)), n=20)
+    make_run(
+        folder / "runs" / "done",
+        arms=((f"a{EVIL}", f"A{EVIL}", 0.4, 80.0, True), (f"b{EVIL}", f"B{EVIL}", 0.3, 80.0, False)),
+        n=20,
+    )
     for place in (folder / "runs" / "done" / "attack").iterdir():
         victim = Classifier.wrap(lambda texts: [[0.2, 0.8] for _ in texts], labels=["bad", "good"])
         PWWS()(victim, Split.of([("a good film",)], [1]), n=0).save(place)
@@ -34,7 +38,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_json(folder / "runs" / "begun" / "config.json", {"recipe": recipe})
     write_json(folder / "runs" / "begun" / "command.json", {"command": f"tickets run x; echo {EVIL}"})
     write_text(
-        folder / "recipe.toml", f"title = {json.dumps(EVIL)}\nmodel = {json.dumps('none' + EVIL)}\n[arms.x]\ntitle = {json.dumps(EVIL)}\n"
+        folder / "recipe.toml",
+        f"title = {json.dumps(EVIL)}\nmodel = {json.dumps('none' + EVIL)}\n[arms.x]\ntitle = {json.dumps(EVIL)}\n",
     )
     tiny_classifier(labels=(f"bad{EVIL}", "good")).save_pretrained(folder / "model")
     with open(folder / "texts.csv", "w", newline="", encoding="utf-8") as stream:
@@ -51,7 +56,21 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "run: unknown": (["run", f"none{EVIL}", "--debug"], 2),
     "export": (["export", "runs/done:other", "--out", "out"], 2),
     "predict": (["predict", "model", "--data", "texts.csv", "--out", "out.csv"], 0),
-    "attack": (["attack", "model", "--data", "texts.csv", "--out", "attacked", "--attack", "deepwordbug", "--label-map", f"x{EVIL}=1"], 0),
+    "attack": (
+        [
+            "attack",
+            "model",
+            "--data",
+            "texts.csv",
+            "--out",
+            "attacked",
+            "--attack",
+            "deepwordbug",
+            "--label-map",
+            f"x{EVIL}=1",
+        ],
+        0,
+    ),
     "attack: labels": (["attack", "model", "--data", "texts.csv", "--out", "out", "--attack", "deepwordbug"], 2),
     "usage": (["attack", "model", EVIL], 2),
 }

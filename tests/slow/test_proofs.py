@@ -18,11 +18,23 @@ from tiny import tiny_classifier
 
 pytestmark = pytest.mark.slow
 EXACT = (".safetensors", "ticket.json", "trace.jsonl", "evaluation.json", "arms.json")
-RAW = ("score_before", "score_after", "confidence", "forward_passes")  # rounding, and which texts shared a pass, follow the batch
+RAW = (
+    "score_before",
+    "score_after",
+    "confidence",
+    "forward_passes",
+)  # rounding, and which texts shared a pass, follow the batch
 
 
 def walk(data: Path, model: Path, out: Path) -> list[str]:
-    settings = [f"task={data}", f"model={model}", "max_length=32", "train.epochs=10", "train.checkpoint_steps=5", "attack.n=100"]
+    settings = [
+        f"task={data}",
+        f"model={model}",
+        "max_length=32",
+        "train.epochs=10",
+        "train.checkpoint_steps=5",
+        "attack.n=100",
+    ]
     return [
         sys.executable, "-c", "from robust_tickets.cli.main import main; main()", "run", "earlyrobust",
         *(part for setting in settings for part in ("--set", setting)), "--out", str(out),
@@ -49,7 +61,9 @@ def test_a_walk_killed_again_and_again_gives_the_same_files(tmp_path: Path) -> N
     subprocess.run(walk(data, model, tmp_path / "whole"), check=True, capture_output=True)
     kills, moments = 0, np.random.default_rng(0).uniform(5, 9, size=60)
     for moment in moments:
-        process = subprocess.Popen(walk(data, model, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            walk(data, model, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             process.wait(timeout=float(moment))
         except subprocess.TimeoutExpired:
@@ -68,7 +82,9 @@ def test_two_million_rows_stay_out_of_memory(tmp_path: Path) -> None:
     with open(path, "w", encoding="utf-8") as out:
         out.write("text,label\n")
         for i in range(2_000_000):
-            out.write(f"sentence {i} with some more words in it to make it as long as sentences are,{'yes' if i % 3 else 'no'}\n")
+            out.write(
+                f"sentence {i} with some more words in it to make it as long as sentences are,{'yes' if i % 3 else 'no'}\n"
+            )
     code = (
         "import sys; from robust_tickets.data.load import load_task\n"
         "from robust_tickets.measure.cost import peak_memory\n"
@@ -77,7 +93,9 @@ def test_two_million_rows_stay_out_of_memory(tmp_path: Path) -> None:
         "print(len(task.train), peak_memory() - before)\n"
     )
     begun = time.monotonic()
-    told = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True, env=dict(os.environ))
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True, env=dict(os.environ)
+    )
     rows, grown = map(int, told.stdout.split())
     assert rows > 1_500_000
     # 200 MB of text as Python strings would be above 600 MB; mapped pages that were touched count here too

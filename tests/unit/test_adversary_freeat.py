@@ -41,7 +41,11 @@ def test_equals_the_published_equations(adversary: FreeAT) -> None:
         loss = loss_at(twin, delta) * scale
         expected = gradients_of(loss, twin)
         moved = next_delta(
-            delta, torch.autograd.grad(loss, delta)[0], step=adversary.step_size, norm=adversary.norm, max_norm=adversary.max_norm
+            delta,
+            torch.autograd.grad(loss, delta)[0],
+            step=adversary.step_size,
+            norm=adversary.norm,
+            max_norm=adversary.max_norm,
         )
         losses.append(float(loss.detach()) / scale)
         if replay < adversary.replays - 1:
@@ -67,7 +71,9 @@ def test_the_regulariser_is_in_every_update_at_the_losss_scale() -> None:
         seen: list[torch.Tensor] = []
         objective.regulariser = lambda bias=bias, strength=strength: strength * bias.sum()
 
-        def update(objective: Objective = objective, bias: torch.Tensor = bias, seen: list[torch.Tensor] = seen) -> None:
+        def update(
+            objective: Objective = objective, bias: torch.Tensor = bias, seen: list[torch.Tensor] = seen
+        ) -> None:
             seen.append(bias.grad.clone())
             objective.model.zero_grad()
 
@@ -91,7 +97,9 @@ def rates(folder: Path) -> list[float]:
     return [line["lr"] for line in lines if "lr" in line]
 
 
-def test_the_loop_counts_its_updates_and_the_rate_falls_over_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_counts_its_updates_and_the_rate_falls_over_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[int] = []
     step = torch.optim.AdamW.step
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *args: (steps.append(1), step(self, *args))[1])

@@ -9,7 +9,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from adversaries import Gradients, Recording, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on, recording
+from adversaries import (
+    Gradients,
+    Recording,
+    agree,
+    first_delta,
+    gradients,
+    gradients_of,
+    loss_at,
+    next_delta,
+    objective_on,
+    recording,
+)
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
@@ -118,10 +129,15 @@ def _at(objective: Objective, delta: torch.Tensor) -> torch.Tensor:
 
 def test_shared_dropout_drops_the_same_units_in_all_passes() -> None:
     def losses(dropout: Any) -> list[float]:
-        adversary = FreeLB(steps=3, init=0.0, step_size=0.0, dropout=dropout)  # delta stays 0, so only dropout can differ
+        adversary = FreeLB(
+            steps=3, init=0.0, step_size=0.0, dropout=dropout
+        )  # delta stays 0, so only dropout can differ
         objective = objective_on(dropout=0.3)
         seen: list[float] = []
-        objective.loss_fn = lambda logits, labels: (seen.append(float(logits.detach().sum())), F.cross_entropy(logits, labels))[1]
+        objective.loss_fn = lambda logits, labels: (
+            seen.append(float(logits.detach().sum())),
+            F.cross_entropy(logits, labels),
+        )[1]
         gradients(objective, adversary)
         return seen
 
@@ -145,7 +161,9 @@ def test_token_types_reach_every_pass() -> None:
 
 def test_token_types_can_be_lost_as_in_released_code() -> None:
     objective = objective_on()
-    expected = gradients_of(loss_at(objective, None, token_type_ids=torch.zeros_like(objective.batch["token_type_ids"])), objective)
+    expected = gradients_of(
+        loss_at(objective, None, token_type_ids=torch.zeros_like(objective.batch["token_type_ids"])), objective
+    )
     got, _ = gradients(objective, FreeLB(steps=1, init=0.0, token_types=False))
     agree(got, expected)
     assert "token_type_ids" in objective.batch  # the caller's batch is whole
@@ -189,7 +207,9 @@ def test_the_hook_is_gone_after_a_step_and_after_an_error() -> None:
     assert not words._forward_hooks
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "l1"}, {"dropout": "none"}, {"max_norm": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "l1"}, {"dropout": "none"}, {"max_norm": -0.1}]
+)
 def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=next(iter(wrong))):
         FreeLB(**wrong)
@@ -211,7 +231,9 @@ def test_the_first_delta_of_half_precision_is_finite() -> None:
     from types import SimpleNamespace
 
     mask = torch.ones(1, 512, 1, dtype=torch.float16)
-    objective = SimpleNamespace(mask=mask, embedding_shape=lambda: (1, 512, 768), uniform=lambda low, high: torch.ones(1, 512, 768).half())
+    objective = SimpleNamespace(
+        mask=mask, embedding_shape=lambda: (1, 512, 768), uniform=lambda low, high: torch.ones(1, 512, 768).half()
+    )
     delta = FreeLB(init=5.0).start(objective)  # type: ignore[arg-type]
     assert delta.dtype == torch.float16
     assert delta.float().norm() == pytest.approx(5.0, rel=0.01)

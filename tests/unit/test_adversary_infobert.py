@@ -27,7 +27,12 @@ from robust_tickets.train.step import make_step
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
-TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all, not at all", "the"), ("a", "an")]
+TEXTS = [
+    ("the film is great", "a plot"),
+    ("bad", "story was very very poor"),
+    ("not a fine movie at all, not at all", "the"),
+    ("a", "an"),
+]
 STRONG: dict[str, Any] = {"alpha": 0.7, "beta": 0.3}  # so that no error hides behind a small weight
 SWITCHES = [
     InfoBERT(**STRONG),
@@ -41,7 +46,9 @@ SWITCHES = [
 ]
 
 
-def _objective(adversary: Any, family: str = "bert", *, dropout: float = 0.0, double: bool = True, **changes: Any) -> Objective:
+def _objective(
+    adversary: Any, family: str = "bert", *, dropout: float = 0.0, double: bool = True, **changes: Any
+) -> Objective:
     clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     model = clf.model.double() if double else clf.model
     model.train()
@@ -49,7 +56,11 @@ def _objective(adversary: Any, family: str = "bert", *, dropout: float = 0.0, do
     memory = None
     if hasattr(adversary, "begin"):
         memory = adversary.begin(Ground(model=model, layout=layout_of(model), tokenizer=None, seed=5))
-    settings: dict[str, Any] = {"backward": lambda loss: loss.backward(), "generator": torch_generator(3, "infobert"), "memory": memory}
+    settings: dict[str, Any] = {
+        "backward": lambda loss: loss.backward(),
+        "generator": torch_generator(3, "infobert"),
+        "memory": memory,
+    }
     return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
 
 
@@ -74,13 +85,17 @@ def _reference(objective: Objective, adversary: InfoBERT) -> tuple[dict[str, tor
     delta = torch.zeros_like(noise)
     for i in range(rows):
         n = int(mask[i].sum())
-        delta[i, :n] = noise[i, :n] * (adversary.init / (n * words.shape[1]) ** 0.5 if adversary.norm == "l2" else adversary.init)
+        delta[i, :n] = noise[i, :n] * (
+            adversary.init / (n * words.shape[1]) ** 0.5 if adversary.norm == "l2" else adversary.init
+        )
     names, parameters = zip(*_named(objective).items(), strict=True)
     total = {name: torch.zeros_like(p) for name, p in zip(names, parameters, strict=True)}
     losses, order = [], 2.0 if adversary.norm == "l2" else float("inf")
 
     def add(loss: torch.Tensor) -> None:
-        for name, grad in zip(names, torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True), strict=True):
+        for name, grad in zip(
+            names, torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True), strict=True
+        ):
             total[name] += 0 if grad is None else grad
 
     for k in range(adversary.steps):
@@ -100,7 +115,9 @@ def _reference(objective: Objective, adversary: InfoBERT) -> tuple[dict[str, tor
             slots = most_anchored(tokens, adversary.low, adversary.high)
             draws = torch.rand(rows * slots, generator=draw, dtype=torch.float64)
             local = loops.anchored(g, mask, adversary.low, adversary.high)
-            bound = loops.lower_bound(objective.memory, embedded, last[:, 0], local, draws, slots, adversary.chunk or rows)
+            bound = loops.lower_bound(
+                objective.memory, embedded, last[:, 0], local, draws, slots, adversary.chunk or rows
+            )
             add(-adversary.alpha * bound / adversary.steps)
         if k == adversary.steps - 1:
             break
@@ -245,7 +262,9 @@ def test_a_search_for_gates_leaves_the_critic_alive(monkeypatch: pytest.MonkeyPa
     descend = Engine._descend
 
     def watched(self: Engine) -> None:
-        critic = [p.grad.norm() for name, p in self.parameters.items() if name.startswith("adversary.") and p.grad is not None]
+        critic = [
+            p.grad.norm() for name, p in self.parameters.items() if name.startswith("adversary.") and p.grad is not None
+        ]
         sizes.append(float(torch.stack(critic).norm()))
         descend(self)
 
@@ -282,7 +301,9 @@ def test_masked_language_models_are_refused_with_the_reason() -> None:
         defined(InfoBERT(), "mlm")
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"alpha": -1.0}, {"beta": -1.0}, {"low": 0.9, "high": 0.5}, {"high": 1.1}, {"chunk": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"alpha": -1.0}, {"beta": -1.0}, {"low": 0.9, "high": 0.5}, {"high": 1.1}, {"chunk": -1}]
+)
 def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=next(iter(wrong))):
         InfoBERT(**wrong)

@@ -91,7 +91,9 @@ def test_costs_what_it_says() -> None:
     assert PGD(steps=5, naive=True).passes == 6
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"step_size": -0.1}, {"norm": "l1"}, {"dropout": "none"}, {"init": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"step_size": -0.1}, {"norm": "l1"}, {"dropout": "none"}, {"init": float("nan")}]
+)
 def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=next(iter(wrong))):
         PGD(**wrong)

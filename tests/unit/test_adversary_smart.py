@@ -40,7 +40,10 @@ def stable(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 def _reference(objective: Objective, adversary: SMART) -> tuple[Gradients, float]:
     batch = objective.batch
-    noise = torch.randn((*batch["input_ids"].shape, objective.words.shape[1]), generator=generator(), dtype=torch.float64) * adversary.init
+    noise = (
+        torch.randn((*batch["input_ids"].shape, objective.words.shape[1]), generator=generator(), dtype=torch.float64)
+        * adversary.init
+    )
     noise[batch["attention_mask"] == 0] = 0
     clean = at(objective, None)
     for _ in range(adversary.steps):

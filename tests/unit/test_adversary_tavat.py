@@ -199,7 +199,9 @@ def _saved(folder: Path) -> torch.Tensor:
     return load_file(file)["part/adversary.table"]
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "linf"}, {"dropout": "none"}, {"max_norm": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "linf"}, {"dropout": "none"}, {"max_norm": -0.1}]
+)
 def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=next(iter(wrong))):
         TAVAT(**wrong)

@@ -36,7 +36,11 @@ LISTS = {
     "story": ["plot"],
     "the": ["a"],  # a stop word
 }
-TEXTS = [("the goods film is good", "a fine plot"), ("bad", "story was very very awful"), ("not a fine movie at all", "great")]
+TEXTS = [
+    ("the goods film is good", "a fine plot"),
+    ("bad", "story was very very awful"),
+    ("not a fine movie at all", "great"),
+]
 Adversary = SynonymSwap | SynonymHotFlip | ASCC
 
 
@@ -62,7 +66,9 @@ def _table(objective: Objective) -> list[list[list[int]]]:
     tokenizer = tiny_classifier().tokenizer
     batch = objective.batch
     rows = []
-    for ids, mask, labels in zip(batch["input_ids"].tolist(), batch["attention_mask"].tolist(), batch["labels"], strict=True):
+    for ids, mask, labels in zip(
+        batch["input_ids"].tolist(), batch["attention_mask"].tolist(), batch["labels"], strict=True
+    ):
         tokens, row = tokenizer.convert_ids_to_tokens(ids), []
         for t, (number, token) in enumerate(zip(ids, tokens, strict=True)):
             longer = t + 1 < len(ids) and tokens[t + 1].startswith("##")
@@ -93,7 +99,9 @@ def _swap(objective: Objective, adversary: SynonymSwap) -> torch.Tensor:
             if len(candidates) > 1 and whether[i, t] < adversary.p:
                 ids[i, t] = candidates[int(which[i, t] * len(candidates))]
     assert adversary.p == 0 or not torch.equal(ids, objective.batch["input_ids"])
-    return adversary.mix * _cross_entropy(objective, objective.batch["input_ids"]) + (1 - adversary.mix) * _cross_entropy(objective, ids)
+    return adversary.mix * _cross_entropy(objective, objective.batch["input_ids"]) + (
+        1 - adversary.mix
+    ) * _cross_entropy(objective, ids)
 
 
 def _hotflip(objective: Objective, adversary: SynonymHotFlip) -> torch.Tensor:
@@ -118,7 +126,9 @@ def _mixes(objective: Objective, w: torch.Tensor, words: torch.Tensor) -> torch.
         mixed = []
         for t, candidates in enumerate(row):
             weights = torch.exp(w[i, t, : len(candidates)]) / torch.exp(w[i, t, : len(candidates)]).sum()
-            mixed.append(sum((weight * words[c] for weight, c in zip(weights, candidates, strict=True)), torch.zeros(())))
+            mixed.append(
+                sum((weight * words[c] for weight, c in zip(weights, candidates, strict=True)), torch.zeros(()))
+            )
         rows.append(torch.stack(mixed))
     return torch.stack(rows)
 
@@ -140,13 +150,17 @@ def _ascc(objective: Objective, adversary: ASCC) -> torch.Tensor:
     w = w.requires_grad_()
     adam = torch.optim.Adam([w], lr=adversary.step, maximize=True)
     for _ in range(adversary.steps):
-        apart = _apart(objective, adversary, _logits(objective, _mixes(objective, w, objective.words.detach())), clean.detach())
+        apart = _apart(
+            objective, adversary, _logits(objective, _mixes(objective, w, objective.words.detach())), clean.detach()
+        )
         entropies = []
         for i, row in enumerate(table):
             for t, candidates in enumerate(row):
                 weights = w[i, t, : len(candidates)].softmax(-1)
                 entropies += [-(weights * weights.log()).sum()] if len(candidates) > 1 else []
-        (w.grad,) = torch.autograd.grad(apart - adversary.sparsity * sum(entropies, torch.zeros(())) / len(entropies), w)
+        (w.grad,) = torch.autograd.grad(
+            apart - adversary.sparsity * sum(entropies, torch.zeros(())) / len(entropies), w
+        )
         if adversary.ascent == "adam":
             adam.step()
             continue
@@ -216,7 +230,11 @@ def test_without_a_swap_it_is_a_plain_step(source: str) -> None:
         assert adversary.passes == 1
         assert torch.equal(loss, value)
         assert all(torch.equal(got[name], expected[name]) for name in expected)
-    for half in (SynonymSwap(source=source, p=0.0), SynonymHotFlip(source=source, p=0.0), ASCC(source=source, alpha=0.0)):
+    for half in (
+        SynonymSwap(source=source, p=0.0),
+        SynonymHotFlip(source=source, p=0.0),
+        ASCC(source=source, alpha=0.0),
+    ):
         objective = _objective(half)
         expected, loss = gradients(objective, plain)
         got, value = gradients(objective, half)

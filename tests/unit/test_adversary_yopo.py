@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from adversaries import Gradients, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on, recording
+from adversaries import (
+    Gradients,
+    agree,
+    first_delta,
+    gradients,
+    gradients_of,
+    loss_at,
+    next_delta,
+    objective_on,
+    recording,
+)
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.yopo import YOPO
@@ -27,7 +37,9 @@ def _reference(objective: Objective, adversary: YOPO) -> tuple[Gradients, float]
 
     def layer_0(delta: torch.Tensor) -> torch.Tensor:
         embedded = bert.embeddings.word_embeddings.weight[batch["input_ids"]] + delta
-        output = bert.encoder.layer[0](bert.embeddings(inputs_embeds=embedded, token_type_ids=batch["token_type_ids"]), shut)
+        output = bert.encoder.layer[0](
+            bert.embeddings(inputs_embeds=embedded, token_type_ids=batch["token_type_ids"]), shut
+        )
         return output[0] if isinstance(output, tuple) else output
 
     def rest(hidden: torch.Tensor) -> torch.Tensor:

@@ -28,7 +28,12 @@ from robust_tickets.lexicon.masked import MaskedModel
 from robust_tickets.lexicon.vectors import Vectors
 from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 
-TEXTS = ["a good film is the plot", "a great movie zebra was very fine, not bad!", "poor story", "The story, GREAT film"]
+TEXTS = [
+    "a good film is the plot",
+    "a great movie zebra was very fine, not bad!",
+    "poor story",
+    "The story, GREAT film",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +54,16 @@ class Assembled(Attack):
         return self.inner.assemble(**self.parts)  # type: ignore[no-any-return]
 
 
-def run(inner: Any, clf: Classifier, rows: Any, columns: tuple[str, ...] = ("text",), labels: Any = None, **parts: Any) -> AttackResult:
+def run(
+    inner: Any, clf: Classifier, rows: Any, columns: tuple[str, ...] = ("text",), labels: Any = None, **parts: Any
+) -> AttackResult:
     labels = [int(label) for label in clf.logits(rows).argmax(1)] if labels is None else labels
     options = {key: parts.pop(key) for key in ("live", "token_budget") if key in parts}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "describe", lambda recipe: {"name": "assembled"})
-        return engine.run_attack(Assembled(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=columns), n=0, **options)
+        return engine.run_attack(
+            Assembled(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=columns), n=0, **options
+        )
 
 
 def language(seed: int = 0) -> MaskedModel:
@@ -73,7 +82,11 @@ def outcomes(result: AttackResult) -> list[Any]:
 @pytest.mark.parametrize("inner", [BertAttack(words=6), A2T(mlm=True, words=8)])
 def test_company_changes_nothing(inner: Any) -> None:
     clf = tiny_classifier(labels=("a", "b", "c"))
-    parts: dict[str, Any] = {"language": language(), "encode": encode, **({} if isinstance(inner, BertAttack) else {"tags": None})}
+    parts: dict[str, Any] = {
+        "language": language(),
+        "encode": encode,
+        **({} if isinstance(inner, BertAttack) else {"tags": None}),
+    }
     wanted = [outcomes(run(inner, clf, [text], live=1, token_budget=1, **parts))[0] for text in TEXTS]
     assert outcomes(run(inner, clf, TEXTS, live=8, token_budget=5000, **parts)) == wanted
     assert any(perturbed != (text,) for text, (_, perturbed, _, _) in zip(TEXTS, wanted, strict=True))
@@ -88,7 +101,9 @@ def test_bert_attack_says_what_it_does() -> None:
     assert "at most 40% of the words differ from the original (rounded up)" in result.constraints
     prepared = BertAttack(words=8).assemble(language=language(), encode=encode)
     assert prepared.services["masked"].count == 8  # type: ignore[attr-defined]
-    assert prepared.constraints[-1].startswith("sentence encoder: cosine similarity with the original text at least 0.2 over the whole")
+    assert prepared.constraints[-1].startswith(
+        "sentence encoder: cosine similarity with the original text at least 0.2 over the whole"
+    )
 
 
 def test_the_papers_attack_says_that_it_is_not_bert_attack() -> None:
@@ -119,7 +134,9 @@ def test_the_papers_attack_says_that_it_is_not_bert_attack() -> None:
 
 
 def test_a2t_keeps_the_premise_and_says_what_it_does() -> None:
-    prepared = A2T().assemble(vectors=Vectors(["a"], np.ones((1, 2), dtype=np.float32)), tags=lambda words: words, encode=encode)
+    prepared = A2T().assemble(
+        vectors=Vectors(["a"], np.ones((1, 2), dtype=np.float32)), tags=lambda words: words, encode=encode
+    )
     assert prepared.title == "A2T"
     assert prepared.constraints == (
         "candidates: the 20 nearest words in the vectors, in the case of the word",
@@ -202,7 +219,10 @@ def test_wrong_settings_are_refused(recipe: Any, wrong: dict[str, Any]) -> None:
 
 
 def test_a_missing_resource_is_an_error(tmp_path: Path) -> None:
-    for recipe in (BertAttack(masked=str(tmp_path / "nothing"), encoder="none"), A2T(mlm=True, masked=str(tmp_path / "nothing"))):
+    for recipe in (
+        BertAttack(masked=str(tmp_path / "nothing"), encoder="none"),
+        A2T(mlm=True, masked=str(tmp_path / "nothing")),
+    ):
         with pytest.raises(TicketsError, match="masked"):
             recipe.resources()
 

@@ -82,7 +82,9 @@ def sure(texts: list[str]) -> np.ndarray:
 
 CLF = Classifier.wrap(sure, labels=["neg", "pos"])
 # wrong on every tenth row
-SPLIT = Split.of([film(i) for i in range(120)], [int((i % 3 > 0) != (i % 10 == 0)) for i in range(120)], name="validation")
+SPLIT = Split.of(
+    [film(i) for i in range(120)], [int((i % 3 > 0) != (i % 10 == 0)) for i in range(120)], name="validation"
+)
 
 
 def test_rows_with_an_attacked_text_are_left_out() -> None:
@@ -91,7 +93,9 @@ def test_rows_with_an_attacked_text_are_left_out() -> None:
     assert held is not None
     assert [e.id for e in held] == [f"validation:{i}" for i in range(20, 120)]
     # the same text in another split, in other case and with other spaces, under another label
-    other = Split.of([film(i).upper() + "  " for i in range(10)] + [film(i) for i in range(200, 240)], [1] * 50, name="other")
+    other = Split.of(
+        [film(i).upper() + "  " for i in range(10)] + [film(i) for i in range(200, 240)], [1] * 50, name="other"
+    )
     held = held_out("calibrated", SPLIT, attacked, other)
     assert held is not None
     assert [e.id for e in held] == [f"other:{i}" for i in range(10, 50)]

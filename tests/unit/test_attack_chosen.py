@@ -24,7 +24,9 @@ from robust_tickets.walk.estimate import _chosen
 from robust_tickets.walk.recipe import AttackPlan
 
 NAMES = ("Bad", "Good")
-CLF = Classifier.wrap(lambda texts: [[0.3, 0.7] if "good" in text else [0.7, 0.3] for text in texts], labels=list(NAMES))
+CLF = Classifier.wrap(
+    lambda texts: [[0.3, 0.7] if "good" in text else [0.7, 0.3] for text in texts], labels=list(NAMES)
+)
 
 
 def split(*counts: int) -> Split:
@@ -48,14 +50,29 @@ def test_what_is_called_balanced_is_even_and_what_is_called_all_is_all(sizes: li
     ("subset", "counts", "rows", "words"),
     [
         ("balanced", [10, 10], 100, "drawn at random, balanced over the classes, seed 3 (Bad 10, Good 10)"),
-        ("balanced", [10, 4], 100, "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 10, Good 4)"),
+        (
+            "balanced",
+            [10, 4],
+            100,
+            "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 10, Good 4)",
+        ),
         ("balanced", [54, 46], 100, "all 100 rows (Bad 54, Good 46)"),
-        ("balanced", [54, 46], None, "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 54, Good 46)"),
+        (
+            "balanced",
+            [54, 46],
+            None,
+            "drawn at random, as even over the classes as the rows allow, seed 3 (Bad 54, Good 46)",
+        ),
         ("balanced", [1, 0], 100, "drawn at random, seed 3 (Bad 1, Good 0)"),
         ("random", [12, 8], 100, "drawn at random, seed 3 (Bad 12, Good 8)"),
         ("first", [12, 8], 100, "the first of the split (Bad 12, Good 8)"),
         ("ids", [12, 8], 20, "named one by one (Bad 12, Good 8)"),
-        ("balanced", [3] * 6 + [2], 100, "drawn at random, balanced over the classes, seed 3 (2 to 3 of each of 7 classes)"),
+        (
+            "balanced",
+            [3] * 6 + [2],
+            100,
+            "drawn at random, balanced over the classes, seed 3 (2 to 3 of each of 7 classes)",
+        ),
         ("", [1, 1], 2, "all 2 rows (Bad 1, Good 1)"),
         ("", [1, 1], 9, ""),
     ],

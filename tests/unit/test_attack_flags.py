@@ -118,7 +118,9 @@ def test_the_flag_of_errors_says_of_what_most_of_them_failed() -> None:
             raise KeyError("new")
         return by_word(texts)
 
-    split = Split.of(["a good film", "a new film", "an odd film", "an odd plot", "a dull plot", "a good story"], [1, 0, 1, 0, 0, 1])
+    split = Split.of(
+        ["a good film", "a new film", "an odd film", "an odd plot", "a dull plot", "a good story"], [1, 0, 1, 0, 0, 1]
+    )
     result = PWWS()(Classifier.wrap(picky, labels=["neg", "pos"]), split, n=0, max_failed=50)
     said = dict(zip(result.flag_codes, result.flags, strict=True))["errors"]
     assert "3 example(s) failed" in said
@@ -152,7 +154,10 @@ def test_texts_seen_in_training_are_counted() -> None:
 def test_texts_that_are_cut_are_counted(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A text that fills the length is read to its end; both texts of a pair count. No text is put to the victim for it."""
     clf = tiny_classifier(family, max_length=8)
-    full, long = "a good film is a movie", "a good film is a movie story"  # 6 words and two special tokens, and one more
+    full, long = (
+        "a good film is a movie",
+        "a good film is a movie story",
+    )  # 6 words and two special tokens, and one more
     assert [row.size for row in clf.encode([full, long])] == [8, 8]
     result = PWWS()(clf, Split.of([full, full, long, "bad"], [1, 0, 1, 0]), n=0)
     said = dict(zip(result.flag_codes, result.flags, strict=True))
@@ -212,7 +217,9 @@ def test_a_victim_that_reads_its_texts_is_moved() -> None:
 def test_a_victim_that_was_turned_reads_its_texts() -> None:
     """One class before the attack is no sign of a deaf victim where a change turned it, nor is a budget that ends before the right word."""
     split = Split.of(["a good film", "a good plot", "a good story"], [1, 1, 0])
-    keyword = Classifier.wrap(lambda texts: [[0.1, 0.9] if "good" in text else [0.9, 0.1] for text in texts], labels=["neg", "pos"])
+    keyword = Classifier.wrap(
+        lambda texts: [[0.1, 0.9] if "good" in text else [0.9, 0.1] for text in texts], labels=["neg", "pos"]
+    )
     assert "one-answer" not in PWWS()(keyword, split, n=0).flag_codes
     deaf = Classifier.wrap(lambda texts: [[0.1, 0.9]] * len(texts), labels=["neg", "pos"])
     assert {"one-answer", "unmoved"} <= set(PWWS()(deaf, split, n=0).flag_codes)

@@ -43,14 +43,19 @@ def alone(clf: Classifier, text: str, words: list[int], odds: bool = False) -> n
 def test_slopes_of_a_batch_are_those_of_each_text(family: str) -> None:
     clf = tiny_classifier(family, labels=("a", "b", "c"))
     training = clf.model.training
-    questions = [Slope(Text.of(text), range(len(Text.of(text))), odds=bool(i % 2), cut=False) for i, text in enumerate(TEXTS)]
+    questions = [
+        Slope(Text.of(text), range(len(Text.of(text))), odds=bool(i % 2), cut=False) for i, text in enumerate(TEXTS)
+    ]
     together = Gradient(Victim(clf, token_budget=10_000)).answer(questions)
     for text, question, found in zip(TEXTS, questions, together, strict=True):
         wanted = alone(clf, text, list(question.words), question.odds)
         assert found.max() > 0
         assert np.abs(found - wanted).max() <= SLACK * NOISE["float32"] * wanted.max()
         question.alone = True
-        assert np.array_equal(Gradient(Victim(clf)).answer([question])[0], Gradient(Victim(clf, 10_000)).answer([*questions, question])[-1])
+        assert np.array_equal(
+            Gradient(Victim(clf)).answer([question])[0],
+            Gradient(Victim(clf, 10_000)).answer([*questions, question])[-1],
+        )
     assert clf.model.training == training
     assert all(parameter.grad is None for parameter in clf.model.parameters())
 

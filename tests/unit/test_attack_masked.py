@@ -141,11 +141,17 @@ def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, mo
 def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) -> None:
     text = Text.of("a good film " * 40)
     game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
-    found = [bool(ask(Suited(language, 6).replacements(game, text, index), service, asked)) for index in (61, 60, 100, 62, 63)]
+    found = [
+        bool(ask(Suited(language, 6).replacements(game, text, index), service, asked))
+        for index in (61, 60, 100, 62, 63)
+    ]
     # 64 tokens: [CLS], 62 words, [SEP]
     assert found == [True, True, False, False, False]
     assert game.filled.beyond == 62
-    assert [ask(Blank(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [True, False]
+    assert [ask(Blank(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_text_that_no_tokenizer_takes(language: MaskedModel) -> None:

@@ -39,7 +39,9 @@ def test_every_kind_is_needed_by_some_attack() -> None:
     assert needs_of("someone_elses_plug_in") is None
 
 
-def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -69,9 +71,13 @@ def test_extras_are_those_of_the_package() -> None:
 def test_a2ts_own_encoder_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(kind: str, explicit: str | None) -> Any:
         name = explicit or "universal-sentence-encoder"
-        return module.Resource(kind=kind, name=name, path=tmp_path, origin="given path", digest="d", substitute=explicit is not None)
+        return module.Resource(
+            kind=kind, name=name, path=tmp_path, origin="given path", digest="d", substitute=explicit is not None
+        )
 
     monkeypatch.setattr(module, "resolve", found)
     assert not ATTACKS.get("textfooler")().resources()["encoder"]["substitute"]
     assert ATTACKS.get("a2t")().resources()["encoder"]["substitute"]
-    assert not ATTACKS.get("a2t")(encoder="sentence-transformers/stsb-distilbert-base").resources()["encoder"]["substitute"]
+    assert not ATTACKS.get("a2t")(encoder="sentence-transformers/stsb-distilbert-base").resources()["encoder"][
+        "substitute"
+    ]

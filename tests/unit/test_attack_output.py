@@ -29,13 +29,36 @@ TEXTS = [
     ("warm and happy dog", "loud cat"),
     ("BOOM here", "raises"),
 ]
-TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None), "object": dict, "array": list}
+TYPES = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+    "object": dict,
+    "array": list,
+}
 
 
 def problems(value: Any, schema: dict[str, Any], where: str = "$") -> list[str]:
     """As much of JSON Schema as our two files use; an unknown keyword is a problem too."""
-    known = {"$schema", "title", "description", "type", "enum", "const", "pattern", "minimum", "maximum", "items", "minItems", "maxItems"}
-    found = [f"{where}: keyword {k}" for k in schema if k not in known | {"properties", "required", "additionalProperties"}]
+    known = {
+        "$schema",
+        "title",
+        "description",
+        "type",
+        "enum",
+        "const",
+        "pattern",
+        "minimum",
+        "maximum",
+        "items",
+        "minItems",
+        "maxItems",
+    }
+    found = [
+        f"{where}: keyword {k}" for k in schema if k not in known | {"properties", "required", "additionalProperties"}
+    ]
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if not any(isinstance(value, TYPES[k]) and (k == "boolean" or not isinstance(value, bool)) for k in kinds):
         return [*found, f"{where}: {value!r} is no {kinds}"]
@@ -168,7 +191,9 @@ def line(text: str, **more: Any) -> dict[str, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
-def test_any_text_reads_back_but_for_lone_surrogates(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+def test_any_text_reads_back_but_for_lone_surrogates(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
     folder = tmp_path_factory.mktemp("t")
     wanted = [re.sub("[\ud800-\udfff]", "\ufffd", text) for text in texts]
     for ending in ("csv", "tsv"):

@@ -29,7 +29,9 @@ def told(examples: int, live: int, starting: float, seconds: float, skipped: flo
 
 
 @pytest.mark.parametrize("starting", [0.0, 12.0, 90.0])
-@pytest.mark.parametrize(("examples", "live", "seconds"), [(12, 8, 1.0), (60, 8, 0.1), (200, 8, 5.0), (60, 64, 2.0), (1000, 128, 30.0)])
+@pytest.mark.parametrize(
+    ("examples", "live", "seconds"), [(12, 8, 1.0), (60, 8, 0.1), (200, 8, 5.0), (60, 64, 2.0), (1000, 128, 30.0)]
+)
 def test_a_start_is_counted_once(examples: int, live: int, seconds: float, starting: float) -> None:
     """By the first outcome a start of 11 s had 60 examples take 2 min 27 s, which took 12 s."""
     said, took = told(examples, live, starting, seconds)

@@ -51,7 +51,9 @@ def test_queries_by_hand() -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 2, 30, 102, 130])
-def test_no_candidates_are_made_that_the_budget_could_not_ask_about(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+def test_no_candidates_are_made_that_the_budget_could_not_ask_about(
+    monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
     made: list[int] = []
 
     def count(kit: Greedy, game: Any, text: Text, index: int) -> Any:
@@ -103,7 +105,9 @@ def test_a_failed_attack_keeps_its_best_try() -> None:
         p = np.array([0.9 - 0.1 * ("good" not in text.split()) for text in texts])
         return np.stack([1 - p, p], axis=1)
 
-    (outcome,) = PWWS()(Classifier.wrap(stubborn, labels=["neg", "pos"]), Split.of(["a good film"], [1]), n=0).examples()
+    (outcome,) = PWWS()(
+        Classifier.wrap(stubborn, labels=["neg", "pos"]), Split.of(["a good film"], [1]), n=0
+    ).examples()
     assert outcome.status == "failed"
     assert outcome.perturbed is not None
     assert "good" not in outcome.perturbed[0]
@@ -172,7 +176,11 @@ def test_result_file(tmp_path: Path) -> None:
     assert set(stored) == set(keys.split())
     assert (stored["clean"], stored["clean_full"], stored["attack"]) == (50.0, 81.5, "PWWS")
     assert stored["constraints"][0].startswith("candidates: all WordNet synonyms")
-    assert (stored["model"]["dtype"], stored["model"]["max_length"], stored["query_budget"]) == (None, None, None)  # a callable
+    assert (stored["model"]["dtype"], stored["model"]["max_length"], stored["query_budget"]) == (
+        None,
+        None,
+        None,
+    )  # a callable
     assert (stored["semantics"], stored["compat"]) == ("textattack-0.3.11", None)
     assert set(stored["resources"]["synonyms"]) == {"kind", "name", "origin", "digest", "substitute"}
     loaded = AttackResult.load(tmp_path / "a")
@@ -211,10 +219,15 @@ def test_flags() -> None:
         return np.stack([1 - p, p], axis=1)
 
     assert flags(plain, [i % 2 for i in range(120)], reads) == ""
-    assert flags(plain, [i % 2 for i in range(120)]).startswith("unmoved: on 60 of 120"), "without 'good' it knows no word"
+    assert flags(plain, [i % 2 for i in range(120)]).startswith("unmoved: on 60 of 120"), (
+        "without 'good' it knows no word"
+    )
     assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
     assert "one class" in flags(plain, [1] * 120)
-    german = ["Dieser Film ist leider gar nicht gut gemacht worden", "Ein schönes Stück über das Leben der anderen Leute"] * 60
+    german = [
+        "Dieser Film ist leider gar nicht gut gemacht worden",
+        "Ein schönes Stück über das Leben der anderen Leute",
+    ] * 60
     assert "not English" in flags(german, [0, 1] * 60)
 
     def sure(texts: list[str]) -> np.ndarray:
@@ -225,7 +238,9 @@ def test_flags() -> None:
 
 
 def test_texts_in_another_language_meet_a_warning_before_the_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = ["this is a very long and dull story"] * 400 + ["Der Film ist von Anfang an langweilig und nicht gut gespielt"] * 1600
+    texts = ["this is a very long and dull story"] * 400 + [
+        "Der Film ist von Anfang an langweilig und nicht gut gespielt"
+    ] * 1600
     said = []
 
     def judge(given: list[str]) -> np.ndarray:
@@ -260,7 +275,9 @@ def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
     hypothesis |= set(range(first, first + second))
     rules = (NoRepeat(), NoStopwords(frozenset({"the"}), "one"), KeepColumn(("premise", "hypothesis"), "premise"))
     game: Any = SimpleNamespace(column_names=("premise", "hypothesis"), judged=None)
-    assert list(Greedy(ranking=None, transform=None, frozen=rules).modifiable(game, text)) == list(theirs & unstopped & hypothesis)
+    assert list(Greedy(ranking=None, transform=None, frozen=rules).modifiable(game, text)) == list(
+        theirs & unstopped & hypothesis
+    )
 
 
 @pytest.mark.parametrize("damaged", [b'3\t2.000\t{"tor', b"3\t2.000\t{}\n", b'3\t2.000\t{"status": "?"}\n'])

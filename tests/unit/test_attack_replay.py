@@ -50,7 +50,13 @@ def test_counts_by_hand() -> None:
     told = replay(result, [by_word("good"), by_word("film", "thing")])
     same, other = told.cell(0, 0), told.cell(0, 1)
     assert (same["n"], same["texts"], same["turned"], same["mended"]) == (5, 3, 3, 0)
-    assert (same["clean"], same["originals"], same["adversarials"], same["transfer"], same["drop"]) == (80.0, 100.0, 0.0, 100.0, 100.0)
+    assert (same["clean"], same["originals"], same["adversarials"], same["transfer"], same["drop"]) == (
+        80.0,
+        100.0,
+        0.0,
+        100.0,
+        100.0,
+    )
     assert same["replayed"] == result.aua == 20.0
     kept = sum("film" in text or "thing" in text for text in turned)
     # right on "a good film" and the two things; wrong on "good" and on "dull film"
@@ -74,7 +80,10 @@ def test_labels_are_matched_by_name_not_by_order() -> None:
     with pytest.raises(TicketsError, match="the label map names 'meh'; the texts have neg, pos"):
         replay(result, strange, label_map={"neg": "bad", "pos": 1, "meh": 0})
     with pytest.raises(TicketsError, match="text column"):
-        replay(result, Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")))
+        replay(
+            result,
+            Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")),
+        )
 
 
 def test_models_that_call_their_classes_differently(tmp_path: Path) -> None:
@@ -185,12 +194,20 @@ def test_static_files(tmp_path: Path, ending: str) -> None:
         path.write_text("\n".join(mark.join(map(str, row)) for row in [heads, *ROWS]) + "\n")
     clf = by_word("good", labels=("negative", "positive"))
     alone = replay(open_set(path, task="sst2", text="sentence", label="label"), clf).cell()
-    assert (alone["texts"], alone["adversarials"], alone["clean"], alone["transfer"], alone["drop"]) == (3, 33.3333, None, None, None)
+    assert (alone["texts"], alone["adversarials"], alone["clean"], alone["transfer"], alone["drop"]) == (
+        3,
+        33.3333,
+        None,
+        None,
+        None,
+    )
     assert "no-originals" in alone["flag_codes"]
     both = replay(open_set(path, task="sst2", text="sentence", label="label", original="clean"), clf).cell()
     assert (both["adversarials"], both["originals"], both["turned"], both["drop"]) == (33.3333, 100.0, 2, 66.6667)
     assert both["replayed"] is None
-    with pytest.raises(TicketsError, match="classifier knows"):  # class numbers are never taken for a model's classes by order
+    with pytest.raises(
+        TicketsError, match="classifier knows"
+    ):  # class numbers are never taken for a model's classes by order
         replay(open_set(path, text="sentence", label="label"), clf)
     mapped = replay(open_set(path, text="sentence", label="label"), clf, label_map={"0": 0, "1": "positive"}).cell()
     assert mapped["adversarials"] == 33.3333
@@ -198,7 +215,10 @@ def test_static_files(tmp_path: Path, ending: str) -> None:
 
 def test_a_row_without_an_original_is_still_a_text(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    rows = [{"text": f"fine {i}", "clean": f"good {i}" if i != 1 else None, "label": "pos" if i else "neg"} for i in range(150)]
+    rows = [
+        {"text": f"fine {i}", "clean": f"good {i}" if i != 1 else None, "label": "pos" if i else "neg"}
+        for i in range(150)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     cell = replay(open_set(path, text="text", label="label", original="clean"), by_word("good")).cell()
     assert (cell["texts"], cell["n"], cell["turned"], cell["mended"]) == (150, 149, 148, 1)
@@ -207,12 +227,25 @@ def test_a_row_without_an_original_is_still_a_text(tmp_path: Path) -> None:
 def test_advglue_layout(tmp_path: Path) -> None:
     path = tmp_path / "dev.json"
     rows = [{"idx": i, "label": label, "sentence": text} for i, (text, _, label) in enumerate(ROWS)]
-    pairs = [{"idx": 0, "label": 1, "question1": "good", "question2": "fine", "original_question1": "x", "original_question2": "good"}]
+    pairs = [
+        {
+            "idx": 0,
+            "label": 1,
+            "question1": "good",
+            "question2": "fine",
+            "original_question1": "x",
+            "original_question2": "good",
+        }
+    ]
     path.write_text(json.dumps({"sst2": rows, "qqp": pairs, "odd": []}))
     clf = by_word("good", labels=("positive", "negative"), positive=0)
     told = replay(open_set(path, task="sst2"), clf)
     assert told.cell()["adversarials"] == 33.3333
-    assert (told.sources[0]["name"], told.sources[0]["task"], told.sources[0]["kind"]) == ("dev.json:sst2", "sst2", "static")
+    assert (told.sources[0]["name"], told.sources[0]["task"], told.sources[0]["kind"]) == (
+        "dev.json:sst2",
+        "sst2",
+        "static",
+    )
 
     def same(texts: list[tuple[str, str]]) -> np.ndarray:
         return np.array([[0.1, 0.9] if "good" in pair[1] else [0.9, 0.1] for pair in texts])
@@ -226,7 +259,13 @@ def test_advglue_layout(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(TicketsError, match="layout"):
             open_set(path)
-    for row in ({"label": 2, "sentence": "x"}, {"label": True, "sentence": "x"}, {"label": 1}, 7, {"label": 1, "sentence": None}):
+    for row in (
+        {"label": 2, "sentence": "x"},
+        {"label": True, "sentence": "x"},
+        {"label": 1},
+        7,
+        {"label": 1, "sentence": None},
+    ):
         path.write_text(json.dumps({"sst2": [row]}))
         with pytest.raises(TicketsError, match="row 1 of sst2"):
             open_set(path)
@@ -251,7 +290,15 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     PWWS()(clf, Split.of(["a good film", "bad story"], [0, 1]), n=0, folder=tmp_path / "a")
     (tmp_path / "set.csv").write_text("text,label\na fine film,x\npoor,y\n")
     names = ",".join(f"{name}={i}" for i, name in enumerate(("x", "y")))
-    told = tickets(capsys, "replay", str(tmp_path / "a"), str(tmp_path / "model"), str(tmp_path / "model"), "--out", str(tmp_path / "out"))
+    told = tickets(
+        capsys,
+        "replay",
+        str(tmp_path / "a"),
+        str(tmp_path / "model"),
+        str(tmp_path / "model"),
+        "--out",
+        str(tmp_path / "out"),
+    )
     assert (len(told["sources"]), len(told["models"]), len(told["cells"])) == (1, 2, 2)
     assert (tmp_path / "out" / "rows.jsonl").is_file()
     told = tickets(
@@ -260,7 +307,16 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert told["cells"][0]["texts"] == 2
     assert told["label_map"] == {"x": 0, "y": 1}
     for wrong, said in ((["--label-map", "x"], "LABEL=CLASS"), (["--label-map", "x=0,x=1"], "comes twice")):
-        answer = tickets(capsys, "replay", str(tmp_path / "set.csv"), str(tmp_path / "model"), *wrong, "--out", str(tmp_path / "w"), code=2)
+        answer = tickets(
+            capsys,
+            "replay",
+            str(tmp_path / "set.csv"),
+            str(tmp_path / "model"),
+            *wrong,
+            "--out",
+            str(tmp_path / "w"),
+            code=2,
+        )
         assert said in answer["error"]["message"]
     answer = tickets(capsys, "replay", str(tmp_path / "a"), "--out", str(tmp_path / "w"), code=2)
     assert "which models" in answer["error"]["message"]

@@ -21,7 +21,9 @@ from robust_tickets.errors import TicketsError
 class Talk:
     """Answers a constraint's questions and remembers them."""
 
-    def __init__(self, vectors: dict[str, Any] | None = None, original: str = "one two three four five", noise: float = 0.0) -> None:
+    def __init__(
+        self, vectors: dict[str, Any] | None = None, original: str = "one two three four five", noise: float = 0.0
+    ) -> None:
         self.vectors, self.asked = vectors or {}, list[Encode]()
         self.game = Game(original=Text.of(original), label=0, column_names=("text",), noise=0.0, vector_noise=noise)
 
@@ -63,7 +65,9 @@ def test_windows_and_short_texts() -> None:
         assert bool(talk.asked) == asked
         assert kept.cosine == 1.0
     talk = Talk()
-    (kept,) = talk.keep(SentenceSimilarity(0.5, 6, skip_short=True), talk.game.original, 2, ["six seven"])  # six words: no longer short
+    (kept,) = talk.keep(
+        SentenceSimilarity(0.5, 6, skip_short=True), talk.game.original, 2, ["six seven"]
+    )  # six words: no longer short
     assert talk.asked
 
 
@@ -126,7 +130,9 @@ def test_a_replacement_without_a_word_is_refused() -> None:
     assert talk.keep(SentenceSimilarity(0.0), talk.game.original, 0, ["..."]) == []
 
 
-@pytest.mark.parametrize("wrong", [{"least": -0.1}, {"least": 1.1}, {"window": 0}, {"metric": "euclid"}, {"reference": "clean"}])
+@pytest.mark.parametrize(
+    "wrong", [{"least": -0.1}, {"least": 1.1}, {"window": 0}, {"metric": "euclid"}, {"reference": "clean"}]
+)
 def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError):
         SentenceSimilarity(**{"least": 0.8, **wrong})
@@ -135,17 +141,27 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_it_says_what_it_does() -> None:
     assert (
-        SentenceSimilarity(0.8).describe() == "sentence encoder: angular similarity with the original text at least 0.8 over the whole text"
+        SentenceSimilarity(0.8).describe()
+        == "sentence encoder: angular similarity with the original text at least 0.8 over the whole text"
     )
     said = SentenceSimilarity(0.2, 15, "cosine", "current", True).describe()
-    assert said == "sentence encoder: cosine similarity with the current text at least 0.2 in a window of 15 words, shorter texts pass"
+    assert (
+        said
+        == "sentence encoder: cosine similarity with the current text at least 0.2 in a window of 15 words, shorter texts pass"
+    )
 
 
 @pytest.mark.parametrize(("likeness", "chosen"), [((0.7, 0.7), 0), ((0.7, 0.8), 1), ((0.8, 0.7), 0)])
 def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[float, float], chosen: int) -> None:
     game = Game(original=Text.of("one"), label=0, column_names=("text",), noise=0.0)
-    found = [Candidate(game.original, 0, new, cosine, value) for new, cosine, value in zip("ab", (0.5, 0.5000001), likeness, strict=True)]
-    rows = [Row(probabilities=np.array([0.1, 0.9], dtype=np.float32), logits=np.zeros(2, dtype=np.float32), predicted=1) for _ in found]
+    found = [
+        Candidate(game.original, 0, new, cosine, value)
+        for new, cosine, value in zip("ab", (0.5, 0.5000001), likeness, strict=True)
+    ]
+    rows = [
+        Row(probabilities=np.array([0.1, 0.9], dtype=np.float32), logits=np.zeros(2, dtype=np.float32), predicted=1)
+        for _ in found
+    ]
     answers = [Scored(candidate, row, 0) for candidate, row in zip(found, rows, strict=True)]
     kit = Greedy(ranking=None, transform=None)
     with pytest.raises(StopIteration) as end:

@@ -88,7 +88,14 @@ def test_the_limit_on_edits_holds_over_all_words() -> None:
 
 
 SHORT: list[tuple[str, ...]] = [("",), ("g",), ("go",), ("goo",), ("Good!",)]
-ODD: list[tuple[str, ...]] = [("😀 🚀",), ("the of and",), ("-- good --",), ("good", ""), ("", "good"), ("ab", "good ab")]
+ODD: list[tuple[str, ...]] = [
+    ("😀 🚀",),
+    ("the of and",),
+    ("-- good --",),
+    ("good", ""),
+    ("", "good"),
+    ("ab", "good ab"),
+]
 
 
 @pytest.mark.parametrize("attack", [BARE, DeepWordBug()], ids=["textbugger", "deepwordbug"])
@@ -114,7 +121,9 @@ def test_an_inserted_space_makes_two_marked_words() -> None:
         assert [(mark["old"], mark["new"]) for mark in outcome.changed] == [("wow", "w ow")]
 
 
-@pytest.mark.parametrize(("attack", "asked"), [(BARE, ["film", "good "]), (DeepWordBug(), ["[UNK] film", "good [UNK]"])])
+@pytest.mark.parametrize(
+    ("attack", "asked"), [(BARE, ["film", "good "]), (DeepWordBug(), ["[UNK] film", "good [UNK]"])]
+)
 def test_what_words_are_ranked_by(attack: Attack, asked: list[str]) -> None:
     seen: list[str] = []
 

@@ -49,7 +49,9 @@ def test_a_missing_resource_is_an_error_and_a_dropped_one_is_said(tmp_path: Path
 def encoded(windows: list[str]) -> dict[str, Any]:
     def encode(texts: list[str]) -> np.ndarray:
         windows.extend(texts)
-        return np.array([[1.0, text.count("fine") * 0.1 + text.count("great") * 0.3] for text in texts], dtype=np.float32)
+        return np.array(
+            [[1.0, text.count("fine") * 0.1 + text.count("great") * 0.3] for text in texts], dtype=np.float32
+        )
 
     vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
     return {"vectors": vectors, "tags": lambda said: ["ADJ"] * len(said), "encode": encode}
@@ -78,7 +80,9 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
 
     monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
     text = " ".join(["good", *["zebra"] * filler])
-    result = engine.run_attack(Parts(encoded(windows)), Classifier.wrap(judge, labels=["neg", "pos"]), Split.of([text], [1]), n=0)
+    result = engine.run_attack(
+        Parts(encoded(windows)), Classifier.wrap(judge, labels=["neg", "pos"]), Split.of([text], [1]), n=0
+    )
     (outcome,) = result.examples()
     # below 15 words nothing is measured, all are equally similar, and the highest score wins
     assert outcome.perturbed == (text.replace("good", winner),)
@@ -87,7 +91,12 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
 
 
 def test_thresholds_outside_their_range_are_refused() -> None:
-    for wrong in ({"word_similarity": 1.5}, {"word_similarity": -1.1}, {"sentence_similarity": -0.1}, {"sentence_similarity": 50}):
+    for wrong in (
+        {"word_similarity": 1.5},
+        {"word_similarity": -1.1},
+        {"sentence_similarity": -0.1},
+        {"sentence_similarity": 50},
+    ):
         with pytest.raises(TicketsError, match="from -1 to 1"):
             TextFooler(**wrong)  # type: ignore[arg-type]
     TextFooler(word_similarity=-1, sentence_similarity=0)
@@ -99,9 +108,13 @@ def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: p
     from robust_tickets.lexicon import encoder
 
     seen = []
-    monkeypatch.setattr(encoder.SentenceEncoder, "load", lambda path, device: seen.append(device) or SimpleNamespace(encode=None))
     monkeypatch.setattr(
-        TextFooler, "found", lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")}
+        encoder.SentenceEncoder, "load", lambda path, device: seen.append(device) or SimpleNamespace(encode=None)
+    )
+    monkeypatch.setattr(
+        TextFooler,
+        "found",
+        lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")},
     )
     (tmp_path / "words.txt").write_text("good\n")
     np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))
@@ -118,7 +131,11 @@ def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.Monk
     monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
     words = [f"w{i}" for i in range(40)]
     near = np.ones((40, 8)) + 0.05 * numpy_generator(0, "near").normal(size=(40, 8))
-    parts = {"vectors": Vectors(words, near.astype(np.float32)), "tags": None, "encode": lambda texts: np.ones((len(texts), 4))}
+    parts = {
+        "vectors": Vectors(words, near.astype(np.float32)),
+        "tags": None,
+        "encode": lambda texts: np.ones((len(texts), 4)),
+    }
     clf = Classifier.wrap(lambda texts: np.tile([[0.4, 0.6]], (len(texts), 1)), labels=["neg", "pos"])
     engine.run_attack(Parts(parts), clf, Split.of([" ".join(words * 3)], [1]), n=0)
     assert len(games[0].known) > 2000
@@ -159,7 +176,9 @@ def test_with_real_vectors_and_tagger(shared: Path) -> None:
         p = np.array([0.2 + 0.3 * min(2, len(kind & set(text.lower().split()))) for text in texts])
         return np.stack([1 - p, p], axis=1)
 
-    attack = TextFooler(vectors=str(resources / "counterfit-substitute"), tagger=str(resources / "nltk_data"), encoder="minilm")
+    attack = TextFooler(
+        vectors=str(resources / "counterfit-substitute"), tagger=str(resources / "nltk_data"), encoder="minilm"
+    )
     texts = [
         "a wonderful and moving film",
         "the brilliant cast of this long and winding picture makes every scene of the quiet second half feel touching and true to life",

@@ -77,7 +77,9 @@ def test_golden_texts(version: str, fuzz: Any, monkeypatch: pytest.MonkeyPatch) 
         ("0.3.11", {"searches": False}),
     ],
 )
-def test_golden_texts_tell_the_versions_apart(version: str, wrong: dict[str, Any], fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_golden_texts_tell_the_versions_apart(
+    version: str, wrong: dict[str, Any], fuzz: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each rule about texts shows in the golden file: with it turned round, some text comes out differently."""
     answers = golden(version)
     monkeypatch.setattr(segments, "cut", lambda text: answers["cuts"].get(text, list(text)))
@@ -107,7 +109,9 @@ def test_a_word_found_inside_the_mark_breaks_the_columns() -> None:
         assert broken.words == ("A", "man", "sleeps", "SPLYouT", "I", "am", "awake")
         assert broken.modified == {3}
         assert text.swapped(4, "was") == ("A man sleeps.", "I was awake")
-        assert marks(text, broken) == [{"column": 0, "old": text.joined, "new": broken.joined, "start": 0, "end": len(broken.joined)}]
+        assert marks(text, broken) == [
+            {"column": 0, "old": text.joined, "new": broken.joined, "start": 0, "end": len(broken.joined)}
+        ]
     for rules in (OWN, rules_of("0.3.11")):
         assert Text.of(pair, rules).swapped(3, "You") == ("A man sleeps.", "You am awake")
 
@@ -153,11 +157,15 @@ def test_chinese_without_jieba_is_a_clear_error(monkeypatch: pytest.MonkeyPatch)
 def test_texts_that_textattack_cannot_change_are_an_error() -> None:
     with pytest.raises(TicketsError, match="itself fails on this text"):
         Text.of("say <SPLIT> now", rules_of("0.3.11")).swapped(0, "tell")
-    assert Text.of("say <SPLIT> now", rules_of("0.3.10")).swapped(0, "tell") == ("tell ",)  # what follows the mark is lost
+    assert Text.of("say <SPLIT> now", rules_of("0.3.10")).swapped(0, "tell") == (
+        "tell ",
+    )  # what follows the mark is lost
     assert Text.of("say <SPLIT> now").swapped(0, "tell") == ("tell <SPLIT> now",)
 
 
-PIECES = st.sampled_from(["a", "an", "Film", "don't", "x-y", "-", "'", "*", ".", ", ", " ", " ", "\n", "é", "😀", "×", "I", "[UNK]"])
+PIECES = st.sampled_from(
+    ["a", "an", "Film", "don't", "x-y", "-", "'", "*", ".", ", ", " ", " ", "\n", "é", "😀", "×", "I", "[UNK]"]
+)
 SAID = st.lists(PIECES, max_size=12).map("".join)
 EDITS = st.lists(st.tuples(st.integers(0, 20), SAID), max_size=3)
 
@@ -205,7 +213,11 @@ def test_old_versions_ask_twice_about_a_text_that_two_transformations_make() -> 
             return list(self.words)
 
     several = Several((Gives("x", "y", "x"), Gives("y", "z")))
-    for rules, expected in ((OWN, ["x", "y", "z"]), (rules_of("0.3.10"), ["x", "y", "z"]), (rules_of("0.3.4"), ["x", "y", "y", "z"])):
+    for rules, expected in (
+        (OWN, ["x", "y", "z"]),
+        (rules_of("0.3.10"), ["x", "y", "z"]),
+        (rules_of("0.3.4"), ["x", "y", "y", "z"]),
+    ):
         game = Game(original=Text.of("a", rules), label=0, column_names=("text",), noise=0.0, rules=rules)
         steps = several.replacements(game, game.original, 0)
         with pytest.raises(StopIteration) as end:
@@ -246,7 +258,12 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
 def test_stop_word_lists() -> None:
     assert (len(stopwords.nltk(179)), len(stopwords.nltk(198))) == (179, 198)
     assert stopwords.nltk(179) < stopwords.nltk(198)
-    assert {version: rules_of(version).stopwords for version in VERSIONS} == {"0.3.0": 179, "0.3.4": 179, "0.3.10": 179, "0.3.11": 198}
+    assert {version: rules_of(version).stopwords for version in VERSIONS} == {
+        "0.3.0": 179,
+        "0.3.4": 179,
+        "0.3.10": 179,
+        "0.3.11": 198,
+    }
     assert np.all([rules.name == name for name, rules in PROFILES.items()])
 
 
@@ -254,7 +271,9 @@ def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: py
     """The victim answers for one column where there were two, and the result can be kept and written as a table."""
 
     def probabilities(given: list[Any]) -> np.ndarray:
-        return np.array([[0.2, 0.8] if isinstance(text, str) or len(text) == 1 else [0.7, 0.3] for text in given], dtype=np.float32)
+        return np.array(
+            [[0.2, 0.8] if isinstance(text, str) or len(text) == 1 else [0.7, 0.3] for text in given], dtype=np.float32
+        )
 
     profiles = importlib.import_module("robust_tickets.attack.rules")
     monkeypatch.setattr(profiles, "OFFERED", {"pwws": tuple(PROFILES)})
@@ -266,6 +285,10 @@ def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: py
         assert (outcome.status, outcome.error) == (status, None)
         rows = list(csv.reader(result.table(tmp_path / f"{version}.csv").read_text(encoding="utf-8").splitlines()))
         assert len(rows[0]) == len(rows[1])
-        assert rows[1][3:7] == [*outcome.original, *(outcome.perturbed or ()), *[""] * (2 - len(outcome.perturbed or ()))]
+        assert rows[1][3:7] == [
+            *outcome.original,
+            *(outcome.perturbed or ()),
+            *[""] * (2 - len(outcome.perturbed or ())),
+        ]
     assert result.compat == "ta-0.3.11"
     assert AttackResult.load(tmp_path / "0.3.10").suc == 100

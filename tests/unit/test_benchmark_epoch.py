@@ -34,8 +34,12 @@ def test_an_epoch_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g
     script = benchmark(monkeypatch)
     for name, split in toy_task(20).splits.items():
         with open(tmp_path / f"{name}.csv", "w", newline="") as out:
-            csv.writer(out).writerows([("text", "label"), *((e.texts[0], e.label) for e in split.take(range(len(split))))])
-    monkeypatch.setattr(script, "load_classifier", lambda *_, task, device: tiny_classifier(labels=task.labels).to(device))
+            csv.writer(out).writerows(
+                [("text", "label"), *((e.texts[0], e.label) for e in split.take(range(len(split))))]
+            )
+    monkeypatch.setattr(
+        script, "load_classifier", lambda *_, task, device: tiny_classifier(labels=task.labels).to(device)
+    )
     if gpu:
         event = SimpleNamespace(record=lambda _: None, synchronize=lambda: None)
         monkeypatch.setattr(writer, "AT_ONCE", ())
@@ -50,7 +54,9 @@ def test_an_epoch_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g
     assert told["command"] == "python benchmarks/epoch_overhead.py --data FOLDER --batch 4"
     answer = told["answer"]
     assert answer["updates an epoch"] == 5
-    assert [(epoch["evaluation"], epoch["metrics"], epoch["data"]) for epoch in answer["times an epoch"]] == [(1, 1, 5)] * 2
+    assert [(epoch["evaluation"], epoch["metrics"], epoch["data"]) for epoch in answer["times an epoch"]] == [
+        (1, 1, 5)
+    ] * 2
     assert answer["once"]["first checkpoint, buffers made"] > 0
     share = answer["wall"]["share of the epoch"]
     whole = share["everything but the updates, by difference"]

@@ -51,8 +51,21 @@ def test_step_time_measures_and_goes_on(script: Any, tmp_path: Path, monkeypatch
 
 
 def test_a_command_is_told_without_the_paths_of_a_machine(script: Any) -> None:
-    called = ["benchmarks/x.py", "--data", "d", "--tokenizer", "t", "--out=o", "--part", "search-sst2", "--other=/home/me", "/home/me"]
-    told = "python benchmarks/x.py --data FOLDER --tokenizer FOLDER --out=FOLDER --part search-sst2 --other=FOLDER FOLDER"
+    called = [
+        "benchmarks/x.py",
+        "--data",
+        "d",
+        "--tokenizer",
+        "t",
+        "--out=o",
+        "--part",
+        "search-sst2",
+        "--other=/home/me",
+        "/home/me",
+    ]
+    told = (
+        "python benchmarks/x.py --data FOLDER --tokenizer FOLDER --out=FOLDER --part search-sst2 --other=FOLDER FOLDER"
+    )
     assert script("_store").command(called) == told
 
 
@@ -64,12 +77,28 @@ def test_what_cannot_be_left_out_is_refused(script: Any, tmp_path: Path, capsys:
 
 
 def test_a_reference_beyond_its_budget_is_said_to_be_not_run(script: Any, tmp_path: Path) -> None:
-    asked = ["--tiny", "--device", "cpu", "--batch", "2", "--length", "8", "--repeats", "2", "--seconds", "0", "--out", str(tmp_path)]
+    asked = [
+        "--tiny",
+        "--device",
+        "cpu",
+        "--batch",
+        "2",
+        "--length",
+        "8",
+        "--repeats",
+        "2",
+        "--seconds",
+        "0",
+        "--out",
+        str(tmp_path),
+    ]
     script("step_time").main([*asked, "--kind", "synonymswap"])
     assert "not run" in json.loads((tmp_path / "step_time.json").read_text())["entries"]["synonymswap/2x8/reference"]
 
 
-def test_processes_that_share_a_device_are_counted_together(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_that_share_a_device_are_counted_together(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["--tiny", "--seconds", "0.1", "--out", str(tmp_path)]
     script("sharing").main([*asked, "--cells", "2x50"])
     entry = json.loads((tmp_path / "sharing.json").read_text())["entries"]["finetune/2x50"]
@@ -137,7 +166,19 @@ def test_the_reference_computes_what_bert_computes(script: Any) -> None:
 
 
 def test_the_headline_runs_whole_and_the_page_tells_it(script: Any, tmp_path: Path) -> None:
-    asked = ["--tiny", "--device", "cpu", "--epochs", "1", "--steps", "8", "--out", str(tmp_path), "--work", str(tmp_path / "work")]
+    asked = [
+        "--tiny",
+        "--device",
+        "cpu",
+        "--epochs",
+        "1",
+        "--steps",
+        "8",
+        "--out",
+        str(tmp_path),
+        "--work",
+        str(tmp_path / "work"),
+    ]
     script("headline").main([*asked, *(f"--part={part}-sst2" for part in ("search", "train", "steps"))])
     page, told = script("page"), script("_page_headline")
     entries = json.loads((tmp_path / "headline.json").read_text())["entries"]
@@ -145,7 +186,9 @@ def test_the_headline_runs_whole_and_the_page_tells_it(script: Any, tmp_path: Pa
     product = 1.0
     for _, brought in told.waterfall(spent):
         product *= brought
-    assert product == pytest.approx(spent["reference pgd"] / spent["earlyrobust"])  # the waterfall explains the headline, all of it
+    assert product == pytest.approx(
+        spent["reference pgd"] / spent["earlyrobust"]
+    )  # the waterfall explains the headline, all of it
     text = page.made(tmp_path)
     assert "EarlyRobust against PGD" in text
     assert "One step" not in text  # not measured: left out
@@ -164,7 +207,11 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
     def ms(median: float) -> dict[str, Any]:
         return {"ms": {"median": median, "q1": median, "q3": median, "mean": median, "error": 0.0, "n": 20}}
 
-    about = {"env": {"device": "a GPU", "python": "3", "cores": 2, "packages": {"torch": "2"}}, "commands": ["python x"], "settings": {}}
+    about = {
+        "env": {"device": "a GPU", "python": "3", "cores": 2, "packages": {"torch": "2"}},
+        "commands": ["python x"],
+        "settings": {},
+    }
     steps = {
         "limit": {"matmul_tflops": 800.0, "matmul": "large", "copy_gb_per_s": 4000.0, "copy_bytes": 2**30},
         "finetune/32x32/graph-bf16": ms(4.0) | {"tflops": 200.0, "engine": "graph"},
@@ -174,10 +221,13 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
         "freelb/32x64/reference": {"not run": "about 1 s a step"},
     }
     grown = {
-        f"finetune/32x{tokens}x12/ours": ms(tokens / 10) | {"peak_bytes": tokens * 2**20, "gates": 0, "reserved_bytes": 0}
+        f"finetune/32x{tokens}x12/ours": ms(tokens / 10)
+        | {"peak_bytes": tokens * 2**20, "gates": 0, "reserved_bytes": 0}
         for tokens in (64, 128)
     }
-    grown |= {f"gates/32x128x12/ours{more}": {"peak_bytes": peak} for more, peak in (("", 2**30), ("/weight", 3 * 2**30))}
+    grown |= {
+        f"gates/32x128x12/ours{more}": {"peak_bytes": peak} for more, peak in (("", 2**30), ("/weight", 3 * 2**30))
+    }
     for name, entries in (("step_time", steps), ("step_growth", grown)):
         (tmp_path / f"{name}.json").write_text(json.dumps({**about, "entries": entries}))
     text = script("page").made(tmp_path)
@@ -195,17 +245,35 @@ def test_the_page_tells_steps_and_memory_and_nothing_that_was_not_measured(scrip
 
 
 def test_the_page_says_what_was_missed_and_what_a_cpu_does(script: Any, tmp_path: Path) -> None:
-    about = {"env": {"device": "cpu", "cpu": "a CPU", "python": "3", "cores": 2, "packages": {"torch": "2"}}, "commands": ["python x"]}
-    times = {"milliseconds": {"median": 200.0}, "speed over all threads, passive": {"median": 0.5}, "speed over fp32": {"median": 1.5}}
+    about = {
+        "env": {"device": "cpu", "cpu": "a CPU", "python": "3", "cores": 2, "packages": {"torch": "2"}},
+        "commands": ["python x"],
+    }
+    times = {
+        "milliseconds": {"median": 200.0},
+        "speed over all threads, passive": {"median": 0.5},
+        "speed over fp32": {"median": 1.5},
+    }
     setting = {"threads": 2, "train, fp32": times, "infer, fp32": times, "train, autocast": times}
-    compiled = {"eager": {"median": 10.0}, "compiled": {"median": 11.0}, "speed over eager": {"median": 0.9}, "compile_seconds": 50.0}
+    compiled = {
+        "eager": {"median": 10.0},
+        "compiled": {"median": 11.0},
+        "speed over eager": {"median": 0.9},
+        "compile_seconds": 50.0,
+    }
     entries = {
         "threads": {"all threads, passive": setting, "1 thread": {**setting, "threads": 1}},
         "compilation, train, fp32": {**compiled, "pays_after_calls": None},
     }
     settings = {"model": "tiny", "rows": 2, "tokens": 4, "rounds": 1, "repeats": 20}
     (tmp_path / "cpu_step.json").write_text(json.dumps({**about, "settings": settings, "entries": entries}))
-    steps = {"freelb/32x128/graph-bf16": {"ms": {"median": 45.0, "q1": 45.0, "q3": 45.0, "n": 20}, "tflops": 1.0, "engine": "graph"}}
+    steps = {
+        "freelb/32x128/graph-bf16": {
+            "ms": {"median": 45.0, "q1": 45.0, "q3": 45.0, "n": 20},
+            "tflops": 1.0,
+            "engine": "graph",
+        }
+    }
     (tmp_path / "step_time.json").write_text(json.dumps({**about, "settings": {}, "entries": steps}))
     text = script("page").made(tmp_path)
     assert "| 1 thread | 1 | 200 (0.50 ×) | 200 (0.50 ×) |" in text

@@ -24,7 +24,9 @@ from robust_tickets.lexicon.synonyms import synonym_table
 from robust_tickets.lexicon.vectors import Vectors
 from tiny import tiny_config, tiny_tokenizer
 
-ROWS = "text,label\n" + "".join(f"a truly wonderful film number {i},good\na dull and awful film number {i},bad\n" for i in range(9))
+ROWS = "text,label\n" + "".join(
+    f"a truly wonderful film number {i},good\na dull and awful film number {i},bad\n" for i in range(9)
+)
 
 
 @pytest.fixture
@@ -39,7 +41,9 @@ def shut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """What lies in ``folder`` can be read; it looks like a folder on a read-only disk."""
     writable = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: writable(path, mode) and not (mode & os.W_OK and folder in Path(path).parents))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: writable(path, mode) and not (mode & os.W_OK and folder in Path(path).parents)
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
 
 
@@ -54,7 +58,9 @@ def test_it_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert cache.cache_folder().is_dir()
 
 
-def test_one_that_cannot_be_written_stops_no_attack(shut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_cannot_be_written_stops_no_attack(
+    shut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One warning, however many tables are made."""
 
     def asked(texts: list[str]) -> np.ndarray:
@@ -67,14 +73,20 @@ def test_one_that_cannot_be_written_stops_no_attack(shut: Path, tmp_path: Path, 
     results = [rt.PWWS()(victim, rt.load_task(data, splits=splits).test, n=4) for splits in (None, {"test": "all"})]
     assert [result.clean for result in results] == [100.0, 100.0]
     (told,) = [line for line in capsys.readouterr().err.splitlines() if "cache" in line]
-    assert told.startswith(f"warning: the cache folder {shut} cannot be written (Not a directory): {tmp_path}/robust-tickets-")
+    assert told.startswith(
+        f"warning: the cache folder {shut} cannot be written (Not a directory): {tmp_path}/robust-tickets-"
+    )
     assert "every time anew; ROBUST_TICKETS_CACHE names another folder" in told
 
 
 def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> None:
     code = "from robust_tickets.cache import cache_folder\n(cache_folder('a') / 'b').write_text('c')\nprint(cache_folder('a'))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.stdout.startswith(f"{tmp_path}/robust-tickets-")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -87,13 +99,19 @@ def test_a_forked_process_that_ends_first_leaves_it(shut: Path, tmp_path: Path) 
         "child = os.fork()\nif not child:\n    sys.exit()\nos.waitpid(child, 0)\nprint(kept.read_text())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.stdout == "c\n"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_without_a_place_for_temporary_files_it_is_said_what_to_set(shut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_for_temporary_files_it_is_said_what_to_set(
+    shut: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(**_: str) -> str:
         raise OSError(30, "Read-only file system")
 
@@ -126,7 +144,9 @@ def test_what_lies_in_one_that_can_only_be_read_is_used(
     assert len(Table.read(grown, 4, 2).rows) == 2
 
 
-def test_neighbours_are_looked_up_once_where_it_cannot_be_written(shut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_looked_up_once_where_it_cannot_be_written(
+    shut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every attack of a command opens its word vectors anew."""
     (tmp_path / "words.vec").write_text("good 1 0\nfine 0.9 0.1\nbad -1 0\npoor -0.9 0.1\n")
     near = [dict(Vectors(*vector_files.read_vectors([tmp_path / "words.vec"])[:2]).table(["good"], 2))]
@@ -135,7 +155,9 @@ def test_neighbours_are_looked_up_once_where_it_cannot_be_written(shut: Path, tm
     assert near[0] == near[1]
 
 
-def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
     data.write_text(ROWS)
@@ -170,7 +192,13 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
         tokens = token_table(train, tokenizer, 16)
         assert tokens is not None
         blocks = blocks_of(find_corpus(str(tmp_path / "corpus.txt")), tokenizer, 8)
-        return [[(row.texts, row.label, row.id) for row in train], train.digest, tokens.ids.tolist(), tokens.ids.dtype, blocks.tolist()]
+        return [
+            [(row.texts, row.label, row.id) for row in train],
+            train.digest,
+            tokens.ids.tolist(),
+            tokens.ids.dtype,
+            blocks.tolist(),
+        ]
 
     first = made()
     assert capsys.readouterr().err == ""
@@ -219,7 +247,9 @@ tables.write_table(cut(), ["text"], "found.parquet")
 
 
 @pytest.mark.parametrize("what", ["convert", "table"])
-def test_what_a_killed_process_left_half_written_is_swept(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_process_left_half_written_is_swept(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     Path("reviews.csv").write_text(ROWS)

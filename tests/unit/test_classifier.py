@@ -17,7 +17,14 @@ from robust_tickets.classifier import batches_by_size
 from robust_tickets.classifier.texts import clean
 from tiny import tiny_classifier
 
-TEXTS = ["good film", "a very long story was not bad at all", ("the plot", "an awful movie"), "", ("one",), "zebra 42 !"]
+TEXTS = [
+    "good film",
+    "a very long story was not bad at all",
+    ("the plot", "an awful movie"),
+    "",
+    ("one",),
+    "zebra 42 !",
+]
 CLF = tiny_classifier()
 
 
@@ -157,7 +164,11 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert (again.labels, again.max_length, again.columns) == (clf.labels, 17, ("premise", "hypothesis"))
     assert again.digest == clf.digest
     np.testing.assert_array_equal(again.logits(TEXTS), clf.logits(TEXTS))
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "bad", "1": "so so", "2": "good"}
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {
+        "0": "bad",
+        "1": "so so",
+        "2": "good",
+    }
     (tmp_path / "file").touch()
     with pytest.raises(rt.TicketsError, match="is a file"):
         clf.save_pretrained(tmp_path / "file")

@@ -69,7 +69,9 @@ def test_retries_change_no_result_and_no_count() -> None:
     told = [[(e.status, e.queries, e.perturbed) for e in result.examples()] for result in (calm, shaky)]
     assert told[0] == told[1]
     assert shaky.errors == 0
-    assert again(far) == dict.fromkeys(WORDS, 2)  # none is paid for twice, but those that tell it from others and whether it is steady
+    assert again(far) == dict.fromkeys(
+        WORDS, 2
+    )  # none is paid for twice, but those that tell it from others and whether it is steady
 
 
 def test_an_example_whose_text_fails_for_good_is_an_error_and_asks_nothing_twice() -> None:
@@ -117,7 +119,9 @@ def test_whether_a_victim_still_answers_is_no_kept_answer() -> None:
 def test_a_function_that_is_gone_ends_the_run() -> None:
     far = Far(lambda call, texts: call > 12)
     clf = Classifier.wrap(far, labels=["x", "y"], retries=1, backoff=0.001, batch_size=1)
-    with pytest.raises(TicketsError, match=f"failed {HOPELESS} calls in a row, 2 times each: ConnectionError: busy") as caught:
+    with pytest.raises(
+        TicketsError, match=f"failed {HOPELESS} calls in a row, 2 times each: ConnectionError: busy"
+    ) as caught:
         PWWS()(clf, rows(*(f"good {i}" for i in range(40))), n=0)
     assert caught.value.exit_code == 3
     assert far.calls <= 12 + 2 * HOPELESS

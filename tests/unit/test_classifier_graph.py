@@ -15,7 +15,13 @@ from robust_tickets.errors import TicketsError
 from victims import foreign_tokenizer, onnx_file
 
 pytest.importorskip("onnxruntime")
-TEXTS: list[Any] = ["good film", "a very long story was not bad at all", "", "fine " * 30, ("the plot", "an awful movie")]
+TEXTS: list[Any] = [
+    "good film",
+    "a very long story was not bad at all",
+    "",
+    "fine " * 30,
+    ("the plot", "an awful movie"),
+]
 
 
 @pytest.fixture
@@ -45,7 +51,9 @@ def probabilities(clf: Any) -> np.ndarray:
         {"softmax": True, "output": "logits"},
     ],
 )
-def test_every_shape_of_graph_gives_the_same_answers(shape: dict[str, Any], tmp_path: Path, words: Path, capsys: Any) -> None:
+def test_every_shape_of_graph_gives_the_same_answers(
+    shape: dict[str, Any], tmp_path: Path, words: Path, capsys: Any
+) -> None:
     plain = opened(onnx_file(tmp_path / "plain.onnx"), words, max_length=24)
     clf = opened(onnx_file(tmp_path / "m.onnx", **shape), words, max_length=24)
     assert clf.cut_at == 24
@@ -70,7 +78,9 @@ def test_a_graph_that_scales_its_batch_as_a_whole_is_asked_one_text_at_a_time(
     assert Victim(opened(tmp_path / "plain.onnx", words)).noise > 0
 
 
-@pytest.mark.parametrize("names", [("input_ids",), ("input_ids", "token_type_ids"), ("input_ids", "attention_mask", "token_type_ids")])
+@pytest.mark.parametrize(
+    "names", [("input_ids",), ("input_ids", "token_type_ids"), ("input_ids", "attention_mask", "token_type_ids")]
+)
 def test_any_subset_of_inputs(names: tuple[str, ...], tmp_path: Path, words: Path) -> None:
     """Without a mask padding would be read: only texts of one length share a batch."""
     clf = opened(onnx_file(tmp_path / "m.onnx", names=names), words)
@@ -89,12 +99,16 @@ def test_what_lies_beside_the_file_is_taken(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="what are its classes called") as caught:
         open_onnx(tmp_path)
     assert "--labels bad,good" in caught.value.hint
-    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "no", "1": "yes"}, "max_position_embeddings": 40}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"id2label": {"0": "no", "1": "yes"}, "max_position_embeddings": 40})
+    )
     clf = open_onnx(tmp_path)
     assert (clf.labels, clf.max_length, clf.identity) == (("no", "yes"), 40, f"onnx:{tmp_path / 'model.onnx'}")
     assert clf.digest != open_onnx(tmp_path, max_length=20).digest
     assert open_onnx(tmp_path, labels=("no", "yes")).digest == clf.digest
-    with pytest.raises(TicketsError, match="calls its classes no, yes"):  # turned round it would be attacked on the wrong labels
+    with pytest.raises(
+        TicketsError, match="calls its classes no, yes"
+    ):  # turned round it would be attacked on the wrong labels
         open_onnx(tmp_path, labels=("yes", "no"))
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
     assert open_onnx(tmp_path, labels=("yes", "no")).labels == ("yes", "no")

@@ -17,11 +17,20 @@ from safetensors.torch import load, save_file
 import robust_tickets as rt
 from tiny import save_encoder, tiny_classifier
 
-TEXTS = ["good film", "a very long story was not bad at all", ("the plot", "an awful movie"), "", ("one",), "zebra 42 !"]
+TEXTS = [
+    "good film",
+    "a very long story was not bad at all",
+    ("the plot", "an awful movie"),
+    "",
+    ("one",),
+    "zebra 42 !",
+]
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
-def test_a_new_head_comes_from_the_seed_alone(family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
+def test_a_new_head_comes_from_the_seed_alone(
+    family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: Any
+) -> None:
     folder = save_encoder(tmp_path, family)
     capfd.readouterr()
     torch.manual_seed(1)
@@ -29,7 +38,10 @@ def test_a_new_head_comes_from_the_seed_alone(family: str, tmp_path: Path, capfd
     first = rt.load_classifier(folder, labels=["x", "y", "z"], seed=5)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
-    assert rt.load_classifier(str(folder), SimpleNamespace(labels=("x", "y", "z"), columns=("text",)), seed=5).digest == first.digest
+    assert (
+        rt.load_classifier(str(folder), SimpleNamespace(labels=("x", "y", "z"), columns=("text",)), seed=5).digest
+        == first.digest
+    )
     other = rt.load_classifier(folder, labels=["x", "y", "z"], seed=6)
     assert other.digest != first.digest
     head = [n for n, p in first.model.named_parameters() if not n.startswith(first.model.base_model_prefix)]
@@ -59,14 +71,22 @@ def test_a_head_without_its_pooler_is_told_as_that(tmp_path: Path, capsys: pytes
     folder = clf.save_pretrained(tmp_path / "model")
     weights = folder / "model.safetensors"
     whole = load(weights.read_bytes())  # not mapped: the file is written over
-    save_file({name: tensor for name, tensor in whole.items() if ".pooler." not in name}, weights, metadata={"format": "pt"})
+    save_file(
+        {name: tensor for name, tensor in whole.items() if ".pooler." not in name}, weights, metadata={"format": "pt"}
+    )
     said = r"has a classification head, but not the pooler that it reads \(it lacks bert\.pooler\.dense\.bias\)"
     with pytest.raises(rt.TicketsError, match=rf"{said}\n.*with its pooler.*labels=") as caught:
         rt.load_classifier(folder)
     assert caught.value.exit_code == 2
-    assert not torch.equal(rt.load_classifier(folder, labels=["neg", "pos"]).model.classifier.weight, clf.model.classifier.weight)
+    assert not torch.equal(
+        rt.load_classifier(folder, labels=["neg", "pos"]).model.classifier.weight, clf.model.classifier.weight
+    )
     assert re.search(rf"{said}; a new head is made for neg, pos", capsys.readouterr().err)
-    save_file({name: tensor for name, tensor in whole.items() if name != "classifier.bias"}, weights, metadata={"format": "pt"})
+    save_file(
+        {name: tensor for name, tensor in whole.items() if name != "classifier.bias"},
+        weights,
+        metadata={"format": "pt"},
+    )
     with pytest.raises(rt.TicketsError, match=r"has no classification head \(it lacks classifier\.bias\)\n"):
         rt.load_classifier(folder)
 
@@ -74,7 +94,9 @@ def test_a_head_without_its_pooler_is_told_as_that(tmp_path: Path, capsys: pytes
 def test_half_precision_checkpoints_load_as_float32(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path, dtype=torch.float16)
     assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"]).model.parameters()} == {torch.float32}
-    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"], dtype="bfloat16").model.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in rt.load_classifier(folder, labels=["x", "y"], dtype="bfloat16").model.parameters()} == {
+        torch.bfloat16
+    }
     with pytest.raises(rt.TicketsError, match="unknown dtype"):
         rt.load_classifier(folder, labels=["x", "y"], dtype="int8")
 
@@ -100,7 +122,9 @@ def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError("no route to the Hub")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
-    with pytest.raises(rt.TicketsError, match=r"not a folder here, not embedded .* not in the cache .*no route") as problem:
+    with pytest.raises(
+        rt.TicketsError, match=r"not a folder here, not embedded .* not in the cache .*no route"
+    ) as problem:
         rt.load_classifier("some/model", labels=["a", "b"])
     assert "hf download some/model" in problem.value.hint
     assert problem.value.exit_code == 3
@@ -172,7 +196,9 @@ def test_a_folder_with_a_graph_says_who_reads_it(tmp_path: Path) -> None:
     """It was told to convert pickles, of which it has none."""
     folder = save_encoder(tmp_path / "served")
     (folder / "model.safetensors").rename(folder / "mine.onnx")
-    with pytest.raises(rt.TicketsError, match=r"only mine\.onnx, a graph.*\n.*tickets attack.*load_classifier\('.*mine\.onnx'\)") as caught:
+    with pytest.raises(
+        rt.TicketsError, match=r"only mine\.onnx, a graph.*\n.*tickets attack.*load_classifier\('.*mine\.onnx'\)"
+    ) as caught:
         rt.Classifier.from_pretrained(folder)
     assert "pickle" not in str(caught.value)
 
@@ -277,7 +303,9 @@ def test_a_compact_model_is_pushed_as_any_other(monkeypatch: pytest.MonkeyPatch)
             return repo_id
 
     monkeypatch.setattr(hub, "hf_api", Api)
-    monkeypatch.setattr(hub, "create_and_tag_model_card", lambda *_, **__: SimpleNamespace(save=lambda path: Path(path).touch()))
+    monkeypatch.setattr(
+        hub, "create_and_tag_model_card", lambda *_, **__: SimpleNamespace(save=lambda path: Path(path).touch())
+    )
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     small.model.push_to_hub("small")
     small.tokenizer.push_to_hub("small")
@@ -307,12 +335,21 @@ def test_a_head_for_tokens_is_not_taken_for_one_of_texts(tmp_path: Path) -> None
 
     clf = tiny_classifier("bert", labels=("neg", "pos"))
     folder = clf.save_pretrained(tmp_path / "tokens")
-    BertForTokenClassification(clf.model.config).save_pretrained(folder)  # its head has the names and shapes of ours, and no pooler
-    with pytest.raises(rt.TicketsError, match="no classification head for whole texts: it is a BertForTokenClassification"):
+    BertForTokenClassification(clf.model.config).save_pretrained(
+        folder
+    )  # its head has the names and shapes of ours, and no pooler
+    with pytest.raises(
+        rt.TicketsError, match="no classification head for whole texts: it is a BertForTokenClassification"
+    ):
         rt.Classifier.from_pretrained(folder)
-    assert rt.load_classifier(folder, labels=["neg", "pos"]).labels == ("neg", "pos")  # its encoder may be trained on, with a new head
+    assert rt.load_classifier(folder, labels=["neg", "pos"]).labels == (
+        "neg",
+        "pos",
+    )  # its encoder may be trained on, with a new head
     whole = changed_config(clf.save_pretrained(tmp_path / "whole"), architectures=["ModernBertForTokenClassification"])
-    with pytest.raises(rt.TicketsError, match="it is a ModernBertForTokenClassification"):  # a family whose two heads are alike throughout
+    with pytest.raises(
+        rt.TicketsError, match="it is a ModernBertForTokenClassification"
+    ):  # a family whose two heads are alike throughout
         rt.Classifier.from_pretrained(whole)
 
 
@@ -328,7 +365,9 @@ def test_class_names_that_do_not_fit_the_weights_are_told(tmp_path: Path) -> Non
     with pytest.raises(rt.TicketsError, match=r"id2label in config\.json names the classes 0, 5, expected 0 to 1"):
         rt.Classifier.from_pretrained(saved)
     changed_config(saved, id2label={"0": "neg", "1": "pos", "2": "meh"}, label2id={"neg": 0, "pos": 1, "meh": 2})
-    with pytest.raises(rt.TicketsError, match=r"classifier\.bias is misshapen: \(2,\), where config\.json says \(3,\)") as caught:
+    with pytest.raises(
+        rt.TicketsError, match=r"classifier\.bias is misshapen: \(2,\), where config\.json says \(3,\)"
+    ) as caught:
         rt.Classifier.from_pretrained(saved)
     assert "id2label" in caught.value.hint
 

@@ -43,7 +43,9 @@ def test_a_pipeline_takes_pairs(folder: Path) -> None:
     pairs = list(pairwise(TEXTS))
     wanted = Classifier.from_pretrained(folder).predict(pairs)[1]
     for calls in ({}, {"batch_size": 2}):
-        piped = Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"], columns=("premise", "hypothesis"), **calls)
+        piped = Classifier.wrap(
+            pipe(folder, top_k=None), labels=["bad", "good"], columns=("premise", "hypothesis"), **calls
+        )
         np.testing.assert_allclose(piped.predict(pairs)[1], wanted, atol=1e-5)
 
 
@@ -55,7 +57,9 @@ def test_an_attack_on_a_pipeline_is_that_on_its_model_and_resumes(folder: Path, 
         return [(e.status, e.queries, e.perturbed) for e in result.examples()]
 
     for place in ("a", "a"):  # the second finds it done
-        piped = PWWS()(Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"]), split, n=0, folder=tmp_path / place)
+        piped = PWWS()(
+            Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"]), split, n=0, folder=tmp_path / place
+        )
         assert told(piped) == told(own)
 
 
@@ -110,10 +114,25 @@ def test_an_answer_of_two_kinds_is_refused() -> None:
 @pytest.mark.parametrize(
     ("extra", "options", "said", "hint"),
     [
-        ({}, {"function_to_apply": "sigmoid"}, "scores each of its 2 classes by itself (sigmoid)", 'function_to_apply="softmax"'),
-        ({}, {"function_to_apply": "sigmoid", "top_k": None}, "scores each of its 2 classes by itself", 'function_to_apply="softmax"'),
+        (
+            {},
+            {"function_to_apply": "sigmoid"},
+            "scores each of its 2 classes by itself (sigmoid)",
+            'function_to_apply="softmax"',
+        ),
+        (
+            {},
+            {"function_to_apply": "sigmoid", "top_k": None},
+            "scores each of its 2 classes by itself",
+            'function_to_apply="softmax"',
+        ),
         ({}, {"function_to_apply": "none"}, "tells the top class alone, by its logit", 'function_to_apply="softmax"'),
-        ({"problem_type": "regression"}, {"top_k": 1}, "has a regression head (2 output(s))", "into probabilities of classes"),
+        (
+            {"problem_type": "regression"},
+            {"top_k": 1},
+            "has a regression head (2 output(s))",
+            "into probabilities of classes",
+        ),
         (
             {"problem_type": "multi_label_classification"},
             {},
@@ -127,10 +146,30 @@ def test_an_answer_of_two_kinds_is_refused() -> None:
             "and its complement",
         ),
         ({"labels": ("bad", "good", "flat")}, {}, "has 3 classes (bad, good, flat), got 2 labels", "name them all"),
-        ({"labels": ("LABEL_0",)}, {}, "has one output (LABEL_0, scored by sigmoid), got the labels bad, good", 'id2label = {0: "good"}'),
-        ({"labels": ("fine",)}, {"top_k": None}, "has one output (fine, scored by sigmoid)", "a probability of every label"),
-        ({"labels": ("good",)}, {"function_to_apply": "softmax"}, "has one output (good, scored by softmax)", "named after"),
-        ({"labels": ("good",), "problem_type": "regression"}, {}, "has one output (good, scored by none)", "named after"),
+        (
+            {"labels": ("LABEL_0",)},
+            {},
+            "has one output (LABEL_0, scored by sigmoid), got the labels bad, good",
+            'id2label = {0: "good"}',
+        ),
+        (
+            {"labels": ("fine",)},
+            {"top_k": None},
+            "has one output (fine, scored by sigmoid)",
+            "a probability of every label",
+        ),
+        (
+            {"labels": ("good",)},
+            {"function_to_apply": "softmax"},
+            "has one output (good, scored by softmax)",
+            "named after",
+        ),
+        (
+            {"labels": ("good",), "problem_type": "regression"},
+            {},
+            "has one output (good, scored by none)",
+            "named after",
+        ),
     ],
 )
 def test_a_pipeline_that_gives_no_probability_of_one_class_is_refused(
@@ -168,4 +207,6 @@ def test_a_pipeline_with_scores_of_its_own_is_judged_by_its_answers(folder: Path
             return named(bad=0.75, good=0.25)
 
     judge = pipe(folder, pipeline_class=Sure, function_to_apply="sigmoid")
-    np.testing.assert_allclose(Classifier.wrap(judge, labels=["bad", "good"]).predict(["x"])[1], [[0.75, 0.25]], atol=1e-6)
+    np.testing.assert_allclose(
+        Classifier.wrap(judge, labels=["bad", "good"]).predict(["x"])[1], [[0.75, 0.25]], atol=1e-6
+    )

@@ -73,7 +73,9 @@ def test_predict_labels_a_file(tmp_path: Path) -> None:
         assert [row["predicted"] for row in csv.DictReader(file)] == clf.predict(TEXTS)[0]
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"arms": 3}', '{"arms": [3]}', '{"arms": [{"name": "plain"}]}', '{"arms": []}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"arms": 3}', '{"arms": [3]}', '{"arms": [{"name": "plain"}]}', '{"arms": []}']
+)
 def test_a_run_whose_arms_are_damaged_says_so(text: str, tmp_path: Path) -> None:
     """They ended in Python's KeyError, TypeError and StopIteration."""
     (tmp_path / "arms.json").write_text(text)
@@ -92,11 +94,15 @@ def test_weights_beside_a_graph_are_the_model_everywhere(tmp_path: Path, capsys:
     for opened in (rt.load_classifier, rt.Classifier.from_pretrained, Opening().open):
         clf = opened(str(folder))
         assert (clf.graph, clf.digest) == (None, other.digest)
-        said = f"{folder} holds weights and a graph: the weights are opened; for the graph, give {folder / 'model.onnx'}\n"
+        said = (
+            f"{folder} holds weights and a graph: the weights are opened; for the graph, give {folder / 'model.onnx'}\n"
+        )
         assert capsys.readouterr().err == said
         assert opened(str(folder / "model.onnx")).graph is not None
         assert "the weights are opened" not in capsys.readouterr().err
-    with pytest.raises(rt.TicketsError, match=rf"--tokenizer is for an ONNX file, and .*\n.*give {folder / 'model.onnx'}"):
+    with pytest.raises(
+        rt.TicketsError, match=rf"--tokenizer is for an ONNX file, and .*\n.*give {folder / 'model.onnx'}"
+    ):
         Opening(tokenizer=str(folder)).open(str(folder))
     (folder / "model.safetensors").unlink()
     for opened in (rt.load_classifier, Opening().open):

@@ -56,7 +56,8 @@ def spread(total, layers):
 
 
 @pytest.mark.parametrize(
-    ("removed", "encoder", "total", "ratio"), [(0.2, 69.00, 93.43, 1.23), (0.3, 63.33, 87.76, 1.34), (0.4, 57.67, 82.10, 1.47)]
+    ("removed", "encoder", "total", "ratio"),
+    [(0.2, 69.00, 93.43, 1.23), (0.3, 63.33, 87.76, 1.34), (0.4, 57.67, 82.10, 1.47)],
 )
 def test_the_published_table_of_bert_base(removed, encoder, total, ratio):
     full = bert_base()
@@ -71,7 +72,9 @@ def test_the_published_table_of_bert_base(removed, encoder, total, ratio):
 
 @pytest.mark.parametrize("tokens", [1, 7, 32])
 def test_flops_are_what_torch_counts(tokens):
-    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=50, num_labels=3)
+    config = BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=50, num_labels=3
+    )
     config._attn_implementation = "eager"
     model = cut(BertForSequenceClassification(config).eval(), [1, 3], [5, 64])
     with FlopCounterMode(display=False) as counter, torch.no_grad():

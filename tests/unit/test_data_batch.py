@@ -27,7 +27,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     inner.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
 
 
 def texts(n: int, seed: int = 0) -> list[str]:
@@ -53,7 +55,9 @@ def test_a_batch_is_what_the_tokenizer_says(tokenizer: PreTrainedTokenizerFast) 
 def test_pairs_have_token_types_only_if_the_model_takes_them(tokenizer: PreTrainedTokenizerFast) -> None:
     pairs = list(zip(texts(20), texts(20, 1), strict=True))
     split = Split.of(pairs, [0] * 20)
-    (batch,) = Batches(split=split, tokenizer=tokenizer, batch_size=20, max_length=32, token_types=True, shuffle=False).epoch()
+    (batch,) = Batches(
+        split=split, tokenizer=tokenizer, batch_size=20, max_length=32, token_types=True, shuffle=False
+    ).epoch()
     for row, ids, kinds in zip(batch["index"].tolist(), batch["input_ids"], batch["token_type_ids"], strict=True):
         first, second = (len(t.split()) for t in pairs[row])
         assert kinds.sum() == second + 1

@@ -96,14 +96,20 @@ def test_broken_texts_are_left_out_and_told(tmp_path: Path, tokenizer: Any, caps
     assert tokenizer.decode(good[0]).split()[1:3] == ["the", "film"]
 
 
-def test_rows_that_are_no_texts_are_told_for_what_they_are(tmp_path: Path, tokenizer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_no_texts_are_told_for_what_they_are(
+    tmp_path: Path, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('{"text": "the film is good"}\n{bad\n{"text": 3}\n{"text": null}\n' * 30)
     blocks_of(find_corpus(str(path)), tokenizer, 8)
-    assert "60 texts were left out (30 × not valid JSON, 30 × the text is a int, not a string)" in capsys.readouterr().err
+    assert (
+        "60 texts were left out (30 × not valid JSON, 30 × the text is a int, not a string)" in capsys.readouterr().err
+    )
     path = tmp_path / "binary.txt"
     path.write_bytes(b"a\xff\n" * 9)
-    with pytest.raises(TicketsError, match=r"less than one block of 8 tokens; 9 texts were left out \(9 × broken UTF-8\)"):
+    with pytest.raises(
+        TicketsError, match=r"less than one block of 8 tokens; 9 texts were left out \(9 × broken UTF-8\)"
+    ):
         blocks_of(find_corpus(str(path)), tokenizer, 8)
 
 
@@ -186,7 +192,9 @@ def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.
     def load(*names: Any, **_: Any) -> Any:
         asked.append(names)
         splits = {"test": ["another"], "train": ["", " the film \n", "a story"]}  # wikitext has empty rows
-        return datasets.DatasetDict({name: datasets.Dataset.from_dict({"text": texts, "title": texts}) for name, texts in splits.items()})
+        return datasets.DatasetDict(
+            {name: datasets.Dataset.from_dict({"text": texts, "title": texts}) for name, texts in splits.items()}
+        )
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     name = "someone/wiki:raw"
@@ -203,10 +211,14 @@ def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.text("ab c", min_size=1, max_size=30).filter(str.strip), min_size=8, max_size=40), st.integers(5, 20))
+@given(
+    st.lists(st.text("ab c", min_size=1, max_size=30).filter(str.strip), min_size=8, max_size=40), st.integers(5, 20)
+)
 def test_blocks_are_the_stream_of_documents_cut(texts: list[str], block: int) -> None:
     tokenizer = tiny_tokenizer(tiny_config("bert"))
-    stream = [i for text in texts for i in [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]]
+    stream = [
+        i for text in texts for i in [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
+    ]
     name = json.dumps([texts, block])
     corpus = Corpus(name="lists", digest=name, size=1, texts=lambda: ((text, "") for text in texts))
     whole = len(stream) // (block - 2)
@@ -221,7 +233,9 @@ def test_blocks_are_the_stream_of_documents_cut(texts: list[str], block: int) ->
     assert made[:, 1:-1].flatten().tolist() == stream[: whole * (block - 2)]
 
 
-def test_blocks_do_not_depend_on_how_much_is_tokenised_at_once(tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_depend_on_how_much_is_tokenised_at_once(
+    tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = find_corpus(str(_txt(tmp_path, TEXTS * 9)))
     whole = np.array(blocks_of(corpus, tokenizer, 8))
     monkeypatch.setattr(blocks_module, "AT_ONCE", 20)
@@ -290,7 +304,13 @@ def _within(count: int, of: int, share: float) -> bool:
 def test_masking_statistics(tokenizer: Any, random_blocks: np.ndarray, shares: tuple[float, float, float]) -> None:
     probability, masked, replaced = shares
     batches = MaskedBlocks(
-        blocks=random_blocks, tokenizer=tokenizer, batch_size=7, probability=probability, masked=masked, replaced=replaced, shuffle=False
+        blocks=random_blocks,
+        tokenizer=tokenizer,
+        batch_size=7,
+        probability=probability,
+        masked=masked,
+        replaced=replaced,
+        shuffle=False,
     )
     told = _all(batches)
     special = np.isin(random_blocks, tokenizer.all_special_ids)
@@ -315,12 +335,19 @@ def test_batches_depend_on_seed_epoch_and_number_alone(tokenizer: Any, random_bl
     made = MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=3, token_types=True)
     whole = list(made.epoch(1))
     assert len(whole) == len(made) == 25
-    later = list(MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=3, token_types=True).epoch(1, start=20))
+    later = list(
+        MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=3, token_types=True).epoch(
+            1, start=20
+        )
+    )
     assert len(later) == 5
     for one, same in zip(whole[20:], later, strict=True):
         assert one.keys() == same.keys() == {"input_ids", "attention_mask", "token_type_ids", "labels"}
         assert all((one[name] == same[name]).all() for name in one)
-    for other in (made.epoch(0), MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=4).epoch(1)):
+    for other in (
+        made.epoch(0),
+        MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=4).epoch(1),
+    ):
         assert (next(iter(other))["input_ids"] != whole[0]["input_ids"]).any()
 
 
@@ -349,7 +376,9 @@ def test_every_batch_asks_for_a_word(tokenizer: Any) -> None:
         assert (batch["labels"][batch["labels"] != IGNORED] == 20).all()
 
 
-@pytest.mark.parametrize("wrong", [{"probability": 0.0}, {"probability": 1.0}, {"masked": 0.8, "replaced": 0.3}, {"masked": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"probability": 0.0}, {"probability": 1.0}, {"masked": 0.8, "replaced": 0.3}, {"masked": -0.1}]
+)
 def test_shares_that_do_not_add_up_are_refused(wrong: dict[str, float], tokenizer: Any) -> None:
     with pytest.raises(TicketsError, match="does not add up"):
         MaskedBlocks(blocks=np.zeros((1, 4)), tokenizer=tokenizer, batch_size=1, **wrong)  # type: ignore[arg-type]

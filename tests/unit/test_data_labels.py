@@ -48,7 +48,10 @@ def test_one_and_one_point_zero_are_one_class(tmp_path: Path) -> None:
     task = load_task(labelled(tmp_path / "a.csv", ["1", "1.0", "0", "0.0"]))
     assert task.labels == ("0", "1")
     assert sum(int((s.labels == 1).sum()) for s in task.splits.values()) == 100
-    assert load_task(tmp_path / "a.csv", labels=("0.0", "1.0")).labels == ("0.0", "1.0")  # a model trained on such names
+    assert load_task(tmp_path / "a.csv", labels=("0.0", "1.0")).labels == (
+        "0.0",
+        "1.0",
+    )  # a model trained on such names
 
 
 def test_classes_are_named_with_their_counts(tmp_path: Path) -> None:
@@ -154,15 +157,25 @@ def test_a_setting_that_is_offered_can_be_pasted() -> None:
 
 def test_a_number_in_a_label_map_is_the_class_called_so_where_classes_are_called_by_numbers() -> None:
     stars, data = ("1", "2", "3"), ("bad", "fine")
-    assert match(data, stars, "x.csv", label_map={"bad": 1, "fine": 3}).ids == {"bad": 0, "fine": 2}  # not the classes beside them
+    assert match(data, stars, "x.csv", label_map={"bad": 1, "fine": 3}).ids == {
+        "bad": 0,
+        "fine": 2,
+    }  # not the classes beside them
     assert match(data, ("1", "0"), "x.csv", label_map={"bad": 1, "fine": 0}).ids == {"bad": 0, "fine": 1}
-    with pytest.raises(TicketsError, match="the label map sends 'bad' to 0; the classifier's classes are 1, 2, 3") as caught:
-        match(data, stars, "x.csv", label_map={"bad": 0, "fine": 1})  # one as a position and one as a name would both be the class 1
+    with pytest.raises(
+        TicketsError, match="the label map sends 'bad' to 0; the classifier's classes are 1, 2, 3"
+    ) as caught:
+        match(
+            data, stars, "x.csv", label_map={"bad": 0, "fine": 1}
+        )  # one as a position and one as a name would both be the class 1
     assert "by its name" in caught.value.hint
     with pytest.raises(TicketsError) as caught:
         match(data, ("1", "2"), "x.csv", by_id=False)
     flag = caught.value.hint.rpartition(" ")[2]
-    assert match(data, ("1", "2"), "x.csv", label_map=mapped(flag)).ids == {"bad": 0, "fine": 1}  # what is told to be pasted is taken so
+    assert match(data, ("1", "2"), "x.csv", label_map=mapped(flag)).ids == {
+        "bad": 0,
+        "fine": 1,
+    }  # what is told to be pasted is taken so
 
 
 def test_a_column_of_scores_is_doubted(tmp_path: Path) -> None:

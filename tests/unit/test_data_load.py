@@ -109,9 +109,13 @@ def test_typed_labels_of_parquet_and_jsonl(tmp_path: Path) -> None:
     texts = [f"t {i}" for i in range(100)]
     pq.write_table(pa.table({"text": texts, "label": [float(i % 2) for i in range(100)]}), tmp_path / "f.parquet")
     assert load_task(tmp_path / "f.parquet").labels == ("0", "1")
-    pq.write_table(pa.table({"text": texts, "label": pa.array(["b", "a"] * 50).dictionary_encode()}), tmp_path / "d.parquet")
+    pq.write_table(
+        pa.table({"text": texts, "label": pa.array(["b", "a"] * 50).dictionary_encode()}), tmp_path / "d.parquet"
+    )
     assert load_task(tmp_path / "d.parquet").labels == ("a", "b")
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": t, "label": i % 2 == 0}) + "\n" for i, t in enumerate(texts)))
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps({"text": t, "label": i % 2 == 0}) + "\n" for i, t in enumerate(texts))
+    )
     assert load_task(tmp_path / "b.jsonl").labels == ("false", "true")
 
 

@@ -70,7 +70,10 @@ def test_hints_fit_python_and_the_command_line(tmp_path: Path) -> None:
     path.write_text("left,right\n" + "".join(f"l {i},r {i}\n" for i in range(100)))
     with pytest.raises(TicketsError, match="which column holds the label") as caught:
         load_task(path)
-    assert all(part in caught.value.hint for part in ('text="…"', "in Python", "--text/--label", "--set text=…", "on the command line"))
+    assert all(
+        part in caught.value.hint
+        for part in ('text="…"', "in Python", "--text/--label", "--set text=…", "on the command line")
+    )
 
 
 def test_leading_blank_lines_are_skipped(tmp_path: Path) -> None:
@@ -118,7 +121,10 @@ def test_headers_that_cannot_be_used(tmp_path: Path) -> None:
             load_task(wide, **options)
         assert len(str(caught.value)) < 1500
         assert "500 in all" in caught.value.message
-    for ask in (lambda: load_task(tmp_path / "b.csv", text=("text", "text")), lambda: open_texts(tmp_path / "b.csv", ("text", "text"))):
+    for ask in (
+        lambda: load_task(tmp_path / "b.csv", text=("text", "text")),
+        lambda: open_texts(tmp_path / "b.csv", ("text", "text")),
+    ):
         with pytest.raises(TicketsError, match="'text' twice"):
             ask()
 
@@ -141,7 +147,9 @@ def test_fields_that_a_bar_separates_are_told(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text("text|label\n" + "".join(f"a film of number {i}|{'ab'[i % 2]}\n" for i in range(40)))
         for read in (load_task, partial(load_task, text="text", label="label"), open_texts):
-            with pytest.raises(TicketsError, match=r"has one column, 'text\|label': its fields seem to be separated by '\|'\n.*commas"):
+            with pytest.raises(
+                TicketsError, match=r"has one column, 'text\|label': its fields seem to be separated by '\|'\n.*commas"
+            ):
                 read(str(path))
         assert open_texts(path, text="text|label")[1] == ("text|label",)
 

@@ -96,14 +96,23 @@ def test_broken_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["predict", "attack"])
-def test_a_damaged_page_of_parquet_is_the_files_fault(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_page_of_parquet_is_the_files_fault(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tiny_classifier(labels=("0", "1")).save_pretrained(tmp_path / "model")
     data = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": [f"film {i}" for i in range(3000)], "label": [i % 2 for i in range(3000)]}), data, row_group_size=999)
+    pq.write_table(
+        pa.table({"text": [f"film {i}" for i in range(3000)], "label": [i % 2 for i in range(3000)]}),
+        data,
+        row_group_size=999,
+    )
     column = pq.read_metadata(data).row_group(2).column(0)
     whole, start = data.read_bytes(), column.dictionary_page_offset
     data.write_bytes(whole[:start] + b"\xff" * 99 + whole[start + 99 :])
-    flags = {"predict": ["--out", str(tmp_path / "o.csv")], "attack": ["--attack", "pwws", "--out", str(tmp_path / "o")]}
+    flags = {
+        "predict": ["--out", str(tmp_path / "o.csv")],
+        "attack": ["--attack", "pwws", "--out", str(tmp_path / "o")],
+    }
     error = tickets(capsys, verb, str(tmp_path / "model"), "--data", str(data), *flags[verb], code=2)["error"]
     assert str(data) in error["message"]
     assert len(error["message"].splitlines()) == 1
@@ -154,7 +163,9 @@ def test_label_unknown_in_train_is_a_bad_row(tmp_path: Path) -> None:
 def test_columns_with_one_reading_are_inferred(
     tmp_path: Path, header: tuple[str, ...], row: tuple[str, ...], texts: tuple[str, ...], label: str
 ) -> None:
-    rows = [tuple((v + str(i % 2) if header[j] == label else v.format(i)) for j, v in enumerate(row)) for i in range(100)]
+    rows = [
+        tuple((v + str(i % 2) if header[j] == label else v.format(i)) for j, v in enumerate(row)) for i in range(100)
+    ]
     task = load_task(write_csv(tmp_path / "a.csv", rows, header))
     assert task.columns == texts
     assert len(task.labels) == 2
@@ -185,7 +196,9 @@ def test_missing_header_and_wrong_names(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "b.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("first row", "0"))
     with pytest.raises(TicketsError, match="first row must name the columns"):
         load_task(path)
-    path = write_csv(tmp_path / "d.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("text", "7"))  # a number names no column
+    path = write_csv(
+        tmp_path / "d.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("text", "7")
+    )  # a number names no column
     with pytest.raises(TicketsError, match="first row must name the columns"):
         load_task(path)
     with pytest.raises(TicketsError, match="has no column 'txt'") as caught:
@@ -222,7 +235,9 @@ def test_unreadable_sources(tmp_path: Path) -> None:
 
 def test_broken_texts_that_are_attacked_as_they_are_are_told(tmp_path: Path) -> None:
     path = tmp_path / "latin.csv"
-    path.write_bytes(b"text,label\n" + b"".join(f"caf\xe9 {i},{'ab'[i % 2]}\n".encode("latin-1") for i in range(8)) + b"plain,a\n")
+    path.write_bytes(
+        b"text,label\n" + b"".join(f"caf\xe9 {i},{'ab'[i % 2]}\n".encode("latin-1") for i in range(8)) + b"plain,a\n"
+    )
     for _ in range(2):  # read, then found in the cache
         task = load_task(path, splits={"test": "all"}, any_text=True)
         assert task.test[0].texts == ("caf\ufffd 0",)

@@ -44,7 +44,11 @@ def test_unlabelled_test_file_of_a_folder_is_left_aside(tmp_path: Path) -> None:
     write_csv(tmp_path / "test.csv", [(t,) for t, _ in ROWS], ("text",))
     task = load_task(tmp_path)
     assert task.unlabelled == ("test",)
-    assert [(n, len(s)) for n, s in sorted(task.splits.items())] == [("held_out", 20), ("train", 162), ("validation", 18)]
+    assert [(n, len(s)) for n, s in sorted(task.splits.items())] == [
+        ("held_out", 20),
+        ("train", 162),
+        ("validation", 18),
+    ]
     assert task.test.name == "held_out"
     with pytest.raises(TicketsError, match="no public labels"):
         task.split("test")
@@ -54,7 +58,10 @@ def test_texts_shared_by_train_and_test_are_noted(tmp_path: Path) -> None:
     write_csv(tmp_path / "train.csv", ROWS)
     write_csv(tmp_path / "test.csv", [("A fine  sentence number 3", "good"), *[(f"new {t}", y) for t, y in ROWS]])
     validation = write_csv(tmp_path / "v.csv", [(f"v {t}", y) for t, y in ROWS])
-    assert any("1 of 201 rows of test have a text that is also in train" in n for n in load_task(tmp_path, validation=validation).warnings)
+    assert any(
+        "1 of 201 rows of test have a text that is also in train" in n
+        for n in load_task(tmp_path, validation=validation).warnings
+    )
 
 
 def test_cache_is_used_and_a_damaged_one_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +102,9 @@ def test_missing_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])})
-    made = datasets.Dataset.from_dict({"text": [t for t, _ in ROWS], "label": [i % 2 for i in range(200)]}, features=features)
+    made = datasets.Dataset.from_dict(
+        {"text": [t for t, _ in ROWS], "label": [i % 2 for i in range(200)]}, features=features
+    )
     held = made.map(lambda r: {"text": "held " + r["text"]}, load_from_cache_file=False)
     asked = []
 

@@ -192,7 +192,9 @@ def test_one_sample_serves_all_matrices_of_a_pass(granularity: Any) -> None:
     ratios: dict[str, list[float]] = {"query": [], "value": []}
     for name, seen in ratios.items():
         module = clf.model.get_submodule(f"bert.encoder.layer.0.attention.self.{name}")
-        module.register_forward_hook(lambda m, a, o, seen=seen: seen.append(float((m.weight / m._parameters["weight"])[0, 0].detach())))
+        module.register_forward_hook(
+            lambda m, a, o, seen=seen: seen.append(float((m.weight / m._parameters["weight"])[0, 0].detach()))
+        )
     with gates:  # its hooks come after ours, so that ours still see the gated weight
         for _ in range(4):
             clf.model(**clf.batch(clf.encode(TEXTS)))
@@ -243,7 +245,9 @@ def test_the_fused_gate_has_autograds_gradients() -> None:
         assert torch.allclose(one, other, rtol=0, atol=1e-14)
 
 
-def reference_step(clf: Any, batch: dict[str, torch.Tensor], log_alpha: list[torch.Tensor], adversary: FreeLB) -> list[torch.Tensor]:
+def reference_step(
+    clf: Any, batch: dict[str, torch.Tensor], log_alpha: list[torch.Tensor], adversary: FreeLB
+) -> list[torch.Tensor]:
     """Literal: masks by the published formula, the gated model by functional_call on ``inputs_embeds``, FreeLB by its box."""
     model, uniform = clf.model, torch_generator(5, "gates")
     names = [f"bert.{name}" for name in layout_of(model).matrices_of(model)]
@@ -263,7 +267,9 @@ def reference_step(clf: Any, batch: dict[str, torch.Tensor], log_alpha: list[tor
             u = torch.rand(a.shape, generator=uniform, dtype=a.dtype).clamp(1e-4, 1 - 1e-4)
             s = 1 / (1 + torch.exp(-(torch.log(u) - torch.log(1 - u) + a) / (2 / 3)))
             gated[name] = fixed[name] * torch.clamp(s * 1.2 - 0.1, 0, 1)
-        inputs = {"inputs_embeds": words[batch["input_ids"]] + delta} | {k: batch[k] for k in ("attention_mask", "token_type_ids")}
+        inputs = {"inputs_embeds": words[batch["input_ids"]] + delta} | {
+            k: batch[k] for k in ("attention_mask", "token_type_ids")
+        }
         logits = torch.func.functional_call(model, gated, (), inputs).logits
         *grads, g = torch.autograd.grad(F.cross_entropy(logits, batch["labels"]) / adversary.steps, [*log_alpha, delta])
         total = [t + grad for t, grad in zip(total, grads, strict=True)]

@@ -75,7 +75,12 @@ def test_damaged_notes_and_no_place_for_them(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_name_and_the_content_decide_and_not_the_place(tmp_path: Path) -> None:
-    for folder, name, content in (("a", "x", "0123456789"), ("b", "x", "0123456789"), ("c", "y", "0123456789"), ("d", "x", "0123456780")):
+    for folder, name, content in (
+        ("a", "x", "0123456789"),
+        ("b", "x", "0123456789"),
+        ("c", "y", "0123456789"),
+        ("d", "x", "0123456780"),
+    ):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).write_text(content)
     a, b, c, d = (digest_of([tmp_path / part]) for part in ("a/x", "b/x", "c/y", "d/x"))

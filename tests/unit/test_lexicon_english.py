@@ -15,9 +15,17 @@ ENGLISH = [
     "worst. movie. ever!!! 0/10 😀",
 ]
 OTHERS = {
-    "German": ["Der Film ist von Anfang an langweilig und die Schauspieler sind nicht gut.", "Am Ende hat mir nur die Musik gefallen."],
-    "French": ["Le film est très ennuyeux et les acteurs ne sont pas bons.", "La fin était tellement prévisible que tout le monde savait."],
-    "Dutch": ["De film is vanaf het begin saai en de acteurs zijn niet goed. Ik heb de kaarten op het internet gekocht."],
+    "German": [
+        "Der Film ist von Anfang an langweilig und die Schauspieler sind nicht gut.",
+        "Am Ende hat mir nur die Musik gefallen.",
+    ],
+    "French": [
+        "Le film est très ennuyeux et les acteurs ne sont pas bons.",
+        "La fin était tellement prévisible que tout le monde savait.",
+    ],
+    "Dutch": [
+        "De film is vanaf het begin saai en de acteurs zijn niet goed. Ik heb de kaarten op het internet gekocht."
+    ],
     "Chinese": ["这部电影很好看，我非常喜欢", "剧情无聊"],
     "Arabic": ["هذا الفيلم جميل جدا"],
     "Russian": ["Фильм очень скучный"],

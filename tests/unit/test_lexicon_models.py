@@ -13,7 +13,13 @@ from robust_tickets.lexicon import encoder as module
 from robust_tickets.lexicon.encoder import SentenceEncoder
 from robust_tickets.lexicon.tagger import MODEL, Tagger
 
-SENTENCES = ["A gripping , beautifully made film", "the actors run quickly", "Stocks fell 3 % on Monday", "what's not to like", "un1x !"]
+SENTENCES = [
+    "A gripping , beautifully made film",
+    "the actors run quickly",
+    "Stocks fell 3 % on Monday",
+    "what's not to like",
+    "un1x !",
+]
 
 
 def tiny_tagger(root: Path) -> Path:
@@ -81,9 +87,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
     place = tmp_path_factory.mktemp("encoder")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
     tokenizer.save_pretrained(place)
     config = BertConfig(
         vocab_size=len(vocabulary),
@@ -128,7 +138,9 @@ def test_pooling_file_is_obeyed(folder: Path) -> None:
     place = folder / "1_Pooling"
     place.mkdir()
     try:
-        (place / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+        (place / "config.json").write_text(
+            json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
+        )
         encoder = SentenceEncoder.load(folder)
         assert encoder.pooling == ("cls",)
         assert np.allclose(encoder.encode(SENTENCES[:2]), [slow(encoder, text) for text in SENTENCES[:2]], atol=1e-6)

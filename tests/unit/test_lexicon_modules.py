@@ -30,7 +30,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("plain")
     PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(place)
     config = BertConfig(
-        vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, max_position_embeddings=16
+        vocab_size=5,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=16,
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -38,7 +43,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def folder(plain: Path, place: Path, *parts: str, pooling: dict[str, Any] | None = None, layer: dict[str, Any] | None = None) -> Path:
+def folder(
+    plain: Path, place: Path, *parts: str, pooling: dict[str, Any] | None = None, layer: dict[str, Any] | None = None
+) -> Path:
     """``plain`` with these parts after it."""
     from safetensors.numpy import save_file
 
@@ -47,14 +54,23 @@ def folder(plain: Path, place: Path, *parts: str, pooling: dict[str, Any] | None
     for number, part in enumerate(parts, start=1):
         inside = place / f"{number}_{part}"
         inside.mkdir()
-        listed.append({"idx": number, "name": str(number), "path": inside.name, "type": f"sentence_transformers.models.{part}"})
+        listed.append(
+            {"idx": number, "name": str(number), "path": inside.name, "type": f"sentence_transformers.models.{part}"}
+        )
         if part == "Pooling":
             (inside / "config.json").write_text(json.dumps(pooling or {"pooling_mode_mean_tokens": True}))
         if part == "Dense":
-            told = {"activation_function": "torch.nn.modules.activation.Tanh", "in_features": 8, "out_features": 3, "bias": True}
+            told = {
+                "activation_function": "torch.nn.modules.activation.Tanh",
+                "in_features": 8,
+                "out_features": 3,
+                "bias": True,
+            }
             (inside / "config.json").write_text(json.dumps({**told, **(layer or {})}))
             weight = numpy_generator(1, "dense").normal(size=(3, 8)).astype(np.float32)
-            save_file({"linear.weight": weight, "linear.bias": np.arange(3, dtype=np.float32)}, inside / "model.safetensors")
+            save_file(
+                {"linear.weight": weight, "linear.bias": np.arange(3, dtype=np.float32)}, inside / "model.safetensors"
+            )
     (place / "modules.json").write_text(json.dumps(listed))
     return place
 
@@ -83,10 +99,16 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", POOLINGS)
 def test_every_pooling(plain: Path, tmp_path: Path, mode: str) -> None:
-    old = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len": "mean_sqrt_len_tokens"}.get(mode, mode)
-    for number, told in enumerate(({f"pooling_mode_{old}": True, "word_embedding_dimension": 8}, {"pooling_mode": mode})):
+    old = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len": "mean_sqrt_len_tokens"}.get(
+        mode, mode
+    )
+    for number, told in enumerate(
+        ({f"pooling_mode_{old}": True, "word_embedding_dimension": 8}, {"pooling_mode": mode})
+    ):
         encoder = SentenceEncoder.load(folder(plain, tmp_path / str(number), "Pooling", pooling=told))
-        assert np.allclose(encoder.encode(TEXTS), unit(np.array([POOLED[mode](states(encoder, text)) for text in TEXTS])), atol=1e-6)
+        assert np.allclose(
+            encoder.encode(TEXTS), unit(np.array([POOLED[mode](states(encoder, text)) for text in TEXTS])), atol=1e-6
+        )
 
 
 def test_poolings_side_by_side(plain: Path, tmp_path: Path) -> None:
@@ -98,9 +120,12 @@ def test_poolings_side_by_side(plain: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "activation"), [(("Dense",), "Tanh"), (("Normalize", "Dense"), "Identity"), (("Dense", "Normalize"), "ReLU")]
+    ("parts", "activation"),
+    [(("Dense",), "Tanh"), (("Normalize", "Dense"), "Identity"), (("Dense", "Normalize"), "ReLU")],
 )
-def test_a_dense_layer_is_applied_in_its_place(plain: Path, tmp_path: Path, parts: tuple[str, ...], activation: str) -> None:
+def test_a_dense_layer_is_applied_in_its_place(
+    plain: Path, tmp_path: Path, parts: tuple[str, ...], activation: str
+) -> None:
     layer = {"activation_function": f"torch.nn.modules.activation.{activation}"}
     encoder = SentenceEncoder.load(folder(plain, tmp_path / "x", "Pooling", *parts, layer=layer))
     rows = np.array([states(encoder, text).mean(0) for text in TEXTS])
@@ -129,7 +154,9 @@ def test_what_cannot_be_applied_is_refused(plain: Path, tmp_path: Path) -> None:
         with pytest.raises(TicketsError, match=words):
             SentenceEncoder.load(folder(plain, tmp_path / str(number), *parts))
     with pytest.raises(TicketsError, match="Softsign"):
-        SentenceEncoder.load(folder(plain, tmp_path / "s", "Pooling", "Dense", layer={"activation_function": "torch.nn.Softsign"}))
+        SentenceEncoder.load(
+            folder(plain, tmp_path / "s", "Pooling", "Dense", layer={"activation_function": "torch.nn.Softsign"})
+        )
     pickled = folder(plain, tmp_path / "p", "Pooling", "Dense")
     (pickled / "2_Dense" / "model.safetensors").rename(pickled / "2_Dense" / "pytorch_model.bin")
     with pytest.raises(TicketsError, match=r"no model\.safetensors") as caught:
@@ -153,7 +180,13 @@ def test_lower_case_and_length_of_its_settings(plain: Path, tmp_path: Path) -> N
 def test_all_parts_are_in_the_files_that_decide(plain: Path, tmp_path: Path) -> None:
     place = folder(plain, tmp_path / "x", "Pooling", "Dense")
     names = {str(file.relative_to(place)) for file in encoder_files(place) or []}
-    assert {"modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "model.safetensors"} <= names
+    assert {
+        "modules.json",
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "2_Dense/model.safetensors",
+        "model.safetensors",
+    } <= names
 
 
 def test_an_older_folder_with_the_transformer_inside(plain: Path, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     for kind in module.KINDS:
         monkeypatch.setitem(module.KINDS, kind, _changed(module.KINDS[kind], folders=list))
-    monkeypatch.setitem(module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("no_such_package_x", "model")}))
+    monkeypatch.setitem(
+        module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("no_such_package_x", "model")})
+    )
     monkeypatch.setattr("huggingface_hub.snapshot_download", _unreachable)
 
 
@@ -72,7 +74,13 @@ def test_a_given_path_comes_first(tmp_path: Path) -> None:
     assert (found.name, found.origin, found.substitute) == ("mine", "given path", True)
     assert found.digest != resolve("vectors").digest
     assert resolve("vectors").origin == "cache"
-    assert found.record() == {"kind": "vectors", "name": "mine", "origin": "given path", "digest": found.digest, "substitute": True}
+    assert found.record() == {
+        "kind": "vectors",
+        "name": "mine",
+        "origin": "given path",
+        "digest": found.digest,
+        "substitute": True,
+    }
 
 
 def test_a_given_path_never_falls_through(tmp_path: Path) -> None:
@@ -91,7 +99,11 @@ def test_cache_before_package_before_hub(tmp_path: Path, monkeypatch: pytest.Mon
     make_encoder(package / "model")
     (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setitem(module.KINDS, "encoder", _changed(module.KINDS["encoder"], packages={"minilm": ("some_minilm_package", "model")}))
+    monkeypatch.setitem(
+        module.KINDS,
+        "encoder",
+        _changed(module.KINDS["encoder"], packages={"minilm": ("some_minilm_package", "model")}),
+    )
     for explicit in (None, "minilm"):
         found = resolve("encoder", explicit)
         assert (found.name, found.origin, found.path) == ("minilm", "package some_minilm_package", package / "model")
@@ -124,7 +136,9 @@ def in_hub_cache(root: Path, repository: str) -> Path:
     return make_encoder(place / "snapshots" / "0123abc")
 
 
-def test_the_papers_masked_model_is_known_by_its_hub_id_or_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_papers_masked_model_is_known_by_its_hub_id_or_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_hub_cache(tmp_path, "google-bert/bert-base-uncased")
     in_hub_cache(tmp_path, "bert-base-uncased")
     in_hub_cache(tmp_path, "someone/other")
@@ -154,7 +168,9 @@ def test_resource_json_says_what_it_is(tmp_path: Path) -> None:
 
 def test_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_tagger(tmp_path / "nltk_data")
-    digests = {resolve("tagger", root / part).digest for part in ("", "taggers", "taggers/averaged_perceptron_tagger_eng")}
+    digests = {
+        resolve("tagger", root / part).digest for part in ("", "taggers", "taggers/averaged_perceptron_tagger_eng")
+    }
     assert len(digests) == 1
     monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [Place(path=root)]))
     found = resolve("tagger")
@@ -210,10 +226,17 @@ def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.found for line in lines.values()] == [True, False, False, False]
     assert lines["vectors"].substitute
     assert "mine" in lines["vectors"].where
-    assert all(part in lines["tagger"].get for part in ("averaged_perceptron_tagger_eng", "universal_tagset", "nltk_data/gh-pages"))
+    assert all(
+        part in lines["tagger"].get
+        for part in ("averaged_perceptron_tagger_eng", "universal_tagset", "nltk_data/gh-pages")
+    )
     make_tagger(cache_folder("resources", "tagger") / "nltk_data")
     assert status("tagger")[0].found
-    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], needs=lambda _: [("no_such_package_x", "pip install x")]))
+    monkeypatch.setitem(
+        module.KINDS,
+        "tagger",
+        _changed(module.KINDS["tagger"], needs=lambda _: [("no_such_package_x", "pip install x")]),
+    )
     (told,) = status("tagger")
     assert (told.found, told.get) == (False, "pip install x")
     assert "no_such_package_x is not installed" in told.where

@@ -18,8 +18,30 @@ from robust_tickets.lexicon.resolve import resolve
 from robust_tickets.lexicon.spacy_tagger import UNIVERSAL, SpacyTagger
 from robust_tickets.lexicon.tagger import Tagger
 
-TWELVE = {"ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X", "."}  # of Petrov, Das and McDonald
-SAID = {"the": "DET", "film": "NOUN", "Anna": "PROPN", "is": "AUX", "well-made": "ADJ", "and": "CCONJ", "to": "PART", "!": "PUNCT"}
+TWELVE = {
+    "ADJ",
+    "ADP",
+    "ADV",
+    "CONJ",
+    "DET",
+    "NOUN",
+    "NUM",
+    "PRON",
+    "PRT",
+    "VERB",
+    "X",
+    ".",
+}  # of Petrov, Das and McDonald
+SAID = {
+    "the": "DET",
+    "film": "NOUN",
+    "Anna": "PROPN",
+    "is": "AUX",
+    "well-made": "ADJ",
+    "and": "CCONJ",
+    "to": "PART",
+    "!": "PUNCT",
+}
 HERE = importlib.util.find_spec("spacy") is not None
 
 
@@ -58,7 +80,22 @@ def spacy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_tag_has_one_of_the_twelve_names() -> None:
-    open_and_closed = {"ADJ", "ADV", "INTJ", "NOUN", "PROPN", "VERB", "ADP", "AUX", "CCONJ", "DET", "NUM", "PART", "PRON", "SCONJ"}
+    open_and_closed = {
+        "ADJ",
+        "ADV",
+        "INTJ",
+        "NOUN",
+        "PROPN",
+        "VERB",
+        "ADP",
+        "AUX",
+        "CCONJ",
+        "DET",
+        "NUM",
+        "PART",
+        "PRON",
+        "SCONJ",
+    }
     assert open_and_closed | {"PUNCT", "SYM"} <= set(UNIVERSAL)
     assert set(UNIVERSAL.values()) == TWELVE
 

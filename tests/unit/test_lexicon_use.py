@@ -67,8 +67,12 @@ def check(encoder: Any) -> None:
     assert encoder.encode([]).shape == (0, 3)
 
 
-@pytest.mark.parametrize("answer", [lambda r: r, lambda r: {"outputs": r, "other": None}, lambda r: {"default": r}, lambda r: {"x": r}])
-def test_answers_of_every_version(tmp_path: Path, tensorflow: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "answer", [lambda r: r, lambda r: {"outputs": r, "other": None}, lambda r: {"default": r}, lambda r: {"x": r}]
+)
+def test_answers_of_every_version(
+    tmp_path: Path, tensorflow: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(use, "TEXTS", 2)  # several calls
     tensorflow.made = lambda texts: answer(rows(texts))
     check(SentenceEncoder.load(saved_model(tmp_path / "use"), device="cpu"))
@@ -98,7 +102,8 @@ def test_a_module_that_is_called_by_signature(tmp_path: Path, tensorflow: Any) -
 def test_use_lite_gets_the_ids_of_its_pieces(tmp_path: Path, tensorflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces: Any = ModuleType("sentencepiece")
     pieces.SentencePieceProcessor = lambda: SimpleNamespace(
-        Load=lambda path: Path(path).read_bytes() == b"pieces" or pytest.fail("another file"), EncodeAsIds=lambda text: [*map(ord, text)]
+        Load=lambda path: Path(path).read_bytes() == b"pieces" or pytest.fail("another file"),
+        EncodeAsIds=lambda text: [*map(ord, text)],
     )
     monkeypatch.setitem(sys.modules, "sentencepiece", pieces)
 
@@ -186,7 +191,10 @@ def test_a_real_module_of_tensorflow_2(tmp_path: Path) -> None:
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def __call__(self, texts: Any) -> Any:
             long = tf.cast(tf.strings.length(texts, unit="UTF8_CHAR"), tf.float32)
-            a = tf.cast(tf.map_fn(lambda t: tf.size(tf.strings.split(t, "a")) - 1, texts, fn_output_signature=tf.int32), tf.float32)
+            a = tf.cast(
+                tf.map_fn(lambda t: tf.size(tf.strings.split(t, "a")) - 1, texts, fn_output_signature=tf.int32),
+                tf.float32,
+            )
             return tf.stack([long + 1, a, 2 * tf.ones_like(a)], axis=1)
 
     module = Module()

@@ -43,7 +43,9 @@ def textattack(folder: Path, nearest: Any = None) -> Path:
 
 def test_textattacks_folder_without_opening_its_pickle(tmp_path: Path) -> None:
     folder = textattack(tmp_path / "paragramcf")
-    (folder / "wordlist.pickle").write_bytes(b"cbuiltins\nexec\n(Vraise SystemExit('opened')\ntR.")  # would end the process
+    (folder / "wordlist.pickle").write_bytes(
+        b"cbuiltins\nexec\n(Vraise SystemExit('opened')\ntR."
+    )  # would end the process
     assert vector_files(folder) is None
     with pytest.raises(TicketsError, match="a pickle can run anything") as caught:
         resolve("vectors", folder)
@@ -93,7 +95,9 @@ def test_its_table_of_neighbours_is_taken_as_it_is(tmp_path: Path) -> None:
     vectors = Vectors.load(folder)
     assert [word for word, _ in vectors.neighbours("fine", 2)] == ["poor", "bad"]
     assert vectors.table(WORDS, 2)["fine"] == vectors.neighbours("fine", 2)
-    assert all(cosine == Vectors(WORDS, matrix()).cosine("fine", word) for word, cosine in vectors.neighbours("fine", 2))
+    assert all(
+        cosine == Vectors(WORDS, matrix()).cosine("fine", word) for word, cosine in vectors.neighbours("fine", 2)
+    )
     with pytest.raises(TicketsError, match="holds 2 a word, 3 are asked for"):
         vectors.neighbours("fine", 3)
     np.save(folder / "nn.npy", nearest[:, ::-1])
@@ -111,7 +115,13 @@ def written(rows: list[str], place: Path, header: str = "") -> Path:
 
 
 def test_text_files_by_many_names(tmp_path: Path) -> None:
-    spaced = [". . .", "at name@domain.com", "\u2028", "\u00a0", "x"]  # as in GloVe's largest file; line ends of other kinds are words
+    spaced = [
+        ". . .",
+        "at name@domain.com",
+        "\u2028",
+        "\u00a0",
+        "x",
+    ]  # as in GloVe's largest file; line ends of other kinds are words
     for name, rows, header in (
         ("glove.6B.3d.txt", WORDS, ""),
         ("counter-fitted-vectors.txt", WORDS, ""),

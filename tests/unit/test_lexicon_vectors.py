@@ -47,7 +47,9 @@ def test_neighbours_equal_the_slow_reference(dtype: type, n: int, monkeypatch: p
 
 
 @pytest.mark.parametrize(("rows", "scores"), [(1, 1), (7, 130), (1000, 10**6)])
-def test_table_equals_single_look_ups_bit_for_bit(rows: int, scores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_table_equals_single_look_ups_bit_for_bit(
+    rows: int, scores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     words, matrix = made_up()
     single = {word: Vectors(words, matrix).neighbours(word, 9) for word in words}
     monkeypatch.setattr(module, "ROWS", rows)
@@ -139,7 +141,13 @@ def test_unreadable_files_are_said(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\n")
     np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))
     whole = (tmp_path / "vectors.npy").read_bytes()
-    for damaged in (b"", whole[:60], whole.replace(b"}", b"{"), whole.replace(b"'descr'", b"'descr "), whole.replace(b"(1, 2)", b"(1, 2 ")):
+    for damaged in (
+        b"",
+        whole[:60],
+        whole.replace(b"}", b"{"),
+        whole.replace(b"'descr'", b"'descr "),
+        whole.replace(b"(1, 2)", b"(1, 2 "),
+    ):
         (tmp_path / "vectors.npy").write_bytes(damaged)
         with pytest.raises(TicketsError, match="not a plain array"):
             Vectors.load(tmp_path)

@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDNET = Path("/usr/share/wordnet")
 CONTENT = "8bd5caaba4fb7cb272d0186c8923ac45769cefb5b0f57154cac13c0d0c5875b5"
 
-needs_wordnet = pytest.mark.skipif(not (WORDNET / "data.noun").is_file(), reason=f"no WordNet in {WORDNET} (Debian: wordnet-base)")
+needs_wordnet = pytest.mark.skipif(
+    not (WORDNET / "data.noun").is_file(), reason=f"no WordNet in {WORDNET} (Debian: wordnet-base)"
+)
 
 
 def script(name: str) -> ModuleType:
@@ -123,7 +125,9 @@ def test_loads_quickly_and_without_heavy_packages() -> None:
         "import sys, time; from robust_tickets.lexicon.wordnet import synonyms; t = time.process_time(); synonyms('film');"
         "print(time.process_time() - t, sorted({'torch', 'nltk', 'transformers'} & set(sys.modules)))"
     )
-    seconds, loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split(maxsplit=1)
+    seconds, loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split(maxsplit=1)
     assert float(seconds) < 0.5
     assert loaded.strip() == "[]"
 

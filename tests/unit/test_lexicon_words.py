@@ -39,7 +39,8 @@ def test_spans_cut_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "one"), [("film", True), ("U.S.", False), ("film.", True), ("", False), ("a/c", False), ("well-to-do", True)]
+    ("text", "one"),
+    [("film", True), ("U.S.", False), ("film.", True), ("", False), ("a/c", False), ("well-to-do", True)],
 )
 def test_is_one_word(text: str, one: bool) -> None:
     assert is_one_word(text) is one

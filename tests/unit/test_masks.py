@@ -45,7 +45,10 @@ def inside(clf: Any) -> torch.Tensor:
 def assert_exact(clf: Any, ticket: rt.Ticket) -> None:
     kept = masks_of(clf.model)
     assert tuple(kept) == ticket.names
-    assert all(np.array_equal(kept[name].cpu().numpy(), mask) for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True))
+    assert all(
+        np.array_equal(kept[name].cpu().numpy(), mask)
+        for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True)
+    )
     assert not any(values.count_nonzero() for values in outside(clf).values())
 
 
@@ -137,7 +140,9 @@ def test_saved_masks_come_back_and_stock_transformers_gives_the_same_logits(tmp_
     other = rt.load_classifier(tmp_path, labels=("x", "y", "z"))
     assert_exact(other, ticket_for(clf))  # another head, the same encoder
     stock.save_pretrained(tmp_path)
-    assert not masks_of(rt.Classifier.from_pretrained(tmp_path).model)  # the ticket of the earlier model is not this one's
+    assert not masks_of(
+        rt.Classifier.from_pretrained(tmp_path).model
+    )  # the ticket of the earlier model is not this one's
 
 
 def test_weights_that_grew_outside_are_not_saved(tmp_path: Path) -> None:
@@ -146,7 +151,9 @@ def test_weights_that_grew_outside_are_not_saved(tmp_path: Path) -> None:
     query = masked.model.bert.encoder.layer[1].attention.self.query
     with torch.no_grad():
         query.weight.add_(1e-3)
-    with pytest.raises(TicketsError, match=r"weights of encoder\.layer\.1\.attention\.self\.query\.weight are outside the ticket"):
+    with pytest.raises(
+        TicketsError, match=r"weights of encoder\.layer\.1\.attention\.self\.query\.weight are outside the ticket"
+    ):
         masked.save_pretrained(tmp_path)
 
 
@@ -216,7 +223,11 @@ def test_cut_and_expanded_models_keep_their_masks() -> None:
         (lambda: ticket_for(tiny_classifier("roberta")), "for roberta, the model is bert", "this backbone"),
         (lambda: ticket_for(tiny_classifier(neurons=16)), "16 x 32, the model has 24 x 32", "this shape"),
         (lambda: ticket_for(tiny_classifier(layers=4)), r"encoder\.layer\.3.* which the model has not", "this shape"),
-        (lambda: ticket_for(tiny_classifier(layers=2)), r"encoder\.layer\.2.* which the ticket does not know", "this shape"),
+        (
+            lambda: ticket_for(tiny_classifier(layers=2)),
+            r"encoder\.layer\.2.* which the ticket does not know",
+            "this shape",
+        ),
     ],
 )
 def test_tickets_that_do_not_fit_are_refused(other: Any, words: str, hint: str) -> None:
@@ -280,5 +291,7 @@ def test_bert_base_in_files_and_memory(shared: Path, tmp_path: Path) -> None:
     ticket = rt.Ticket.from_weight_scores(family=family, names=list(scores), scores=list(scores.values()), sparsity=0.6)
     assert not measured or peak_memory() - before < 1.5e9
     ticket.save(tmp_path)
-    assert 10.5e6 < (tmp_path / "ticket.safetensors").stat().st_size + (tmp_path / "ticket.json").stat().st_size < 11.5e6
+    assert (
+        10.5e6 < (tmp_path / "ticket.safetensors").stat().st_size + (tmp_path / "ticket.json").stat().st_size < 11.5e6
+    )
     assert sum(int((~m).sum()) for m in ticket.masks["weights"]) == 51_314_688

@@ -32,7 +32,9 @@ def imported() -> set[str]:
 
 
 def test_what_is_imported_is_declared() -> None:
-    extras = {name: set(map(normal, lines)) for name, lines in PROJECT["optional-dependencies"].items() if name != "test"}
+    extras = {
+        name: set(map(normal, lines)) for name, lines in PROJECT["optional-dependencies"].items() if name != "test"
+    }
     always = set(map(normal, PROJECT["dependencies"]))
     assert imported() <= always.union(*extras.values())
     assert not always & set.union(*extras.values())

@@ -30,7 +30,9 @@ SMALL: dict[str, Any] = {"tuning": TUNE, "batch_size": 8, "head_step": 0.2}
 
 
 def batches(clf: Any, split: Any, size: int) -> Any:
-    return Batches(split=split, tokenizer=clf.tokenizer, batch_size=size, max_length=32, shuffle=False, token_types=clf.token_types).epoch()
+    return Batches(
+        split=split, tokenizer=clf.tokenizer, batch_size=size, max_length=32, shuffle=False, token_types=clf.token_types
+    ).epoch()
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
@@ -108,9 +110,16 @@ def test_the_rule(ran: Any) -> None:
     assert [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()] == lines
     assert lines[0]["accuracy"] == evaluate(tuned, task.validation).accuracy
     phases = [line["phase"] for line in lines[1:]]
-    assert {(line["phase"], len(line["heads"])) for line in lines[1:] if line["heads"]} <= {("both", 2), ("heads", 1)}  # of 12
+    assert {(line["phase"], len(line["heads"])) for line in lines[1:] if line["heads"]} <= {
+        ("both", 2),
+        ("heads", 1),
+    }  # of 12
     assert phases == sorted(phases, key=("both", "heads", "mlps").index)
-    assert [line["phase"] for line in lines if not line["kept"]] == ["both", "heads", "mlps"]  # each ends with a step that is undone
+    assert [line["phase"] for line in lines if not line["kept"]] == [
+        "both",
+        "heads",
+        "mlps",
+    ]  # each ends with a step that is undone
     for line in lines[1:]:
         if line["heads"] or line["mlps"]:
             assert line["kept"] == (line["accuracy"] >= 0.9 * lines[0]["accuracy"])
@@ -149,7 +158,9 @@ def test_a_killed_search_goes_on(ran: Any, at: int, tmp_path: Path, monkeypatch:
     assert list(again.trace) == list(found.trace)
     assert again.ticket == found.ticket
     (tmp_path / "iterations.json").write_bytes(bytes(80))
-    assert list(Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned).trace) == list(found.trace), "a damaged record is as none"
+    assert list(Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned).trace) == list(found.trace), (
+        "a damaged record is as none"
+    )
     with pytest.raises(TicketsError, match="another run"):
         Prasanna(**SMALL, floor=0.5)(clf, task, folder=tmp_path, tuned=tuned)
 

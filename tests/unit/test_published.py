@@ -155,7 +155,11 @@ def test_the_methods_defaults_are_the_published_settings() -> None:
         assert adversary == (told["adv_lr"], told["adv_steps"], told["adv_init_mag"])
     for task, told in settings("RT-T7").items():
         search = RobustT.for_task(task)
-        assert (search.lr, search.penalty, search.weight_decay) == (told["mask_lr_beta"], told["lambda_"], told["weight_decay_w"])
+        assert (search.lr, search.penalty, search.weight_decay) == (
+            told["mask_lr_beta"],
+            told["lambda_"],
+            told["weight_decay_w"],
+        )
         adversary = (search.adversary.step_size, search.adversary.steps, search.adversary.init)
         assert adversary == (told["adv_lr_K"], told["adv_steps_m"], told["adv_init_mag_eps"])
 
@@ -166,7 +170,9 @@ def test_settings_may_be_changed_by_who_asked() -> None:
 
 
 def test_data_files_are_in_the_wheel() -> None:
-    globs = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]["robust_tickets"]
+    globs = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"][
+        "robust_tickets"
+    ]
     folder = Path(published.__file__).parent
     data = [f"reproduce/{file.name}" for file in folder.iterdir() if file.is_file() and file.suffix != ".py"]
     assert len(data) >= 2
@@ -179,11 +185,16 @@ def test_the_script_names_rows_as_printed_and_keeps_empty_cells() -> None:
         {**entry, "method": "RobustT_40", "metrics": {"params_M_total": 87, "textfooler": {"aua": 1.5, "query": 3}}},
         {**entry, "method": "ticket searched on IMDb", "metrics": {"clean": 9}},
     ]
-    told = script().document({"entries": entries, "hyperparameters": {name: {"_legend": "x"} for name in script().SETTINGS}})
+    told = script().document(
+        {"entries": entries, "hyperparameters": {name: {"_legend": "x"} for name in script().SETTINGS}}
+    )
     assert json.loads(script().written(told))["tables"]["OR-T2"] == {
         "source": {"paper": "ORTicket", "table": "2"},
         "columns": [["total_millions", None], ["aua", "textfooler"], ["queries", "textfooler"], ["clean", None]],
-        "rows": [["ag_news", "RobustT 40 %", "b", [87.0, 1.5, 3.0, None]], ["ag_news", "searched on IMDB", "b", [None, None, None, 9.0]]],
+        "rows": [
+            ["ag_news", "RobustT 40 %", "b", [87.0, 1.5, 3.0, None]],
+            ["ag_news", "searched on IMDB", "b", [None, None, None, 9.0]],
+        ],
     }
 
 
@@ -195,4 +206,14 @@ def test_the_file_is_what_its_source_gives(shared: Path) -> None:
 
 
 def test_a_cell_has_the_fields_that_results_are_matched_by() -> None:
-    assert [field.name for field in fields(Cell)] == ["table", "row", "task", "backbone", "metric", "attack", "value", "source", "runs"]
+    assert [field.name for field in fields(Cell)] == [
+        "table",
+        "row",
+        "task",
+        "backbone",
+        "metric",
+        "attack",
+        "value",
+        "source",
+        "runs",
+    ]

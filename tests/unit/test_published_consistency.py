@@ -67,15 +67,23 @@ def test_impossible_shares_of_872() -> None:
 def test_counts_that_the_notes_tell() -> None:
     assert of_500("RT-T1")["imdb"] == (18, 18)
     assert of_500("OR-T5")["sst2"] == (9, 9)
-    rows = [c for c in cells("OR-T1", metric="aua") if c.task in ("qnli", "qqp") and c.row in ("PGD", "FreeLB", "RobustT")]
+    rows = [
+        c for c in cells("OR-T1", metric="aua") if c.task in ("qnli", "qqp") and c.row in ("PGD", "FreeLB", "RobustT")
+    ]
     assert [round(c.value * 10) % 2 for c in rows] == [0] * 18
     told = " ".join((*table("RT-T1").notes, *table("OR-T5").notes, *table("OR-T1").notes))
-    assert all(words in told for words in ("All 18 values under attack on IMDB", "All 9 values", "all 18 values under attack of PGD"))
+    assert all(
+        words in told
+        for words in ("All 18 values under attack on IMDB", "All 9 values", "all 18 values under attack of PGD")
+    )
 
 
 def test_the_column_that_is_not_to_be_relied_on() -> None:
     def sst2(id: str) -> list[bool]:
-        fooler, bert = ({c.row: c.value for c in cells(id, task="sst2", metric="aua", attack=a)} for a in ("textfooler", "bertattack"))
+        fooler, bert = (
+            {c.row: c.value for c in cells(id, task="sst2", metric="aua", attack=a)}
+            for a in ("textfooler", "bertattack")
+        )
         return [bert[row] > fooler[row] for row in fooler]
 
     assert all(sst2("OR-T1"))
@@ -98,10 +106,14 @@ def test_issues_of_the_transcription_are_all_found(source: dict[str, Any]) -> No
         kind = {"suc_mismatch": "success", "within_paper_disagreement": "disagrees"}[issue["kind"]]
         method = issue["method"].replace("_", " ") + (" %" if "_" in issue["method"] else "")
         asked = issue.get("metric", "suc").rpartition(".")[2]
-        hits = [one for one in EVERY if (one.kind, one.table[:2], one.task, one.metric) == (kind, *_where(issue), asked)]
+        hits = [
+            one for one in EVERY if (one.kind, one.table[:2], one.task, one.metric) == (kind, *_where(issue), asked)
+        ]
         assert [one for one in hits if SAME.get(one.row, one.row) == method], issue
     kinds = Counter(issue["kind"] for issue in source["issues"])
-    groups = {(one.table[:2], one.task, SAME.get(one.row, one.row), one.metric) for one in EVERY if one.kind == "disagrees"}
+    groups = {
+        (one.table[:2], one.task, SAME.get(one.row, one.row), one.metric) for one in EVERY if one.kind == "disagrees"
+    }
     assert len(groups) == kinds["within_paper_disagreement"]
     assert len([one for one in EVERY if one.kind == "success"]) == kinds["suc_mismatch"]
 

@@ -47,7 +47,9 @@ def inside(clf: Any, ticket: Ticket) -> dict[str, torch.Tensor]:
     with torch.no_grad():
         for parameter in ones.model.parameters():
             parameter.fill_(1.0)
-    return {name: tensor.bool() for name, tensor in zero_outside(ones, ticket).model.state_dict().items() if name in names}
+    return {
+        name: tensor.bool() for name, tensor in zero_outside(ones, ticket).model.state_dict().items() if name in names
+    }
 
 
 def changed(before: Any, after: Any) -> dict[str, torch.Tensor]:
@@ -60,7 +62,10 @@ def changed(before: Any, after: Any) -> dict[str, torch.Tensor]:
 def test_inside_and_outside_are_exactly_the_tickets_entries(make: Any, family: str) -> None:
     clf = tiny_classifier(family)
     ticket, before = make(clf), clf.digest
-    moved = {"inside": changed(clf, redraw_inside(clf, ticket, 1)), "outside": changed(clf, redraw_outside(clf, ticket, 1))}
+    moved = {
+        "inside": changed(clf, redraw_inside(clf, ticket, 1)),
+        "outside": changed(clf, redraw_outside(clf, ticket, 1)),
+    }
     assert clf.digest == before
     kept = inside(clf, ticket)
     for name, mask in kept.items():
@@ -123,15 +128,26 @@ def test_a_redrawn_ticket_can_be_cut_and_is_random_all_over() -> None:
     ticket = structured(clf)
     small, pretrained = compact(redraw_inside(clf, ticket), ticket), compact(clf, ticket)
     layout = layout_of(small.model)
-    for (name, a), b in zip(layout.matrices_of(small.model).items(), layout.matrices_of(pretrained.model).values(), strict=True):
+    for (name, a), b in zip(
+        layout.matrices_of(small.model).items(), layout.matrices_of(pretrained.model).values(), strict=True
+    ):
         assert (a.weight != b.weight).all(), name
-    assert torch.equal(small.model.bert.embeddings.word_embeddings.weight, clf.model.bert.embeddings.word_embeddings.weight)
+    assert torch.equal(
+        small.model.bert.embeddings.word_embeddings.weight, clf.model.bert.embeddings.word_embeddings.weight
+    )
     assert torch.equal(small.model.classifier.weight, clf.model.classifier.weight)
 
 
 @settings(max_examples=15, deadline=None)
-@given(heads=st.sampled_from([0, 0.25, 0.5]), neurons=st.floats(0, 0.9), sparsity=st.floats(0, 0.95), seed=st.integers(0, 99))
-def test_both_ablations_together_touch_every_entry_once(heads: float, neurons: float, sparsity: float, seed: int) -> None:
+@given(
+    heads=st.sampled_from([0, 0.25, 0.5]),
+    neurons=st.floats(0, 0.9),
+    sparsity=st.floats(0, 0.95),
+    seed=st.integers(0, 99),
+)
+def test_both_ablations_together_touch_every_entry_once(
+    heads: float, neurons: float, sparsity: float, seed: int
+) -> None:
     clf = tiny_classifier(layers=2)
     for ticket in (structured(clf, heads, neurons, seed), unstructured(clf, sparsity, seed)):
         within, without = (changed(clf, redraw(clf, ticket, seed)) for redraw in (redraw_inside, redraw_outside))

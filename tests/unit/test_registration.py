@@ -39,8 +39,15 @@ for folder in {folders!r}:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    strict = ["-W", "error", "-W", "ignore:`torch.jit.script` is deprecated:DeprecationWarning"]  # in transformers' DeBERTa-v2
-    return subprocess.run([sys.executable, *strict, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    strict = [
+        "-W",
+        "error",
+        "-W",
+        "ignore:`torch.jit.script` is deprecated:DeprecationWarning",
+    ]  # in transformers' DeBERTa-v2
+    return subprocess.run(
+        [sys.executable, *strict, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
     done = python(ORDERS[order] + RELOAD.format(folders=saved, piped=order != "a stock config first"))
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()
+    ]
     assert "[1, 2, 4]" in done.stdout
     for word in ("newly initialized", "LOAD REPORT", "warning", "trust_remote_code"):
         assert word.lower() not in done.stderr.lower()
@@ -107,7 +116,9 @@ def test_registering_twice_is_harmless() -> None:
     assert before in table.values()
 
 
-def test_a_broken_plugin_does_not_break_transformers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_plugin_does_not_break_transformers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from robust_tickets.prune import configuration
 
     class Point:
@@ -174,7 +185,9 @@ def test_the_embedded_model_compacts_and_reloads(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     clf = rt.load_classifier("minilm", labels=["neg", "pos"])
-    ticket = rt.Ticket.from_kept(clf, heads=[range(i + 1) for i in range(6)], neurons=[range(0, 1536, i + 2) for i in range(6)])
+    ticket = rt.Ticket.from_kept(
+        clf, heads=[range(i + 1) for i in range(6)], neurons=[range(0, 1536, i + 2) for i in range(6)]
+    )
     small = rt.compact(clf, ticket)
     again = rt.Classifier.from_pretrained(small.save_pretrained(tmp_path))
     assert again.digest == small.digest

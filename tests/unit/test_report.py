@@ -122,7 +122,15 @@ def test_the_numbers_of_the_table_are_those_of_the_files(run, html):
 
 
 def test_the_verdict_comes_first_and_the_parts_in_order(html):
-    order = ["hardest to fool", "The numbers", "Clean against robust", "What survives", "How early", "The attacked texts", "Run it again"]
+    order = [
+        "hardest to fool",
+        "The numbers",
+        "Clean against robust",
+        "What survives",
+        "How early",
+        "The attacked texts",
+        "Run it again",
+    ]
     body = html[html.index("<body>") :]
     places = [body.index(words) for words in order]
     assert places == sorted(places)
@@ -190,7 +198,10 @@ def test_comparisons_join_by_id_and_leave_errors_out(tmp_path):
     assert pair.n == 39
     assert any("1 lines could not be read" in words for words in warnings(run))
     held = [line["status"] == "failed" for line in lines[1:]]
-    other = [json.loads(line)["status"] == "failed" for line in (folder / "attack/00000001/examples.jsonl").read_text().splitlines()][1:]
+    other = [
+        json.loads(line)["status"] == "failed"
+        for line in (folder / "attack/00000001/examples.jsonl").read_text().splitlines()
+    ][1:]
     assert pair.difference == pytest.approx(100 * (sum(held) - sum(other)) / 39)
 
 

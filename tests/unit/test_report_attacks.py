@@ -38,7 +38,10 @@ def lone(tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int
     shutil.copytree(run / f"attack/{arm:08x}", tmp_path / folder)
     result = read_json(tmp_path / folder / "result.json")
     result |= {"model": {"identity": f"models/{title}", "digest": title, "labels": ["negative", "positive"]}}
-    result |= {"task": {"split": "test", "digest": "34", "columns": ["text"], "labels": ["negative", "positive"]}, "schema": 2}
+    result |= {
+        "task": {"split": "test", "digest": "34", "columns": ["text"], "labels": ["negative", "positive"]},
+        "schema": 2,
+    }
     write_json(tmp_path / folder / "result.json", result | more)
     return tmp_path / folder
 
@@ -50,7 +53,13 @@ def page_of(tmp_path: Path, folders: object) -> str:
 
 
 def test_a_lone_attack_has_a_page(tmp_path: Path) -> None:
-    conditions = {"semantics": "textattack-0.3.11", "compat": None, "scoring": "log-odds", "temperature": 2.5, "subset": "balanced"}
+    conditions = {
+        "semantics": "textattack-0.3.11",
+        "compat": None,
+        "scoring": "log-odds",
+        "temperature": 2.5,
+        "subset": "balanced",
+    }
     fit = {"calibration": {"fitted": True, "n": 400, "split": "train"}, "query_budget": 200}
     text = page_of(tmp_path, lone(tmp_path, **conditions, **fit))
     assert "<h1>PWWS on minilm</h1>" in text
@@ -110,7 +119,9 @@ def test_examples_that_are_missing_are_told(tmp_path: Path) -> None:
     path = folder / "examples.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-3]))
-    assert f"3 of {len(lines)} lines are missing; models are compared without these texts" in page_of(tmp_path, [folder])
+    assert f"3 of {len(lines)} lines are missing; models are compared without these texts" in page_of(
+        tmp_path, [folder]
+    )
 
 
 def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
@@ -125,7 +136,9 @@ def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
     attacked = sum(row["status"] in ("success", "failed") for row in rows)
     held = sum(row["status"] == "failed" for row in rows)
     assert first.at(9)[0] == pytest.approx(100 * attacked / len(rows))
-    assert first.at(10)[0] == pytest.approx(100 * held / len(rows)) == pytest.approx(run.arms[0].attacks[0].aua, abs=1e-3)
+    assert (
+        first.at(10)[0] == pytest.approx(100 * held / len(rows)) == pytest.approx(run.arms[0].attacks[0].aua, abs=1e-3)
+    )
     # without the number, the queries at the end stand for it
     queries = sorted(e.queries for e in run.arms[1].attacks[0].examples if e.status == "success")
     assert second.falls == tuple(queries)

@@ -30,7 +30,10 @@ def judged(folder, *outcomes, starts=(0, 0, 0)):
 def test_the_highest_arm_may_lose_on_the_shared_texts(tmp_path):
     # over all 75 % against 60 %, on the 50 shared texts 0 % against 60 %
     _, verdict = judged(tmp_path / "r", "t" * 50 + "h" * 150, "h" * 30 + "t" * 20)
-    assert verdict.headline == "Under PWWS, on the texts that both met, EarlyRobust ticket is easier to fool than Plain fine-tuning."
+    assert (
+        verdict.headline
+        == "Under PWWS, on the texts that both met, EarlyRobust ticket is easier to fool than Plain fine-tuning."
+    )
     assert verdict.sure
 
 
@@ -41,7 +44,8 @@ def test_hardest_needs_a_comparison_with_every_arm(tmp_path):
     _, verdict = judged(tmp_path / "some", *outcomes, starts=(0, 0, 5000))
     assert "hardest" not in verdict.headline
     assert (
-        verdict.headline == "Under PWWS, EarlyRobust ticket is harder to fool than Plain fine-tuning; Random ticket could not be compared."
+        verdict.headline
+        == "Under PWWS, EarlyRobust ticket is harder to fool than Plain fine-tuning; Random ticket could not be compared."
     )
     assert any("No paired test against Random ticket" in words for words in verdict.sentences)
 
@@ -80,7 +84,10 @@ def test_a_clear_pair_below_the_top_is_not_called_noise(tmp_path):
     assert verdict.headline == (
         "Under PWWS, Plain fine-tuning is harder to fool than Random ticket; EarlyRobust ticket came out highest, but not beyond noise."
     )
-    assert any(words.startswith("Plain fine-tuning is harder to fool than Random ticket: +50.0 points") for words in verdict.sentences)
+    assert any(
+        words.startswith("Plain fine-tuning is harder to fool than Random ticket: +50.0 points")
+        for words in verdict.sentences
+    )
 
 
 def test_eight_arms_do_not_make_a_page_of_sentences(tmp_path):
@@ -191,10 +198,14 @@ def test_columns_are_explained_in_sight_and_boxes_named(tmp_path):
 
 
 def test_long_titles_stay_inside_the_drawings(tmp_path):
-    arms = tuple((f"a{k}", f"Arm {k} whose name is wider than any place for it", 0.2 + 0.1 * k, 82.0, True) for k in range(3))
+    arms = tuple(
+        (f"a{k}", f"Arm {k} whose name is wider than any place for it", 0.2 + 0.1 * k, 82.0, True) for k in range(3)
+    )
     page = write_report(tmp_path / "r.html", make_run(tmp_path / "r", arms=arms)).read_text("utf-8")
     for width, drawing in re.findall(r'<svg viewBox="0 0 (\d+) .*?>(.*?)</svg>', page, re.S):
-        for x, anchor, words in re.findall(r'<text x="([\d.-]+)" y="[^"]*" (?:text-anchor="(\w+)" )?class="name">([^<]*)<', drawing):
+        for x, anchor, words in re.findall(
+            r'<text x="([\d.-]+)" y="[^"]*" (?:text-anchor="(\w+)" )?class="name">([^<]*)<', drawing
+        ):
             long = 8.4 * len(words)  # pixels; a bold letter of this size is about that wide
             start = float(x) - (long if anchor == "end" else 0)
             assert start >= 0, words
@@ -214,7 +225,12 @@ def test_eight_arms_differ_in_shape_and_colour(tmp_path):
         inks = [values[f"a{k}"] for k in range(8)]
         for ground in ("paper", "card"):
             assert all(contrast(ink, values[ground]) >= 4.5 for ink in inks)
-        assert min(sum(abs(a - b) for a, b in zip(rgb(x), rgb(y), strict=True)) for x, y in itertools.combinations(inks, 2)) > 70
+        assert (
+            min(
+                sum(abs(a - b) for a, b in zip(rgb(x), rgb(y), strict=True)) for x, y in itertools.combinations(inks, 2)
+            )
+            > 70
+        )
 
 
 def rgb(value):

@@ -12,7 +12,13 @@ from robust_tickets.report.read import read_run
 from robust_tickets.report.verdict import warnings
 from robust_tickets.walk.recipe import read_recipe
 
-WORDNET = {"kind": "synonyms", "name": "WordNet 3.0", "origin": "this package", "digest": "8bd5caab" + "0" * 56, "substitute": False}
+WORDNET = {
+    "kind": "synonyms",
+    "name": "WordNet 3.0",
+    "origin": "this package",
+    "digest": "8bd5caab" + "0" * 56,
+    "substitute": False,
+}
 SAME, OTHER = "draws from the same table as the training", "does not draw from the table of the training"
 
 
@@ -54,7 +60,9 @@ def test_another_table_is_called_so_by_its_name_and_hash_alone(tmp_path: Path) -
 
 def test_a_search_on_words_is_told_apart_from_the_training(tmp_path: Path) -> None:
     said = _run(tmp_path / "r", attack=WORDNET, searched={**WORDNET, "digest": "aa" * 32})
-    assert said[0].startswith("EarlyRobust ticket was searched under ascc with words from WordNet 3.0 (sha256 aaaaaaaa…).")
+    assert said[0].startswith(
+        "EarlyRobust ticket was searched under ascc with words from WordNet 3.0 (sha256 aaaaaaaa…)."
+    )
     assert [OTHER in words or SAME in words for words in said] == [False, True, False, True]
 
 

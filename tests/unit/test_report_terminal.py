@@ -35,7 +35,10 @@ def test_every_title_and_number_is_whole(tmp_path, width):
         wanted = [arm.title, numbers.seconds(total_seconds(arm)), numbers.count(attack.queries, 1)]
         wanted += [numbers.percent(v) for v in (arm.clean, attack.clean, attack.aua, attack.suc, attack.perturbed)]
         wanted += [numbers.amount(arm.cost[key]) for key in ("parameters", "flops_per_example")]
-        wanted += [numbers.brief(ends) for ends in (arm.evaluation.interval, attack.intervals["clean"], attack.intervals["aua"])]
+        wanted += [
+            numbers.brief(ends)
+            for ends in (arm.evaluation.interval, attack.intervals["clean"], attack.intervals["aua"])
+        ]
         pair = contest(run, "pwws").between(arm, run.base)
         wanted.append(numbers.p_value(pair.p) if pair else "baseline")
         for words in wanted:

@@ -24,11 +24,17 @@ def with_weights(folder: Path, family: str = "bert") -> Path:
     """Make the first arm's ticket one of single weights: layer 1 keeps 3/4 of its attention and 1/4 of the rest, layer 2 all."""
     shares = [12, 12, 4, 4, 16, 16, 16, 16, 0]
     masks = tuple(np.arange(16).reshape(4, 4) < kept for kept in shares)
-    ticket = Ticket(kind="unstructured", family=family, names=tuple(NAMES), masks={"weights": masks}, unit_weights={"weights": 1})
+    ticket = Ticket(
+        kind="unstructured", family=family, names=tuple(NAMES), masks={"weights": masks}, unit_weights={"weights": 1}
+    )
     entry = read_json(folder / "arms.json")["arms"][0]
     ticket.save(folder / entry["search"])
     path = folder / entry["train"] / "cost.json"
-    kept = {"nonzero_parameters": 21_000_000.0, "nonzero_encoder_parameters": 5_000_000.0, "dense_encoder_parameters": 10_000_000.0}
+    kept = {
+        "nonzero_parameters": 21_000_000.0,
+        "nonzero_encoder_parameters": 5_000_000.0,
+        "dense_encoder_parameters": 10_000_000.0,
+    }
     write_json(path, {**read_json(path), **kept})
     return folder
 

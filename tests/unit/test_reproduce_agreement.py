@@ -42,7 +42,14 @@ def whole(seed: int = 0, far: float = 0.4, **changed: object) -> Outcome:
     away[0, 1:] = away[1:, 0] = far
     away[-1, :-1] = away[:-1, -1] = 0.03 * (seed + 1)
     rows = away.tolist()
-    told = {"points": [i / 10 for i in range(1, 11)], "heads": rows, "neurons": rows, "gamma": 0.1, "window": 4, "rule": "fixed"}
+    told = {
+        "points": [i / 10 for i in range(1, 11)],
+        "heads": rows,
+        "neurons": rows,
+        "gamma": 0.1,
+        "window": 4,
+        "rule": "fixed",
+    }
     traces = {"distances": {**told, "stopped_at": 9, "drawn_at": 9, "converged": True}}
     return searched(run("earlyrobust_whole", seed=seed, traces=traces, **changed))
 
@@ -50,7 +57,10 @@ def whole(seed: int = 0, far: float = 0.4, **changed: object) -> Outcome:
 def test_what_searches_share_is_counted() -> None:
     first, second = [[0, 0], [1, 1], [1, 1]], [[0, 0], [1, 0], [1, 1]]
     said = agreement([shape(first, (1.0, 0.5, 0.0)), shape(second, (1.0, 0.5, 0.0))])
-    assert "Of 6 heads 3 survive in every search and 2 in none; two searches differ on 16.7 % of them (16.7 to 16.7)" in said
+    assert (
+        "Of 6 heads 3 survive in every search and 2 in none; two searches differ on 16.7 % of them (16.7 to 16.7)"
+        in said
+    )
     lot = 100 * (4 / 6 * 3 / 6 + 3 / 6 * 2 / 6)
     assert f"two random tickets of their size on {lot:.1f} %" in said
     assert "Of the heads that are removed 80, 20 and 0 % lie in the lower, middle and upper third of the layers" in said
@@ -82,7 +92,8 @@ def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) ->
 def test_how_far_masks_move_after_the_rule_is_told() -> None:
     drawn = figure("ER-F2", [whole(seed) for seed in range(3)])
     assert (
-        "From there to the end of the search the ticket changes by 3.0 to 9.0 % of the heads and 3.0 to 9.0 % of the neu" in drawn.caption
+        "From there to the end of the search the ticket changes by 3.0 to 9.0 % of the heads and 3.0 to 9.0 % of the neu"
+        in drawn.caption
     )
     assert "neurons; two random tickets of that size differ on 27.8 and 4" in drawn.caption
     head, *rows = _table(drawn)
@@ -108,7 +119,11 @@ def test_a_search_without_a_part_stands_in_the_table_of_the_other_part() -> None
     without = whole(1)
     kept = {name: value for name, value in without.traces["distances"].items() if name != "heads"}
     drawn = figure("ER-F2", [whole(), replace(without, traces={"distances": kept})])
-    rows = {panel.title.rpartition(": ")[2]: [row[0] for row in panel.table.rows] for panel in drawn.panels if panel.table is not None}
+    rows = {
+        panel.title.rpartition(": ")[2]: [row[0] for row in panel.table.rows]
+        for panel in drawn.panels
+        if panel.table is not None
+    }
     assert rows == {"heads": ["seed 0"], "neurons": ["seed 0", "seed 1"]}
 
 
@@ -117,11 +132,17 @@ def test_a_caption_speaks_of_what_is_drawn_alone() -> None:
     alike = [searched(run("orticket", seed=seed)) for seed in range(2)]
     elsewhere = [searched(run("orticket", task="qnli", seed=seed, notes=("Of another task.",))) for seed in range(2)]
     assert figure("OR-F1", [*alike, *elsewhere]).caption == figure("OR-F1", alike).caption
-    own, others = ([searched(run("earlyrobust", task=task, seed=seed)) for seed in range(2)] for task in ("sst2", "imdb"))
+    own, others = (
+        [searched(run("earlyrobust", task=task, seed=seed)) for seed in range(2)] for task in ("sst2", "imdb")
+    )
     assert "IMDB: Of" in figure("ER-F5", [*own, *others]).caption
     asked = figure("ER-F5", [*own, *others], places={("bert-base-uncased", "sst2")})
     assert asked.caption == figure("ER-F5", own).caption
-    maps = figure("ER-F2", [whole(), replace(whole(), unit=replace(whole().unit, task="imdb"))], places={("bert-base-uncased", "sst2")})
+    maps = figure(
+        "ER-F2",
+        [whole(), replace(whole(), unit=replace(whole().unit, task="imdb"))],
+        places={("bert-base-uncased", "sst2")},
+    )
     assert maps.caption == figure("ER-F2", [whole()]).caption
 
 

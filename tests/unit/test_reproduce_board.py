@@ -48,7 +48,9 @@ def test_equal_runs_say_why_they_have_no_interval() -> None:
     assert {one.measured("clean").equal for one in rows} == {True}  # type: ignore[union-attr]
     shown = board(rows[0].key, rows)
     assert shown.count("<small>all runs equal</small>") == 1
-    assert "equal" not in board(rows[0].key, standings(judging.arm("finetune", {"textfooler-real": (80, 80)}))), "two have none anyway"
+    assert "equal" not in board(rows[0].key, standings(judging.arm("finetune", {"textfooler-real": (80, 80)}))), (
+        "two have none anyway"
+    )
 
 
 def test_an_interval_that_leaves_its_drawing_ends_in_an_arrow() -> None:

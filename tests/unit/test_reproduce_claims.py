@@ -54,13 +54,20 @@ def test_what_is_claimed_can_be_run() -> None:
             if claim.split is not None:
                 assert (claim.split == "test") == claim.attack.endswith("-confirm")
     given = told()["goals"]
-    assert {given["seen"], *given["unseen"], *given["own_ground"]} <= {claim.attack for claim in family(given["family"]).claims}
+    assert {given["seen"], *given["unseen"], *given["own_ground"]} <= {
+        claim.attack for claim in family(given["family"]).claims
+    }
 
 
 def test_the_question_that_was_asked_is_a_family() -> None:
     pairs = {(claim.arm, claim.other, claim.attack) for claim in family("A").claims}
     assert pairs == {("earlyrobust", other, name) for other in ("finetune", "random") for name in (REAL, SUBSTITUTE)}
-    assert (family("A").margin, told()["goals"]["gain"], told()["goals"]["clean_below"], told()["goals"]["cost"]) == (5.0, 10.0, 0.5, 2.0)
+    assert (family("A").margin, told()["goals"]["gain"], told()["goals"]["clean_below"], told()["goals"]["cost"]) == (
+        5.0,
+        10.0,
+        0.5,
+        2.0,
+    )
     with pytest.raises(TicketsError, match="no family"):
         family("Z")
 
@@ -83,7 +90,10 @@ def test_claims_are_adjusted_together(tmp_path: Path) -> None:
         *arm("random", {REAL: NEAR, SUBSTITUTE: FAR}),
     ]
     judged = judge("A", read_all(keep(tmp_path, runs)), tmp_path)
-    alone = [compare_runs([c / 2 for c in a], [c / 2 for c in b]) for a, b in ((FAR, BASE), (FAR, NEAR), (NEAR, BASE), (NEAR, FAR))]
+    alone = [
+        compare_runs([c / 2 for c in a], [c / 2 for c in b])
+        for a, b in ((FAR, BASE), (FAR, NEAR), (NEAR, BASE), (NEAR, FAR))
+    ]
     found = [one.comparison for one in judged]
     assert [c and c.adjusted_p for c in found] == pytest.approx(holm([c.p or 0.0 for c in alone]))
     assert [one.verdict for one in judged] == ["different", "different", "undecided", "different"]
@@ -135,7 +145,9 @@ def test_a_table_s_claims_are_about_the_arms_of_its_flavour() -> None:
     for flavour, expected in ("corrected", "finetune"), ("as-published", "finetune_rt"):
         assert expected in {claim.other for claim in family("RT-T1", flavour).claims}
         about = {(row.arm, task) for row in rows("RT-T1", flavour) for task in row.tasks}
-        assert {(name, claim.task) for claim in family("RT-T1", flavour).claims for name in (claim.arm, claim.other)} <= about
+        assert {
+            (name, claim.task) for claim in family("RT-T1", flavour).claims for name in (claim.arm, claim.other)
+        } <= about
     both = [*arm("robustt", {REAL: FAR}), *arm("finetune_rt", {REAL: BASE})]
     runs = [replace(one, unit=replace(one.unit, flavour="as-published")) for one in both]
     (made,) = [one for one in judge("RT-T1", runs, flavour="as-published") if one.comparison]
@@ -153,10 +165,16 @@ def test_four_runs_make_no_claim() -> None:
 
 
 def test_different_examples_are_not_compared() -> None:
-    other = [replace(o, attacks=tuple(replace(a, examples="e" * 64) for a in o.attacks)) for o in arm("earlyrobust", {REAL: FAR})]
+    other = [
+        replace(o, attacks=tuple(replace(a, examples="e" * 64) for a in o.attacks))
+        for o in arm("earlyrobust", {REAL: FAR})
+    ]
     first = judge("A", [*arm("finetune", {REAL: BASE}), *other])[0]
     assert (first.comparison, first.why) == (None, "the two were attacked on different examples")
-    other = [replace(o, attacks=tuple(replace(a, scoring="other") for a in o.attacks)) for o in arm("earlyrobust", {REAL: FAR})]
+    other = [
+        replace(o, attacks=tuple(replace(a, scoring="other") for a in o.attacks))
+        for o in arm("earlyrobust", {REAL: FAR})
+    ]
     first = judge("A", [*arm("finetune", {REAL: BASE}), *other])[0]
     assert (first.comparison, first.why) == (None, "the two were attacked by different rules, or with different words")
 
@@ -183,15 +201,23 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
     two = [run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "y"), run("earlyrobust", 2, "b", "x")]
     once = [run("random", 0, "d", "z")]
     found = repeated([*same, *two, *once], task="sst2")
-    assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [("earlyrobust", 3, 2, 2), ("finetune", 3, 1, None)]
+    assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [
+        ("earlyrobust", 3, 2, 2),
+        ("finetune", 3, 1, None),
+    ]
     said = models_told(found)
-    assert "EarlyRobust (drawn at the last point), seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs." in said
+    assert (
+        "EarlyRobust (drawn at the last point), seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs."
+        in said
+    )
     assert said.endswith("Runs of one model differ by their attack alone.")
     assert models_told(repeated(once, task="sst2")) == ""
     other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")], task="sst2")
     assert models_told(other).endswith("EarlyRobust (drawn at the last point), seed 0: 2 models of 1 ticket in 2 runs.")
     versions = [replace(one, inputs={**one.inputs, "code": str(one.unit.repeat % 2)}) for one in same]
-    assert "Fine-tuning, seed 0: 1 model in 3 runs, made by 2 versions of the code." in models_told(repeated(versions, task="sst2"))
+    assert "Fine-tuning, seed 0: 1 model in 3 runs, made by 2 versions of the code." in models_told(
+        repeated(versions, task="sst2")
+    )
     for runs, words in (
         (same, "In these runs it does: the seed that was run again gave one model."),
         ([*same, *two], "of 2 seeds run again, 1 gave"),
@@ -200,7 +226,10 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
         page = seeds(standings(more), more)
         assert page is not None
         assert words in page
-    moved = [replace(one, unit=replace(one.unit, backbone="roberta-base")) for one in (*two, made("earlyrobust", 1, {REAL: BASE[1]}))]
+    moved = [
+        replace(one, unit=replace(one.unit, backbone="roberta-base"))
+        for one in (*two, made("earlyrobust", 1, {REAL: BASE[1]}))
+    ]
     assert seeds(standings(moved), moved) is not None
     assert repeated(same, task="imdb") == repeated(same, task="sst2", backbone="roberta-base") == ()
 
@@ -220,7 +249,9 @@ def test_the_screening_chooses_by_its_rule_once_it_is_whole() -> None:
 def test_the_screening_has_the_clean_accuracy_of_the_evaluation() -> None:
     """As the leaderboard has it: the copy that is attacked may be in float16, and one text more or less shows in the first decimal."""
     runs = [o if o.unit.arm != "sturdy_c" else replace(o, clean={**o.clean, "accuracy": 91.5}) for o in screening("c")]
-    assert {one.arm: one.clean for one in screened(runs)} == {f"sturdy_{letter}": 91.5 if letter == "c" else 92.0 for letter in "abcdef"}
+    assert {one.arm: one.clean for one in screened(runs)} == {
+        f"sturdy_{letter}": 91.5 if letter == "c" else 92.0 for letter in "abcdef"
+    }
 
 
 def test_runs_after_the_choice_do_not_choose_again() -> None:
@@ -237,13 +268,16 @@ def test_runs_after_the_choice_do_not_choose_again() -> None:
 
 def test_the_runs_that_chose_a_recipe_are_in_no_claim_about_it() -> None:
     """Not where it is confirmed, nor where it was chosen; fine-tuning, over which every gain is taken, keeps all its runs."""
-    assert {name: first_seed(name) for name in ("sturdy_c", "sturdy_c_ticket", "sturdy_f", "finetune_epochs_20", "finetune_average")} == (
-        dict.fromkeys(("sturdy_c", "sturdy_c_ticket", "sturdy_f", "finetune_epochs_20", "finetune_average"), 2)
-    )
+    assert {
+        name: first_seed(name)
+        for name in ("sturdy_c", "sturdy_c_ticket", "sturdy_f", "finetune_epochs_20", "finetune_average")
+    } == (dict.fromkeys(("sturdy_c", "sturdy_c_ticket", "sturdy_f", "finetune_epochs_20", "finetune_average"), 2))
     assert {name: first_seed(name) for name in ("finetune", "sturdy_f_ticket", "sturdy_c_full", "freelb3")} == (
         dict.fromkeys(("finetune", "sturdy_f_ticket", "sturdy_c_full", "freelb3"), 0)
     )
-    judged = judge("B-validation", [*screening("f"), *arm("sturdy_f", {REAL: FAR}, first=2)])  # the first two, which chose it, are better
+    judged = judge(
+        "B-validation", [*screening("f"), *arm("sturdy_f", {REAL: FAR}, first=2)]
+    )  # the first two, which chose it, are better
     (found,) = [one for one in judged if one.comparison]
     assert found.comparison is not None
     assert (found.comparison.n, found.comparison.difference) == ((5, 5), 15.0)
@@ -264,7 +298,10 @@ def test_one_attack_that_is_lost_is_enough() -> None:
     runs = []
     for one in screening():
         if one.unit.arm == "sturdy_c_ticket":
-            lost = [replace(a, statuses=a.statuses.replace("f", "s", 50)) if a.name == CONFIRM[2] else a for a in one.attacks]
+            lost = [
+                replace(a, statuses=a.statuses.replace("f", "s", 50)) if a.name == CONFIRM[2] else a
+                for a in one.attacks
+            ]
             one = replace(one, attacks=tuple(a for a in lost if a.name != CONFIRM[4]))
         runs.append(one)
     assert by_name(runs)["unseen"].reached is False
@@ -276,7 +313,9 @@ def test_plain_fine_tuning_has_as_many_trials_and_its_best_is_to_be_beaten() -> 
     runs = screening("c")
     assert winner(runs, among="plain") == "finetune"
     assert {one.claim.other for one in judge("B", runs)} == {"finetune"}
-    better = [o for o in runs if o.unit.arm != "finetune_epochs_15"] + arm("finetune_epochs_15", {REAL: FAR, CONFIRM[0]: BASE})
+    better = [o for o in runs if o.unit.arm != "finetune_epochs_15"] + arm(
+        "finetune_epochs_15", {REAL: FAR, CONFIRM[0]: BASE}
+    )
     assert winner(better, among="plain") == "finetune_epochs_15"
     assert {one.claim.other for one in judge("B", better)} == {"finetune_epochs_15"}
     untried = [o for o in runs if o.unit.arm != "finetune_epochs_25"]
@@ -286,13 +325,18 @@ def test_plain_fine_tuning_has_as_many_trials_and_its_best_is_to_be_beaten() -> 
 
 
 def test_the_ticket_that_is_judged_is_the_one_that_was_screened() -> None:
-    assert [form_of("@own", f"sturdy_{letter}") for letter in "abcdef"] == [*(f"sturdy_{x}_ticket" for x in "abcde"), "sturdy_f"]
+    assert [form_of("@own", f"sturdy_{letter}") for letter in "abcdef"] == [
+        *(f"sturdy_{x}_ticket" for x in "abcde"),
+        "sturdy_f",
+    ]
     assert {one.claim.arm for one in judge("B", screening("f"))} == {"sturdy_f"}
 
 
 def test_goals_that_are_reached() -> None:
     found = by_name(screening())
-    assert {name: goal.reached for name, goal in found.items()} == dict.fromkeys(("gain", "unseen", "clean", "cost", "size"), True)
+    assert {name: goal.reached for name, goal in found.items()} == dict.fromkeys(
+        ("gain", "unseen", "clean", "cost", "size"), True
+    )
     assert "+15.0 points" in found["gain"].told
     assert found["gain"].told.endswith("; the whole interval lies above the goal")
     assert found["cost"].told.startswith("1.50 times: 150.0 s against 100.0 s")

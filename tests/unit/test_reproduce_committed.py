@@ -63,18 +63,32 @@ def test_the_recipe_that_ships_is_the_one_that_the_results_choose(kept: tuple[Ou
     run: dict[str, Any] = tree(unit, settings(unit, cuda=True), ())
     ((_, arm),) = run["arms"].items()
     wanted, got = run["train"] | arm["train"], shipped["train"] | shipped["arms"]["sturdy"]["train"]
-    assert {key: float(got[key]) for key in ("epochs", "average")} == {key: float(wanted[key]) for key in ("epochs", "average")}
-    assert got["adversary"] == wanted["adversary"] | ({"source": PUBLISHED} if wanted["adversary"]["source"] == "@real" else {})
-    assert shipped["search"] == {"name": run["search"]["name"], "round_to": int(run["search"]["round_to"]), "at": run["search"]["at"]}
+    assert {key: float(got[key]) for key in ("epochs", "average")} == {
+        key: float(wanted[key]) for key in ("epochs", "average")
+    }
+    assert got["adversary"] == wanted["adversary"] | (
+        {"source": PUBLISHED} if wanted["adversary"]["source"] == "@real" else {}
+    )
+    assert shipped["search"] == {
+        "name": run["search"]["name"],
+        "round_to": int(run["search"]["round_to"]),
+        "at": run["search"]["at"],
+    }
     assert arm["search"] is shipped["arms"]["sturdy"]["search"] is True
 
 
-def test_what_was_run_is_taken_for_its_arm(kept: tuple[Outcome, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_run_is_taken_for_its_arm(
+    kept: tuple[Outcome, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its settings are those of now, where the ticket is drawn included: nothing is searched again, and nothing refused."""
     first = {(one.unit.task, one.unit.arm): one.unit.id for one in reversed(kept)}
     for folder in ("data/wiki_en", "models", "resources/counterfit-substitute"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("counterfitted_neighbors.json", "counterfit-substitute/words.txt", "counterfit-substitute/vectors.npy"):
+    for name in (
+        "counterfitted_neighbors.json",
+        "counterfit-substitute/words.txt",
+        "counterfit-substitute/vectors.npy",
+    ):
         (tmp_path / "resources" / name).touch()
     places = [word for name in ("data", "models", "resources", "store") for word in (f"--{name}", str(tmp_path / name))]
     assert main(["--units", *first.values(), "--search-only", "--results", str(RESULTS), *places]) == 0

@@ -26,7 +26,9 @@ from robust_tickets.reproduce.unit import Unit
 from small_world import small_world
 
 GPU = device("h200")
-PLAIN = Device(name="plain", about="nothing but rows", update=0, each=0, token=1 / 18, text=0, query=1, margin=1)  # 1 a row of SST-2
+PLAIN = Device(
+    name="plain", about="nothing but rows", update=0, each=0, token=1 / 18, text=0, query=1, margin=1
+)  # 1 a row of SST-2
 SST2 = SimpleNamespace(train=range(67349), validation=range(872))
 
 
@@ -61,7 +63,9 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
     assert work(judged("random")) == pytest.approx(10.0), "whose size was not kept"
     assert work(judged("of-another-version")) is None
     assert work(judged("finetune", task="another")) is None
-    assert work(replace(judged("random"), ticket={"digest": "x"})) is None, "how much of the model it keeps is not known"
+    assert work(replace(judged("random"), ticket={"digest": "x"})) is None, (
+        "how much of the model it keeps is not known"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,9 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
 )
 def test_a_search_that_was_run_counts_what_it_ran(arm: str, told: Any, searching: float) -> None:
     """The rest is the training, which is the same."""
-    outcome = replace(judged("finetune", flops_per_example=3e9, dense_flops_per_example=4e9), unit=Unit(task="sst2", arm=arm))
+    outcome = replace(
+        judged("finetune", flops_per_example=3e9, dense_flops_per_example=4e9), unit=Unit(task="sst2", arm=arm)
+    )
     ran = work(replace(outcome, traces={"distances": {"stopped_at": told}}))
     (training,) = [piece.seconds for piece in pieces(outcome.unit, (), TOKENS) if piece.kind == "train"]
     assert ran == pytest.approx(searching + 0.75 * training / (67349 * 18))
@@ -131,7 +137,9 @@ def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
     """As released, token types are left out; the adversary stays FreeLB, and five passes."""
     sizes = _task(Places(), "sst2")
     for name in ("earlyrobust", "robustt"):
-        assert _search({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == _search({"name": name}, sizes, PLAIN)
+        assert _search({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == _search(
+            {"name": name}, sizes, PLAIN
+        )
     whole, released = (
         next(pieces(Unit(task="sst2", arm="earlyrobust_whole", flavour=flavour), (), PLAIN)).seconds
         for flavour in ("corrected", "as-released")
@@ -142,7 +150,9 @@ def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
 def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
     units = campaign("D", Places(counted=True)).units
     assert [unit.seed for unit in units if unit.arm == "earlyrobust_whole"] == [0, 1, 2]
-    (whole,), (half,) = (pieces(Unit(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust"))
+    (whole,), (half,) = (
+        pieces(Unit(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust")
+    )
     assert whole.seconds - GPU.start == pytest.approx(2 * (half.seconds - GPU.start))
     assert whole.key != half.key
 
@@ -189,7 +199,9 @@ def test_imp_has_the_rounds_of_its_task(task: str) -> None:
     (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms
     sizes = _task(Places(), task)
     per_row = replace(PLAIN, token=1 / sizes["tokens"])
-    assert _search({"name": "imp"}, sizes, per_row) == pytest.approx(sizes["rows"] * made.search.epochs * len(made.search.rungs))
+    assert _search({"name": "imp"}, sizes, per_row) == pytest.approx(
+        sizes["rows"] * made.search.epochs * len(made.search.rungs)
+    )
 
 
 def test_a_sentence_encoder_takes_its_time() -> None:
@@ -230,7 +242,11 @@ def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
     assert sum(rest.units.values()) == pytest.approx(rest.total)
     asked = campaign("A", places, groups=["main", "more"])  # trained, not attacked by these yet
     trains = []
-    for made in ((), [unit for unit in asked.units if unit.arm == "finetune"], asked.units):  # none, some or all of them in this store
+    for made in (
+        (),
+        [unit for unit in asked.units if unit.arm == "finetune"],
+        asked.units,
+    ):  # none, some or all of them in this store
         for unit in made:
             (tmp_path / "store" / "units" / unit.id).mkdir(parents=True, exist_ok=True)
         more = cost(asked, have, GPU, store=tmp_path / "store")
@@ -261,7 +277,9 @@ def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
 
 
 def test_units_come_seed_by_seed(places: Places) -> None:
-    units = plan(["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], places=places).units
+    units = plan(
+        ["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], places=places
+    ).units
     assert [unit.seed for unit in units] == [0, 0, 1, 1, 2, 2]
     assert {unit.arm for unit in units[:2]} == {"finetune", "earlyrobust_first"}
     units = campaign("A", places).units

@@ -17,9 +17,18 @@ FINE = {"state": "done", "numbers": "fine", "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
-    "odd", [{}, {"state": "failed"}, {"state": "done", "numbers": "fine"}, {"state": "done", "numbers": "fine", "seconds": "long"}, "done"]
+    "odd",
+    [
+        {},
+        {"state": "failed"},
+        {"state": "done", "numbers": "fine"},
+        {"state": "done", "numbers": "fine", "seconds": "long"},
+        "done",
+    ],
 )
-def test_an_answer_that_cannot_be_read_is_its_unit_s_failure(odd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_read_is_its_unit_s_failure(
+    odd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def ask(_: crew.Hand, order: Order) -> Any:
         return odd if order.unit == UNITS[0] else FINE
 

@@ -62,7 +62,13 @@ def test_every_figure_is_drawn_whole_where_all_its_rows_were_run(id: str) -> Non
     tables = ("ER-F2", "ER-F5", "OR-F1")
     every = {}
     for i, one in enumerate(rows(id)):
-        changed = {} if id in tables else {"ticket": weights()} if id == "RT-F3" else {"traces": gates(one.x or 0.5, epochs=2)}
+        changed = (
+            {}
+            if id in tables
+            else {"ticket": weights()}
+            if id == "RT-F3"
+            else {"traces": gates(one.x or 0.5, epochs=2)}
+        )
         for task in one.tasks:
             found = run(one.arm, task, held=0.3 + 0.001 * i, **changed)
             unit = replace(found.unit, backbone=one.backbone)
@@ -81,7 +87,10 @@ def test_each_panel_that_was_not_run_has_its_own_command(id: str) -> None:
     assert len(set(map(tuple, commands))) == len(every) == len(set(places))
     for panel, (named, flag, *only) in zip(every, commands, strict=True):
         assert (named, flag) == (id, "--only")
-        asked = {(cell.backbone, cell.task) for cell in plan([named], seeds=1, only=read_only(only), places=Places(counted=True)).cells}
+        asked = {
+            (cell.backbone, cell.task)
+            for cell in plan([named], seeds=1, only=read_only(only), places=Places(counted=True)).cells
+        }
         assert figure(id, [], places=asked).panels == (panel,)
 
 
@@ -136,15 +145,18 @@ def test_missing_points_and_tasks_are_named() -> None:
     unattacked = draw("ER-F3", SWEEP, [replace(one, attacks=()) for one in swept()])
     assert len([panel for panel in unattacked.panels if panel.svg]) == 1
     assert "not attacked by TextFooler" in unattacked.why
-    searched = draw("ER-F3", SWEEP, [replace(one, clean={}, attacks=()) for one in swept()])  # searches without a trained model
+    searched = draw(
+        "ER-F3", SWEEP, [replace(one, clean={}, attacks=()) for one in swept()]
+    )  # searches without a trained model
     assert not searched.svg
     assert "not run" in searched.why
 
 
 def test_a_panel_that_was_not_run_says_what_no_run_had() -> None:
     wide = [replace(one, tasks=("sst2", "qnli")) for one in SWEEP]
-    assert "QNLI: not run; `tickets reproduce ER-F3 --only task=qnli` runs them, and needs data of QNLI (104,743 training rows)." in (
-        draw("ER-F3", wide, swept()).why
+    assert (
+        "QNLI: not run; `tickets reproduce ER-F3 --only task=qnli` runs them, and needs data of QNLI (104,743 training rows)."
+        in (draw("ER-F3", wide, swept()).why)
     )
     other = [replace(swept()[0], unit=replace(swept()[0].unit, task="qnli", arm="another", flavour="as-released"))]
     assert "`tickets reproduce ER-F3 --only task=qnli` runs them." in draw("ER-F3", wide, [*swept(), *other]).why
@@ -179,7 +191,10 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
     arms = {"finetune": 10, "finetune_epochs_5": 5, "finetune_epochs_25": 25, "random": 10}
     arms |= {"earlyrobust_first": 10, "earlyrobust_first_epochs_25": 25}
     every = [run(arm, seed=seed, held=0.3 + epochs / 100) for arm, epochs in arms.items() for seed in range(3)]
-    every += [run("finetune_along_5", held=0.1), run("freelb3_epochs_7", held=0.1)]  # a look at one schedule; one length alone
+    every += [
+        run("finetune_along_5", held=0.1),
+        run("freelb3_epochs_7", held=0.1),
+    ]  # a look at one schedule; one length alone
     drawn = lengths(every)
     assert well_formed(drawn)
     assert drawn.why == ""
@@ -193,7 +208,10 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
     shown = lengths(every, None, looks).panels[0].svg
     assert list(dict.fromkeys(marks(shown))) == [marks(marker(0, 0, place, 20))[0] for place in looks.values()]
     assert not lengths([one for one in every if "epochs" not in one.unit.arm]).panels
-    elsewhere = [run("random_epochs_5", task="imdb", held=0.1), replace(every[0], unit=replace(every[0].unit, backbone="roberta-base"))]
+    elsewhere = [
+        run("random_epochs_5", task="imdb", held=0.1),
+        replace(every[0], unit=replace(every[0].unit, backbone="roberta-base")),
+    ]
     assert [panel.table for panel in lengths([*every, *elsewhere]).panels] == [panel.table for panel in drawn.panels]
     assert not lengths([replace(one, unit=replace(one.unit, flavour="as-published")) for one in every]).panels
 
@@ -220,7 +238,9 @@ def test_gates_have_a_line_for_each_penalty() -> None:
     last = gates(0.1)["gates"][-1]["R"]
     assert ("RobustT" not in r.svg, r.table.rows[59][:3]) == (True, ("lambda 0.1", "20", f"{100 * last:.1f}"))
     again = [replace(run(one.arm, traces=gates(0)), unit=replace(run(one.arm).unit, repeat=1)) for one in lambdas]
-    assert draw("RT-F1", lambdas, [*again, *[run(one.arm, traces=gates(one.x or 0)) for one in lambdas]]).svg == drawn.svg
+    assert (
+        draw("RT-F1", lambdas, [*again, *[run(one.arm, traces=gates(one.x or 0)) for one in lambdas]]).svg == drawn.svg
+    )
     assert "traced no gates" in draw("RT-F1", lambdas, [run(one.arm) for one in lambdas]).why
 
 
@@ -267,7 +287,9 @@ def test_weights_are_shown_by_head_where_all_tickets_have_them() -> None:
     assert panel.table.rows[0] == ("1", "50.5", "50.0 to 51.0", "76.0", "76.0 to 76.0")
     assert panel.table.rows[11][1::2] == ("61.5", "87.0")
     first, second = (run("robustt", seed=seed, ticket=weights(seed)) for seed in range(2))
-    assert draw("RT-F3", asked, [first, made[1]]).panels[0].table == draw("RT-F3", asked, [first, second]).panels[0].table
+    assert (
+        draw("RT-F3", asked, [first, made[1]]).panels[0].table == draw("RT-F3", asked, [first, second]).panels[0].table
+    )
 
 
 def test_distances_are_those_of_the_first_seed() -> None:
@@ -293,7 +315,10 @@ def _moves(*moves: float, gamma: float = 0.1) -> dict[str, Any]:
 def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
     """Five small moves in a row, at the end of the fifth; what comes after changes nothing."""
     early = [0.2] * 4 + [0.01] * 15
-    found = [run("earlyrobust_whole", seed=seed, traces=_moves(*moves)) for seed, moves in enumerate((early, [0.2, *early[:-1]]))]
+    found = [
+        run("earlyrobust_whole", seed=seed, traces=_moves(*moves))
+        for seed, moves in enumerate((early, [0.2, *early[:-1]]))
+    ]
     traces = [trace for one in found if (trace := distances(one)) is not None]
     assert [trace.settled_at for trace in traces] == [9, 10]
     assert (len(traces[0].points), traces[0].drawn_at) == (20, 19)
@@ -306,7 +331,9 @@ def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
         assert panel.table is not None
         assert panel.table.head[1] == "Rule stops at epoch"
         assert [line[1] for line in panel.table.rows] == ["0.50", "0.55"]
-    never = draw("ER-F2", [row("EarlyRobust", "earlyrobust_whole")], [run("earlyrobust_whole", traces=_moves(*[0.2] * 19))])
+    never = draw(
+        "ER-F2", [row("EarlyRobust", "earlyrobust_whole")], [run("earlyrobust_whole", traces=_moves(*[0.2] * 19))]
+    )
     assert "The paper's rule would not have stopped it by then." in never.caption
     assert never.panels[0].table is not None
     assert never.panels[0].table.rows[0][1] == "–"
@@ -326,7 +353,12 @@ def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
     """The same toy search, stopped by its rule and left to go on: the same distances as far as both go, and the same point."""
     few: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "gamma": 0.3, "adversary": FreeLB(steps=2)}
     stopped, whole = (
-        distances(run("earlyrobust", traces={"distances": EarlyRobust(**few, **more)(tiny_classifier(), toy_task(80)).distances}))
+        distances(
+            run(
+                "earlyrobust",
+                traces={"distances": EarlyRobust(**few, **more)(tiny_classifier(), toy_task(80)).distances},
+            )
+        )
         for more in ({}, {"stop": "fixed", "at_epoch": 1.0})
     )
     assert stopped is not None
@@ -335,7 +367,10 @@ def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
     assert len(stopped.points) < len(whole.points) == 20
     assert whole.points[whole.settled_at or 0] == stopped.points[stopped.stopped_at or 0]
     both = len(stopped.points)
-    assert all(tuple(line[:both] for line in whole.groups[part][:both]) == stopped.groups[part] for part in ("heads", "neurons"))
+    assert all(
+        tuple(line[:both] for line in whole.groups[part][:both]) == stopped.groups[part]
+        for part in ("heads", "neurons")
+    )
 
 
 def test_names_are_escaped_and_the_same_outcomes_give_the_same_bytes() -> None:

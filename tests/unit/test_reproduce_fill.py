@@ -42,7 +42,10 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     assert (cell.ours.mean, cell.ours.n, cell.ours.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
     assert cell.ours.prediction == pytest.approx(prediction_interval(values))
     assert cell.ours.units == tuple(Unit(task="sst2", arm="finetune", seed=s).id for s in range(5))
-    assert cell.published == published.cells("ER-T1", task="sst2", row="Fine-tune", metric="aua", attack="textfooler")[0].value
+    assert (
+        cell.published
+        == published.cells("ER-T1", task="sst2", row="Fine-tune", metric="aua", attack="textfooler")[0].value
+    )
     assert cell.difference == pytest.approx(cell.ours.mean - cell.published)
     assert (cell.inside, cell.substituted, cell.split) == (False, (), "validation")
     other = one(filled, "Fine-tune", "aua", SUBSTITUTE)
@@ -50,7 +53,10 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     assert other.ours
     assert other.ours.mean == pytest.approx(np.mean([100 * (c // 4) / N for c in BASE]))
     clean = one(filled, "Fine-tune", "clean")
-    assert (clean.ours and clean.ours.mean, clean.ours and clean.ours.interval) == (92.0, None)  # equal runs show no noise
+    assert (clean.ours and clean.ours.mean, clean.ours and clean.ours.interval) == (
+        92.0,
+        None,
+    )  # equal runs show no noise
 
 
 def test_inside_is_said_with_five_runs_only() -> None:
@@ -64,13 +70,24 @@ def test_inside_is_said_with_five_runs_only() -> None:
 
 def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
     """The substitute lists before the real ones, which are shorter than the papers'; what these ran as BERT-Attack before that itself."""
-    near, far = tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18)), (100, 101, 102, 101, 99)  # 17.9 is published
+    near, far = (
+        tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18)),
+        (100, 101, 102, 101, 99),
+    )  # 17.9 is published
     more = f"{REAL}-encoder50"
     both = {"bertattack": far, "bertattack_papers-real": near}
     filled = fill(
-        "ER-T1", [*arm("finetune", {REAL: far, more: far, SUBSTITUTE: near, **both}), *arm("earlyrobust_first", {more: near, REAL: far})]
+        "ER-T1",
+        [
+            *arm("finetune", {REAL: far, more: far, SUBSTITUTE: near, **both}),
+            *arm("earlyrobust_first", {more: near, REAL: far}),
+        ],
     )
-    (paper,) = [cell for cell in filled.numbers if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "bertattack") and cell.ours]
+    (paper,) = [
+        cell
+        for cell in filled.numbers
+        if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "bertattack") and cell.ours
+    ]
     assert paper.by == "bertattack_papers-real"
     counted = [cell for cell in filled.numbers if cell.ours is not None and cell.attack == "textfooler"]
     assert [(cell.row, cell.metric, cell.by) for cell in counted if cell.metric == "aua"] == [
@@ -82,9 +99,7 @@ def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
     judged = [cell.inside for cell in filled.numbers if cell.inside is not None]
     assert (told["inside"], told["outside"]) == (judged.count(True), judged.count(False))
     assert one(filled, "Fine-tune", "aua", SUBSTITUTE).inside
-    said = (
-        f"{told['filled']} of {told['numbers']} numbers with runs of ours; {len(judged)} of them with five runs or more, under an attack by"
-    )
+    said = f"{told['filled']} of {told['numbers']} numbers with runs of ours; {len(judged)} of them with five runs or more, under an attack by"
     assert said in tell.markdown(filled)
 
 
@@ -97,7 +112,10 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
     assert low < cell.ours.mean < high
     for filled, expected in (
         (fill("ER-T1", finetuned()), "where one further run of ours would lie, at"),
-        (fill("RT-T1", finetuned()), "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at"),
+        (
+            fill("RT-T1", finetuned()),
+            "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at",
+        ),
         (
             fill("ER-T3", [*arm("random", {REAL: BASE}), *arm("earlyrobust_first", {REAL: BASE})]),
             "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
@@ -121,7 +139,9 @@ def test_a_plan_holds_a_published_mean_against_the_same() -> None:
 
 def test_repeats_of_a_seed_weigh_nothing() -> None:
     again = [made("finetune", 0, {REAL: 10}, repeat=r) for r in (1, 2)]
-    assert one(fill("ER-T1", [*finetuned(), *again]), "Fine-tune", "aua", REAL) == one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL)
+    assert one(fill("ER-T1", [*finetuned(), *again]), "Fine-tune", "aua", REAL) == one(
+        fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL
+    )
     lonely = one(fill("ER-T1", again), "Fine-tune", "aua", REAL)
     assert (lonely.ours, lonely.why) == (None, "only repeats of a seed were run")
 
@@ -140,10 +160,16 @@ def test_reasons_differ() -> None:
     assert one(filled, "EarlyRobust", "aua", REAL).why == "not run"
     told = {cell.why for cell in filled.cells if cell.row == "Fine-tune" and cell.task == "sst2"}
     assert {"trained, not attacked by TextBugger", "PGD, against which it is timed, was not run"} <= told
-    apart = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks))]
+    apart = [
+        *finetuned(4),
+        replace(finetuned()[4], attacks=tuple(replace(a, examples="f" * 64) for a in finetuned()[4].attacks)),
+    ]
     assert one(fill("ER-T1", apart), "Fine-tune", "aua", REAL).why == "its runs were attacked on different examples"
     for other in ({"resources": {"vectors": {"digest": "f" * 64}}}, {"scoring": "other"}, {"recipe": "other"}):
-        mixed = [*finetuned(4), replace(finetuned()[4], attacks=tuple(replace(a, **other) for a in finetuned()[4].attacks))]
+        mixed = [
+            *finetuned(4),
+            replace(finetuned()[4], attacks=tuple(replace(a, **other) for a in finetuned()[4].attacks)),
+        ]
         told_why = one(fill("ER-T1", mixed), "Fine-tune", "aua", REAL).why
         assert told_why == "its runs were attacked by different rules, or with different words"
     searched = [replace(finetuned()[0], clean={}, attacks=())]
@@ -151,7 +177,10 @@ def test_reasons_differ() -> None:
 
 
 def test_another_split_is_another_number() -> None:
-    both = [replace(o, attacks=(*o.attacks, *(replace(a, split="test", statuses="k" * N) for a in o.attacks))) for o in finetuned()]
+    both = [
+        replace(o, attacks=(*o.attacks, *(replace(a, split="test", statuses="k" * N) for a in o.attacks)))
+        for o in finetuned()
+    ]
     assert fill("ER-T1", both) == fill("ER-T1", finetuned())
     asked = Wanted(arm="finetune", task="sst2", metric="aua", attack=REAL, split="test")
     assert read_runs(asked, both, None).runs.values == (0.0,) * 5
@@ -166,7 +195,9 @@ def test_runs_of_several_configs_are_told() -> None:
 
 def test_a_text_that_stood_in_for_the_paper_s_is_noted_beside_every_number() -> None:
     def noted(corpus: str | None) -> set[str]:
-        config = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": corpus}}}, {"origin": None}]}}
+        config = {
+            "recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": corpus}}}, {"origin": None}]}
+        }
         filled = fill("OR-T1", arm("orticket_first", {REAL: BASE}, config=config))
         return {note for cell in filled.ran if cell.row.startswith("ORTicket") for note in cell.notes or ("",)}
 
@@ -185,19 +216,26 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
         made("pgd", 0, repeat=1, train_seconds=1700.0),
         made("earlyrobust_first", 1, repeat=1, train_seconds=40.0, search_seconds=10.0),
     ]
-    both = one(fill("ER-T1", [*pgd, *ticket, *again]), "EarlyRobust", "speedup_vs_pgd")  # what a run takes does not hang on its seed
+    both = one(
+        fill("ER-T1", [*pgd, *ticket, *again]), "EarlyRobust", "speedup_vs_pgd"
+    )  # what a run takes does not hang on its seed
     assert both.ours
     assert both.ours.values == pytest.approx((1100 / 90, 1100 / 90, 1100 / 50))
     assert [unit.rpartition("/")[2] for unit in both.ours.units] == ["seed-0", "seed-1", "seed-1-repeat-1"]
     alone = one(
-        fill("ER-T1", [*(replace(o, cost={**o.cost, "processes": 9}) for o in (*pgd, *ticket)), *again]), "EarlyRobust", "speedup_vs_pgd"
+        fill("ER-T1", [*(replace(o, cost={**o.cost, "processes": 9}) for o in (*pgd, *ticket)), *again]),
+        "EarlyRobust",
+        "speedup_vs_pgd",
     )
     assert alone.ours
     assert alone.ours.mean == pytest.approx(34.0)
     shared = [replace(o, cost={**o.cost, "processes": 3}) for o in ticket]
     assert one(fill("ER-T1", [*pgd, *shared]), "EarlyRobust", "speedup_vs_pgd").why == "not timed alone"
     elsewhere = [replace(o, env={"device": "another GPU"}) for o in pgd]
-    assert one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why == "PGD was not timed alone on the same device"
+    assert (
+        one(fill("ER-T1", [*elsewhere, *ticket]), "EarlyRobust", "speedup_vs_pgd").why
+        == "PGD was not timed alone on the same device"
+    )
 
 
 def test_runs_that_were_drawn_otherwise_stand_beside_the_row_under_their_own_name() -> None:
@@ -215,9 +253,14 @@ def test_runs_that_were_drawn_otherwise_stand_beside_the_row_under_their_own_nam
 
 
 def test_a_search_for_all_tasks_is_charged_apart() -> None:
-    runs = [made("freelb", train_seconds=800.0), made("orticket_first", train_seconds=80.0, search_seconds=20.0, parameters=87.8e6)]
+    runs = [
+        made("freelb", train_seconds=800.0),
+        made("orticket_first", train_seconds=80.0, search_seconds=20.0, parameters=87.8e6),
+    ]
     filled = fill("OR-T2", runs)
-    found = {m: one(filled, "ORTicket", m).ours for m in ("speedup_vs_freelb", "speedup_lost_to_search", "total_millions")}
+    found = {
+        m: one(filled, "ORTicket", m).ours for m in ("speedup_vs_freelb", "speedup_lost_to_search", "total_millions")
+    }
     assert {m: ours and round(ours.mean, 6) for m, ours in found.items()} == {
         "speedup_vs_freelb": 10.0, "speedup_lost_to_search": 2.0, "total_millions": 87.8
     }  # fmt: skip
@@ -231,11 +274,24 @@ def test_masked_weights_do_not_count_as_parameters() -> None:
 
 def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
     units = tuple(Unit(task="sst2", arm="finetune", seed=s) for s in range(5))
-    shared: dict[str, Any] = {"row": "Fine-tune", "task": "sst2", "backbone": "bert-base-uncased", "arm": "finetune", "units": units}
+    shared: dict[str, Any] = {
+        "row": "Fine-tune",
+        "task": "sst2",
+        "backbone": "bert-base-uncased",
+        "arm": "finetune",
+        "units": units,
+    }
     cells = [
         Cell(table="ER-T1", metric="aua", attack="textfooler", attacks=(REAL,), published=17.9, **shared),
         Cell(table="campaign A", metric="aua", attack=SUBSTITUTE, **shared),
-        Cell(table="campaign A", metric="queries", attack="pwws", attacks=("pwws",), why="no WordNet", **{**shared, "arm": "random"}),
+        Cell(
+            table="campaign A",
+            metric="queries",
+            attack="pwws",
+            attacks=("pwws",),
+            why="no WordNet",
+            **{**shared, "arm": "random"},
+        ),
     ]
     table, campaign = fill_all(Plan(title="", cells=tuple(cells), units=units, attacks={}), finetuned())
     assert table.cells == (one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL),)
@@ -296,12 +352,18 @@ def test_a_number_that_lacks_several_attacks_is_one_cell_without_it() -> None:
     few = arm("earlyrobust_first", {REAL: BASE})
     lines = tell.markdown(fill("ER-T3", [*few, *arm("random", {REAL: BASE, SUBSTITUTE: BASE})])).splitlines()
     found = [line for line in lines if "cell" in line]
-    assert found == ["- 20 cells: not run", "- 1 cell, under some attacks: trained, not attacked by TextFooler (substitute lists)"]
+    assert found == [
+        "- 20 cells: not run",
+        "- 1 cell, under some attacks: trained, not attacked by TextFooler (substitute lists)",
+    ]
 
 
 def test_what_is_said_of_several_attacks_is_said_once() -> None:
     def noted(outcome: Outcome) -> Outcome:
-        flags = {REAL: ("log-odds", "3 of 872 differ"), SUBSTITUTE: ("log-odds", f"{outcome.unit.seed} of 872 differ", "odd")}
+        flags = {
+            REAL: ("log-odds", "3 of 872 differ"),
+            SUBSTITUTE: ("log-odds", f"{outcome.unit.seed} of 872 differ", "odd"),
+        }
         return replace(outcome, attacks=tuple(replace(one, flags=flags[one.name]) for one in outcome.attacks))
 
     lines = tell.markdown(fill("ER-T1", [noted(one) for one in finetuned()])).splitlines()
@@ -345,7 +407,10 @@ def test_intervals_end_where_the_measure_does() -> None:
     assert "83.6 | 60.3–100.0 | 5 | +65.7 | 26.5–100.0 | no |" in tell.markdown(whole)
     line = next(x for x in csv.DictReader(io.StringIO(tell.as_csv(whole))) if x["metric"] == "aua" and x["mean"])
     assert float(line["prediction_high"]) > 100
-    far = replace(whole, cells=tuple(replace(cell, metric="queries") for cell in whole.cells if cell.metric == "aua" and cell.ours))
+    far = replace(
+        whole,
+        cells=tuple(replace(cell, metric="queries") for cell in whole.cells if cell.metric == "aua" and cell.ours),
+    )
     assert "26.5–140.7" in tell.markdown(far)
     assert "cut at" not in tell.markdown(far)
     assert "cut at" not in tell.markdown(fill("ER-T1", [one for one in finetuned() if one.unit.seed < 1]))
@@ -377,19 +442,33 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
         replace(one, unit=replace(one.unit, seed=one.unit.seed + 5), env={"device": "a CPU"})
         for one in arm("finetune", {REAL: (80, 81)}, train_seconds=9e3)
     ]
-    found = read_runs(Wanted(arm="finetune", task="sst2", metric="seconds"), [*slow, *arm("finetune", {REAL: (80, 81, 82)})], None)
+    found = read_runs(
+        Wanted(arm="finetune", task="sst2", metric="seconds"), [*slow, *arm("finetune", {REAL: (80, 81, 82)})], None
+    )
     assert found.runs.values == (100.0, 100.0, 100.0)
 
 
-@pytest.mark.parametrize(("cost", "metric"), [({"parameters": "many"}, "total_millions"), ({"train_seconds": [1]}, "seconds")])
+@pytest.mark.parametrize(
+    ("cost", "metric"), [({"parameters": "many"}, "total_millions"), ({"train_seconds": [1]}, "seconds")]
+)
 def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
     with pytest.raises(TicketsError, match="for a number"):
         read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)
 
 
 def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
-    for only, expected in ({}, {REAL, SUBSTITUTE}), ({"attack": REAL}, {REAL}), ({"attack": "textfooler"}, {REAL, SUBSTITUTE}):
-        asked = plan(["ER-T1"], seeds=1, only=(("task", "sst2"), *only.items()), places=Places())  # no word lists are at hand
+    for only, expected in (
+        ({}, {REAL, SUBSTITUTE}),
+        ({"attack": REAL}, {REAL}),
+        ({"attack": "textfooler"}, {REAL, SUBSTITUTE}),
+    ):
+        asked = plan(
+            ["ER-T1"], seeds=1, only=(("task", "sst2"), *only.items()), places=Places()
+        )  # no word lists are at hand
         (filled,) = fill_all(asked, finetuned())
-        found = {cell.by for cell in filled.cells if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "textfooler")}
+        found = {
+            cell.by
+            for cell in filled.cells
+            if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "textfooler")
+        }
         assert found == expected

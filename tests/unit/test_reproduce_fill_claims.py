@@ -18,14 +18,20 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 
 
-def claimed(*only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1") -> tuple[Filled, set[tuple[str, str, str]]]:
+def claimed(
+    *only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1"
+) -> tuple[Filled, set[tuple[str, str, str]]]:
     """A table of which a part is asked for, and its claims: task, other arm, attack."""
     (filled,) = fill_all(plan([id], seeds=1, only=only, places=Places(counted=True)), runs)
     return filled, {(one.claim.task, one.claim.other, one.claim.attack) for one in filled.claims}
 
 
 def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -> None:
-    runs = [run for name in ("finetune", "earlyrobust_first", "freelb", "pgd") for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE[::-1]})]
+    runs = [
+        run
+        for name in ("finetune", "earlyrobust_first", "freelb", "pgd")
+        for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE[::-1]})
+    ]
     whole, every = claimed(runs=runs)
     assert whole.aside == 0
     assert whole.claims == fill("ER-T1", runs).claims
@@ -65,7 +71,10 @@ def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
     assert (part.claims, whole.aside) == ((), 0)
     console = Console(width=200, file=io.StringIO(), record=True)
     tell.show(part, console)
-    assert "Holm counts the claims of a question as they were fixed beforehand, run or not, shown or not" in console.export_text()
+    assert (
+        "Holm counts the claims of a question as they were fixed beforehand, run or not, shown or not"
+        in console.export_text()
+    )
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])

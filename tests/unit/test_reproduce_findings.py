@@ -34,27 +34,46 @@ def test_findings_say_what_was_not_run() -> None:
     short = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("finetune", 4)])
     assert "Not all run: Fine-tuning, 4 of 5 runs. Until then nothing is chosen" in short
     one = findings([o for o in screening() if (o.unit.arm, o.unit.seed) != ("sturdy_c", 1)])
-    assert "| SynonymHotFlip on the real lists, p 0.8: screened ticket, 1 run so far | 92.0 (0.0) | 62.0 (+18.0) | not run |" in one
+    assert (
+        "| SynonymHotFlip on the real lists, p 0.8: screened ticket, 1 run so far | 92.0 (0.0) | 62.0 (+18.0) | not run |"
+        in one
+    )
     assert one.count("so far") == 1
 
 
 def test_findings_answer_with_intervals(tmp_path: Path) -> None:
-    runs = [*screening(), *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE}), *arm("random", {REAL: BASE, SUBSTITUTE: BASE})]
+    runs = [
+        *screening(),
+        *arm("earlyrobust", {REAL: NEAR, SUBSTITUTE: BASE}),
+        *arm("random", {REAL: BASE, SUBSTITUTE: BASE}),
+    ]
     text = findings(read_all(keep(tmp_path, runs)), tmp_path)
     assert "- sturdier than Fine-tuning: **not all run**" in text
     assert (
         "- sturdier than Random ticket: **not shown: undecided**" in text
         or "- sturdier than Random ticket: **not by 5 points or more: equivalent**" in text
     )
-    assert "Chosen on validation, 2 runs each, among 6 configurations and 6 plain trials, by clean accuracy and TextFooler (real" in text
+    assert (
+        "Chosen on validation, 2 runs each, among 6 configurations and 6 plain trials, by clean accuracy and TextFooler (real"
+        in text
+    )
     ran = sum(cell.ours is not None for cell in beside(runs))
     assert f"{ran} of the papers' 1,066 printed numbers have runs of ours beside them" in text
     assert ran == sum(fill(one.id, runs).counts()["filled"] for one in tables() if one.kind != "figure") > 0
-    assert "The two, recipe and plain rival, are each the best of 6 by one rule; SST-2, 200 texts of test, which chose nothing." in text
-    assert text.partition("## B")[2].partition("\n\n")[2].startswith("**Yes: 5 of 5 goals are reached. Against Fine-tuning, Synonym")
+    assert (
+        "The two, recipe and plain rival, are each the best of 6 by one rule; SST-2, 200 texts of test, which chose nothing."
+        in text
+    )
+    assert (
+        text.partition("## B")[2]
+        .partition("\n\n")[2]
+        .startswith("**Yes: 5 of 5 goals are reached. Against Fine-tuning, Synonym")
+    )
     assert text.count("\n- **reached**: ") == 5
     row = next(line for line in text.splitlines() if line.startswith("| PWWS |"))
-    assert row.startswith("| PWWS | 59.0 (54.8–63.2), 5 runs | 44.0 (39.8–48.2), 5 runs | +15.0 (+10.1\u00a0to\u00a0+19.9) | ")
+    assert row.startswith(
+        "| PWWS | 59.0 (54.8–63.2), 5 runs | 44.0 (39.8–48.2), 5 runs | +15.0 (+10.1\u00a0to\u00a0+19.9) | "
+    )
     assert row.endswith("| **sturdier** |")
     assert "no protection in general" not in text
     assert sum(max(1, -(-len(line) // 120)) for line in text.splitlines()) < 100  # two screens
@@ -84,7 +103,9 @@ def test_a_verdict_that_other_texts_may_change_says_so() -> None:
     assert same.verdict == "equivalent"
     for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
         assert here(replace(same, over_examples=(low, high))) == words
-    assert here(replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == ""  # undecided anyway
+    assert (
+        here(replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == ""
+    )  # undecided anyway
 
 
 def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
@@ -104,9 +125,15 @@ def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
 
 def test_a_caveat_is_about_the_claims_that_a_word_rests_on() -> None:
     """Of those that need it; where all do, no attack is named."""
-    judged = judge("A", [*arm("finetune", {REAL: BASE, SUBSTITUTE: BASE}), *arm("earlyrobust", {REAL: FAR, SUBSTITUTE: FAR})])
+    judged = judge(
+        "A", [*arm("finetune", {REAL: BASE, SUBSTITUTE: BASE}), *arm("earlyrobust", {REAL: FAR, SUBSTITUTE: FAR})]
+    )
     sure, doubtful, same = (
-        [replace(one, comparison=one.comparison and replace(one.comparison, **changed)) for one in judged if one.claim.other == "finetune"]
+        [
+            replace(one, comparison=one.comparison and replace(one.comparison, **changed))
+            for one in judged
+            if one.claim.other == "finetune"
+        ]
         for changed in (
             {"over_examples": (4.0, 26.0)},
             {"over_examples": (-1.0, 31.0)},
@@ -115,13 +142,18 @@ def test_a_caveat_is_about_the_claims_that_a_word_rests_on() -> None:
     )
     assert verdicts(sure) == "yes"
     assert verdicts(doubtful) == f"yes{HERE}"
-    assert verdicts([sure[0], doubtful[1]]) == "yes (on these texts; others may differ under TextFooler (substitute lists))"
+    assert (
+        verdicts([sure[0], doubtful[1]])
+        == "yes (on these texts; others may differ under TextFooler (substitute lists))"
+    )
     assert verdicts([sure[0], same[1]]) == "under 1 attack of 2, not shown under the rest"
     assert verdicts([doubtful[0], same[1]]) == f"under 1 attack of 2{HERE}, not shown under the rest"
     assert verdicts(same) == f"not by 5 points or more: equivalent{HERE}"
     assert answered(same).endswith(f"under TextFooler (real lists) and TextFooler (substitute lists){HERE}.")
     close = replace(same[0], comparison=same[0].comparison and replace(same[0].comparison, over_examples=(-3.0, 4.0)))
-    assert answered([close, same[1]]).endswith("(on these texts; others may differ under TextFooler (substitute lists)).")
+    assert answered([close, same[1]]).endswith(
+        "(on these texts; others may differ under TextFooler (substitute lists))."
+    )
 
 
 def test_goals_tell_what_other_texts_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +166,10 @@ def test_goals_tell_what_other_texts_may_change(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_goal_that_few_runs_measured_is_told_as_such() -> None:
     shared = [replace(o, cost={**o.cost, "processes": 9}) for o in screening()]
-    timed = [made("sturdy_c_ticket", 2, repeat=1, train_seconds=150.0), made("finetune", 0, repeat=1, train_seconds=100.0)]
+    timed = [
+        made("sturdy_c_ticket", 2, repeat=1, train_seconds=150.0),
+        made("finetune", 0, repeat=1, train_seconds=100.0),
+    ]
     found = goals([*shared, *timed])
     cost = next(goal for goal in found if goal.name == "cost")
     assert (cost.reached, cost.few) == (True, True)
@@ -189,9 +224,16 @@ def test_the_screening_shows_another_attack_which_chooses_nothing() -> None:
     runs += arm("finetune", {REAL: BASE, SUBSTITUTE: BASE})
     for letter in "ab":
         runs += arm(f"sturdy_{letter}", {REAL: real[letter], SUBSTITUTE: other[letter]})
-    assert "The recipe is ASCC on the real lists: EarlyRobust ticket, the plain rival Fine-tuning, each the best of 6 by" in findings(runs)
+    assert (
+        "The recipe is ASCC on the real lists: EarlyRobust ticket, the plain rival Fine-tuning, each the best of 6 by"
+        in findings(runs)
+    )
     early = findings([one for one in runs if one.unit.arm != "sturdy_f"])
-    rows = {line.split("|")[1].strip(): line for line in early.splitlines() if line.startswith("| ") and "screened ticket |" in line}
+    rows = {
+        line.split("|")[1].strip(): line
+        for line in early.splitlines()
+        if line.startswith("| ") and "screened ticket |" in line
+    }
     assert "| 62.5 (+18.5) | 10.2 (−33.8) |" in rows["ASCC on the real lists: screened ticket"]
     assert "| 50.2 (+6.2) | 80.2 (+36.2) |" in rows["SynonymSwap on the real lists, half clean: screened ticket"]
 
@@ -202,7 +244,10 @@ RIGHT = 184  # examples of 200 that a model has right before an attack, if nothi
 
 def told_of(source: str = "@real", best: str = "c", right: int = RIGHT, **held: tuple[int, ...]) -> str:
     """Findings where the chosen ticket has these under attacks by their names, and as much as its rival under the others."""
-    values = {name: held.get(name.partition("-")[0] + name.partition("-")[2].partition("confirm")[0].rstrip("-"), BASE) for name in CONFIRM}
+    values = {
+        name: held.get(name.partition("-")[0] + name.partition("-")[2].partition("confirm")[0].rstrip("-"), BASE)
+        for name in CONFIRM
+    }
     ticket, config = f"sturdy_{best}_ticket", {"adversary": {"source": source}}
     others = [one for one in screening(best) if one.unit.arm != ticket]
     runs = arm(ticket, {**values, "textbugger-real": LESS}, first=2, right=right, config=config)
@@ -233,13 +278,18 @@ def test_the_firmest_plain_trial_is_shown_where_the_rule_passes_it_over() -> Non
     """By the number alone it may beat what was chosen; that it lost clean accuracy is no reason to hide it."""
     runs = [one for one in screening() if one.unit.arm != "finetune_epochs_25"]
     text = findings([*runs, *arm("finetune_epochs_25", {REAL: (90, 92)}, right=180)])
-    assert "The rule passes Fine-tuning, 25 epochs over for its clean accuracy (−2.0); so no claim holds it against the recipe: " in text
+    assert (
+        "The rule passes Fine-tuning, 25 epochs over for its clean accuracy (−2.0); so no claim holds it against the recipe: "
+        in text
+    )
     assert "45.5 (real lists) beside 62.5 (real lists)." in text
     assert "The rule passes" not in findings(screening())
 
 
 def test_a_headline_counts_the_claims_that_are_not_run() -> None:
-    part = [o for o in screening() if o.unit.arm != "sturdy_c_ticket"] + arm("sturdy_c_ticket", {CONFIRM[0]: FAR}, first=2)
+    part = [o for o in screening() if o.unit.arm != "sturdy_c_ticket"] + arm(
+        "sturdy_c_ticket", {CONFIRM[0]: FAR}, first=2
+    )
     assert "4 of 5 claims are not run.**" in findings(part)
     assert "claims are not run" not in findings(screening())
 
@@ -284,7 +334,9 @@ def test_claims_about_words_that_were_trained_on_stand_beside_other_words() -> N
 
     both = ("sturdy_c_ticket", "sturdy_c_full")
     (line,) = told("@real", *both)
-    assert "Under TextFooler (substitute lists), BERT-Attack, DeepWordBug and PWWS, on validation, not claimed, " in line
+    assert (
+        "Under TextFooler (substitute lists), BERT-Attack, DeepWordBug and PWWS, on validation, not claimed, " in line
+    )
     assert line.endswith("the EarlyRobust ticket has 29.0, 29.0, 29.0, 44.0, under 0 of 4 lower than whole model.")
     assert told("wordnet", *both) == told("@real", both[0]) == told("@real", both[1]) == []
 
@@ -324,7 +376,10 @@ def test_what_to_do_is_said_first_and_only_where_claims_bear_it_out() -> None:
         runs = [run for name, (one, other) in names.items() for run in arm(name, {REAL: one, SUBSTITUTE: other})[:n]]
         return findings(runs).partition("## A")[0]
 
-    assert "**In short.** Take a searched ticket for its size: that it is sturdier at equal length is not shown." in told_of(BASE, BASE)
+    assert (
+        "**In short.** Take a searched ticket for its size: that it is sturdier at equal length is not shown."
+        in told_of(BASE, BASE)
+    )
     assert "**In short.** A searched ticket is smaller, and sturdier at equal length." in told_of(FAR, FAR)
     assert "In short" not in told_of(FAR, BASE)  # the answer tells which
     assert "In short" not in told_of(BASE, BASE, n=4)

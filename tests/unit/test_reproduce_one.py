@@ -89,7 +89,9 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Plac
     trained = Classifier.from_pretrained(model)
     rows = pq.read_table(places.data / "sst2" / "validation.parquet").to_pydict()
     again = evaluate(trained, Split.of(rows["text"], rows["label"]))
-    assert (trained.digest, again.loss) == (told.inputs["trained"], pytest.approx(told.clean["loss"])), "of the model that is attacked"
+    assert (trained.digest, again.loss) == (told.inputs["trained"], pytest.approx(told.clean["loss"])), (
+        "of the model that is attacked"
+    )
     assert len(told.inputs["code"]) == len(told.inputs["trained"]) == 64
     assert told.inputs["rows"] == {"train": 64, "validation": 12, "test": 12}
     assert any("64 of the 67,349 rows" in note for note in told.notes)
@@ -127,7 +129,9 @@ def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: P
     assert outcome.ticket_of(results, told) is None
 
 
-def test_what_is_there_is_not_made_again(world: Path, places: Places, counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_is_not_made_again(
+    world: Path, places: Places, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = place(world / "results", TICKET).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(runner, "prepare", None)  # nothing may even be loaded
@@ -141,7 +145,9 @@ def test_what_is_there_is_not_made_again(world: Path, places: Places, counted: l
     assert later.cost["processes"] == 3, "as its times were taken"
 
 
-def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(world: Path, places: Places, counted: list[str]) -> None:
+def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
+    world: Path, places: Places, counted: list[str]
+) -> None:
     first = one(PLAIN, [BUGS], places, world / "store", world / "results", drop_models=True)
     assert first.ticket is None
     assert len(list((world / "store" / "train").glob("*/model"))) == 1, "that of the other unit"
@@ -155,7 +161,9 @@ def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(world: Path
 def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Places, counted: list[str]) -> None:
     known = found(TICKET, world / "results")
     assert known is not None
-    gone = replace(known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),))
+    gone = replace(
+        known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),)
+    )
     outcome.write(world / "results", gone, {})
     told = one(TICKET, [SWAPS], places, world / "store", world / "results")
     assert {one.name for one in told.attacks} == {"deepwordbug", "pwws"}
@@ -163,7 +171,9 @@ def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places
     assert told.inputs["trained"] == known.inputs["trained"]
 
 
-def test_an_outcome_stays_until_another_model_is_attacked_as_much(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outcome_stays_until_another_model_is_attacked_as_much(
+    world: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cut off before, it has the attacks that it had, on the model that it had."""
     known = found(TICKET, world / "results")
     assert known is not None
@@ -185,7 +195,9 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(world: Path, p
     assert ({one.name for one in told.attacks}, told.inputs) == ({"pwws", "deepwordbug"}, known.inputs)
 
 
-def test_a_rehearsal_is_not_taken_for_the_real_thing(world: Path, places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_is_not_taken_for_the_real_thing(
+    world: Path, places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = outcome.place(world / "results", TICKET)
     before = path.read_bytes()
     real = replace(places, subset=False)
@@ -202,7 +214,9 @@ def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, plac
     known = found(TICKET, world / "results")
     assert known is not None
     table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
-    path = outcome.write(world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {})
+    path = outcome.write(
+        world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {}
+    )
     before = path.read_bytes()
     with pytest.raises(TicketsError, match=r"deepwordbug\.subset 'first' there, 'balanced' now"):
         one(TICKET, [BUGS], places, world / "store", world / "results")
@@ -219,7 +233,9 @@ def test_statuses_are_in_the_order_of_the_ids(world: Path) -> None:
         gather.attacked("deepwordbug", Stage(folder=folder, key={}))
 
 
-def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:
+def test_whatever_ends_it_leaves_whole_outcomes(
+    world: Path, places: Places, monkeypatch: pytest.MonkeyPatch, counted: list[str]
+) -> None:
     reached = []
     before = runner.Walk.attacked
 
@@ -267,7 +283,9 @@ def test_an_attack_that_fails_loses_no_other(world: Path, places: Places, monkey
     assert {one.name for one in whole.attacks} == {"pwws", "deepwordbug"}
 
 
-def test_a_search_alone_is_an_outcome_that_training_completes(places: Places, tmp_path: Path, counted: list[str]) -> None:
+def test_a_search_alone_is_an_outcome_that_training_completes(
+    places: Places, tmp_path: Path, counted: list[str]
+) -> None:
     ticket = one(TICKET, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
     assert counted == ["search"]
     assert ticket.ticket is not None
@@ -302,7 +320,9 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
     unit, known = Unit(task="sst2", arm="orticket"), found(TICKET, world / "results")
     assert known is not None
     assert places.data is not None
-    now, before = (recipe_of(unit, [], replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en"))
+    now, before = (
+        recipe_of(unit, [], replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en")
+    )
     kept = replace(known, config={"recipe": gather.without_paths(to_plain(before), {"data": places.data})})
     check_same(kept, before, unit, [], replace(places, subset=True))
     with pytest.raises(TicketsError, match=r"search\.corpus 'wiki_en' there, 'wikitext-2-raw-v1' now"):
@@ -330,7 +350,9 @@ def test_a_task_that_is_searched_on_lies_beside_the_others(places: Places) -> No
     other = Unit(task="sst2", arm="searched_on_imdb")
     origin: Any = recipe_of(other, [], corpus).arms[0].origin
     assert origin.searched_on.data == f"{places.data}/imdb"
-    assert (recipe_of(other, [], replace(corpus, data=None)).arms[0].origin or origin).searched_on.data is None  # the Hub's
+    assert (
+        recipe_of(other, [], replace(corpus, data=None)).arms[0].origin or origin
+    ).searched_on.data is None  # the Hub's
 
 
 def test_what_is_traced_of_a_training(tmp_path: Path) -> None:
@@ -343,7 +365,9 @@ def test_what_is_traced_of_a_training(tmp_path: Path) -> None:
     assert len(told["loss"]) == gather.LOSSES
     assert told["loss"][0] == [0.0, 1.0]
     assert told["loss"][-1] == pytest.approx([9.98, 1 / 999], rel=1e-4)
-    (tmp_path / "trace.jsonl").write_text("".join(json.dumps({"epoch": i, "R": 0.5, "exact": 0.1}) + "\n" for i in range(1000)))
+    (tmp_path / "trace.jsonl").write_text(
+        "".join(json.dumps({"epoch": i, "R": 0.5, "exact": 0.1}) + "\n" for i in range(1000))
+    )
     gates = gather.traces(Stage(folder=tmp_path, key={}), None)["gates"]
     assert len(gates) == gather.POINTS
     assert (gates[0]["epoch"], gates[-1]["epoch"]) == (0, 999)

@@ -45,7 +45,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_what_an_attack_used_has_its_own_name_wherever_it_lay(tmp_path: Path) -> None:
     """A folder may be called anything; the digest tells what lies in it. The file stays as it is."""
-    encoder = {"name": "enc", "origin": "given path", "digest": next(d for d, n in toml("attacks.toml")["called"].items() if "MiniLM" in n)}
+    encoder = {
+        "name": "enc",
+        "origin": "given path",
+        "digest": next(d for d, n in toml("attacks.toml")["called"].items() if "MiniLM" in n),
+    }
     about = {
         "resources": {"encoder": encoder, "tagger": {"name": "enc", "digest": "0" * 64}},
         "substitutes": ("the Universal Sentence Encoder: enc instead", "the part-of-speech tagger: enc instead"),
@@ -55,7 +59,10 @@ def test_what_an_attack_used_has_its_own_name_wherever_it_lay(tmp_path: Path) ->
     path = write(tmp_path, replace(told, attacks=(replace(told.attacks[0], **about),)), {})
     before = path.read_bytes()
     (found,) = read(path).attacks
-    assert {kind: one["name"] for kind, one in found.resources.items()} == {"encoder": "all-MiniLM-L6-v2", "tagger": "enc"}
+    assert {kind: one["name"] for kind, one in found.resources.items()} == {
+        "encoder": "all-MiniLM-L6-v2",
+        "tagger": "enc",
+    }
     assert found.substitutes == ("the Universal Sentence Encoder: all-MiniLM-L6-v2 instead", about["substitutes"][1])
     assert found.flags == ("substitute encoder: all-MiniLM-L6-v2; numbers do not compare", about["flags"][1])
     assert path.read_bytes() == before
@@ -89,7 +96,11 @@ def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: 
     with pytest.raises(TicketsError, match=told) as caught:
         read(path)
     assert "finetune/corrected/seed-0" in str(caught.value)
-    write(tmp_path, replace(outcome(), config={"recipe": {"seed": 0}}, clean={"accuracy": 75.0, "n": 4, "per_class": CLASSES}), {})
+    write(
+        tmp_path,
+        replace(outcome(), config={"recipe": {"seed": 0}}, clean={"accuracy": 75.0, "n": 4, "per_class": CLASSES}),
+        {},
+    )
     read(path)
 
 
@@ -101,7 +112,9 @@ def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: 
         (("more",), 1, "unknown key 'more'"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, keys: tuple[Any, ...], value: Any, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_told_by_its_path(
+    tmp_path: Path, keys: tuple[Any, ...], value: Any, told: str
+) -> None:
     path = write(tmp_path, outcome(), {})
     whole = inner = json.loads(path.read_text())
     for key in keys[:-1]:
@@ -117,7 +130,10 @@ def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, keys: tu
 
 def test_one_model_is_no_run_of_two_seeds(tmp_path: Path) -> None:
     """A repeat may end with the same weights, and another arm is another run."""
-    units = [Unit(task="sst2", arm=arm, seed=0, repeat=repeat) for arm, repeat in (("finetune", 0), ("finetune", 1), ("random", 0))]
+    units = [
+        Unit(task="sst2", arm=arm, seed=0, repeat=repeat)
+        for arm, repeat in (("finetune", 0), ("finetune", 1), ("random", 0))
+    ]
     for unit in units:
         write(tmp_path, replace(outcome(unit), inputs={"trained": "0" * 64}), {})
     assert len(read_all(tmp_path)) == 3
@@ -135,7 +151,9 @@ def test_statuses_of_fewer_examples_are_told_with_the_unit() -> None:
 def test_a_status_that_its_text_contradicts_is_refused(tmp_path: Path) -> None:
     """The third example is kept with the text that fooled the model."""
     write(tmp_path, outcome(statuses="fffk"), {digest(list(IDS)): IDS})
-    with pytest.raises(TicketsError, match="seed-0, textfooler-real: c fooled the model by its text, and did not by its status"):
+    with pytest.raises(
+        TicketsError, match="seed-0, textfooler-real: c fooled the model by its text, and did not by its status"
+    ):
         read_all(tmp_path)
     write(tmp_path, outcome(statuses="sssk"), {})
     read_all(tmp_path)
@@ -150,25 +168,49 @@ def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:
 
 def test_measures_are_counted_as_attacks_count() -> None:
     attacked = outcome().attacks[0]
-    assert (attacked.share("aua"), attacked.share("clean"), attacked.share("suc")) == (50.0, 75.0, pytest.approx(100 / 3))
+    assert (attacked.share("aua"), attacked.share("clean"), attacked.share("suc")) == (
+        50.0,
+        75.0,
+        pytest.approx(100 / 3),
+    )
     assert attacked.mean_queries == 20.0
     run = attacked.run(Unit(task="sst2", arm="x", seed=3, repeat=1), IDS)
-    assert (run.value, run.seed, run.repeat, dict(run.outcomes or {})) == (50.0, 3, 1, {"a": True, "b": True, "c": False, "d": False})
+    assert (run.value, run.seed, run.repeat, dict(run.outcomes or {})) == (
+        50.0,
+        3,
+        1,
+        {"a": True, "b": True, "c": False, "d": False},
+    )
     with pytest.raises(TicketsError, match="statuses"):
         Attacked(**{**vars(attacked), "queries": (1,)})
 
 
 @given(
-    st.integers(0, 99), st.integers(0, 9), st.sampled_from(["corrected", "as-published", "as-released"]), st.sampled_from(["a", "b-1.0_x"])
+    st.integers(0, 99),
+    st.integers(0, 9),
+    st.sampled_from(["corrected", "as-published", "as-released"]),
+    st.sampled_from(["a", "b-1.0_x"]),
 )
 def test_an_id_names_one_unit(seed: int, repeat: int, flavour: str, arm: str) -> None:
     unit = Unit(task="ag_news", arm=arm, flavour=flavour, seed=seed, repeat=repeat)  # type: ignore[arg-type]
     assert Unit.of_id(unit.id) == unit
-    assert place(Path("r"), unit).relative_to("r/units").with_suffix("").as_posix().startswith("bert-base-uncased/ag_news/")
+    assert (
+        place(Path("r"), unit)
+        .relative_to("r/units")
+        .with_suffix("")
+        .as_posix()
+        .startswith("bert-base-uncased/ag_news/")
+    )
 
 
 @pytest.mark.parametrize(
-    "bad", ["sst2/finetune", "b/sst2/finetune/corrected/seed-0-repeat-0", "b/sst2/../corrected/seed-0", "b/sst2/x/wrong/seed-0"]
+    "bad",
+    [
+        "sst2/finetune",
+        "b/sst2/finetune/corrected/seed-0-repeat-0",
+        "b/sst2/../corrected/seed-0",
+        "b/sst2/x/wrong/seed-0",
+    ],
 )
 def test_what_is_no_unit_is_refused(bad: str) -> None:
     with pytest.raises(TicketsError):

@@ -68,7 +68,9 @@ def page(text: str) -> Page:
     return Page(text)
 
 
-def test_the_same_outcomes_give_the_same_bytes(folder: Path, found: tuple[Outcome, ...], text: str, tmp_path: Path) -> None:
+def test_the_same_outcomes_give_the_same_bytes(
+    folder: Path, found: tuple[Outcome, ...], text: str, tmp_path: Path
+) -> None:
     assert make(outcomes(tmp_path / "elsewhere"), tuple(reversed(found))) == text
     assert str(folder) not in text
     assert str(tmp_path) not in text
@@ -78,7 +80,12 @@ def test_the_same_outcomes_give_the_same_bytes(folder: Path, found: tuple[Outcom
 
 
 def test_it_asks_nothing_of_a_network(page: Page, text: str) -> None:
-    links = [value for _, attributes in page.elements for key in ("src", "href", "srcset", "action") if (value := attributes.get(key))]
+    links = [
+        value
+        for _, attributes in page.elements
+        for key in ("src", "href", "srcset", "action")
+        if (value := attributes.get(key))
+    ]
     assert links
     assert all(link.startswith(("#", "units/")) for link in links)
     assert not re.search(r"url\(|@import|https?:", re.sub(r"<p.*?</p>|<li.*?</li>", "", text))
@@ -95,14 +102,18 @@ def test_ids_are_unique_and_links_inside_lead_somewhere(page: Page) -> None:
     assert {link[1:] for link in page.values("href") if link.startswith("#")} <= set(ids)
 
 
-def test_every_run_has_its_file_and_the_hash_of_its_config(page: Page, text: str, found: tuple[Outcome, ...], folder: Path) -> None:
+def test_every_run_has_its_file_and_the_hash_of_its_config(
+    page: Page, text: str, found: tuple[Outcome, ...], folder: Path
+) -> None:
     linked = {link for link in page.values("href") if link.startswith("units/")}
     assert linked == {f"units/{one.unit.id}.json" for one in found}
     assert all((folder / link).is_file() for link in linked)
     assert all(one.config_hash in text for one in found)
 
 
-def test_the_leaderboard_holds_means_over_runs_and_says_how_it_is_sorted(page: Page, text: str, found: tuple[Outcome, ...]) -> None:
+def test_the_leaderboard_holds_means_over_runs_and_says_how_it_is_sorted(
+    page: Page, text: str, found: tuple[Outcome, ...]
+) -> None:
     shown = text[text.index('<table class="board ') :]
     shown = shown[: shown.index("</table>")]
     assert shown.count("<tr>") == 1 + len(ARMS)
@@ -110,7 +121,14 @@ def test_the_leaderboard_holds_means_over_runs_and_says_how_it_is_sorted(page: P
         values = [one.attacks[0].share("aua") or 0.0 for one in found if one.unit.arm == arm and one.unit.repeat == 0]
         assert f'<data value="{round(sum(values) / len(values), 6)!r}"' in shown
     row = re.findall(r'data-key="([^"]+)"', shown[: shown.index("</tr>", shown.index("<tbody>"))])
-    assert row == [ATTACKS[0], "clean", "encoder", "flops", "seconds", ATTACKS[1]]  # what an arm costs is not behind every attack
+    assert row == [
+        ATTACKS[0],
+        "clean",
+        "encoder",
+        "flops",
+        "seconds",
+        ATTACKS[1],
+    ]  # what an arm costs is not behind every attack
     assert shown.count("aria-sort") == 1
     assert 'aria-sort="descending"' in shown
     column = _keyed(shown)
@@ -132,7 +150,9 @@ def test_texts_that_were_wrong_before_are_no_attacks(text: str, found: tuple[Out
 
 def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) -> None:
     table = text[text.index('id="ER-T1"') :]
-    assert '<data value="28.8">28.8</data>' in table[: table.index("</article>")]  # EarlyRobust on SST-2 under TextFooler, as printed
+    assert (
+        '<data value="28.8">28.8</data>' in table[: table.index("</article>")]
+    )  # EarlyRobust on SST-2 under TextFooler, as printed
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)<', table[: table.index("</thead>")])
     assert heads[1:3] == ["clean", "TextFooler, under attack"], "what a phone shows without scrolling"
     assert heads[-2:] == ["× PGD", "M, encoder"]
@@ -161,13 +181,18 @@ def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> No
     assert str(swatch(members[3].place)) in board(members[3].key, members)
 
 
-def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
+def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(
+    found: tuple[Outcome, ...], folder: Path, text: str
+) -> None:
     said = re.search(
-        r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by", text
+        r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by",
+        text,
     )
     assert said is not None
     attacked = [replace(one.attacks[0], name=f"{ATTACKS[0]}-encoder50") for one in found]
-    more = make(folder, [replace(one, attacks=(*one.attacks, further)) for one, further in zip(found, attacked, strict=True)])
+    more = make(
+        folder, [replace(one, attacks=(*one.attacks, further)) for one, further in zip(found, attacked, strict=True)]
+    )
     assert "1 constrained" in more
     assert said[0] in more
     tile = re.compile(r"<b>(\d+)</b><span>published numbers</span>")
@@ -187,7 +212,13 @@ def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:
 
 def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...], folder: Path) -> None:
     first = found[0]
-    both = replace(first, attacks=(*first.attacks, replace(first.attacks[0], split="test", statuses="f" * len(first.attacks[0].statuses))))
+    both = replace(
+        first,
+        attacks=(
+            *first.attacks,
+            replace(first.attacks[0], split="test", statuses="f" * len(first.attacks[0].statuses)),
+        ),
+    )
     one = standings([both])[0]
     named = Against(name=first.attacks[0].name)
     assert one.attacks[0] == named
@@ -198,7 +229,11 @@ def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...]
 
 
 def test_a_unit_that_was_only_searched_is_no_run(found: tuple[Outcome, ...], folder: Path) -> None:
-    searched = [replace(one, clean={}, attacks=(), cost={"search_seconds": 9.0}) for one in found if one.unit.arm == "earlyrobust"]
+    searched = [
+        replace(one, clean={}, attacks=(), cost={"search_seconds": 9.0})
+        for one in found
+        if one.unit.arm == "earlyrobust"
+    ]
     rest = [one for one in found if one.unit.arm == "finetune"]
     assert [one.units for one in standings([*rest, *searched])] == [5, 0]
     shown = make(folder, [*rest, *searched])
@@ -230,7 +265,9 @@ def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome,
 def test_an_answer_says_which_claims_are_to_come() -> None:
     base, far = (80, 84, 88, 90, 98), (110, 114, 118, 120, 128)
     runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
-    assert "Holm for the 4 claims here (3 of them still to be run); elsewhere" in str(answer(family("A"), judge("A", runs)))
+    assert "Holm for the 4 claims here (3 of them still to be run); elsewhere" in str(
+        answer(family("A"), judge("A", runs))
+    )
     few = [one for one in runs if one.unit.seed < 4]
     assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
 
@@ -243,12 +280,18 @@ def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
     assert f"{said}; elsewhere" in str(answer(family("ER-T1"), judge("ER-T1", here)))
     assert "<small>SST-2, TextFooler, real lists</small>" in str(answer(family("ER-T1"), judge("ER-T1", here)))
     both = str(answer(family("ER-T1"), judge("ER-T1", [*here, *there])))
-    assert f"the 12 claims of this table on IMDB (10 of them without five runs a side so far) and {said.removeprefix('Holm for ')};" in both
+    assert (
+        f"the 12 claims of this table on IMDB (10 of them without five runs a side so far) and {said.removeprefix('Holm for ')};"
+        in both
+    )
 
 
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
-    assert "Against Fine-tuning, FreeLB-3 is 8.3 points sturdier under TextFooler (real lists) and 9.2 sturdier under" in answers
+    assert (
+        "Against Fine-tuning, FreeLB-3 is 8.3 points sturdier under TextFooler (real lists) and 9.2 sturdier under"
+        in answers
+    )
     assert "3 of 4 claims are undecided." in answers
     assert "Runs of one seed lie up to 11.2 points apart." in answers
     assert "adjusted by Holm for the 4 claims here" in answers
@@ -278,7 +321,9 @@ def test_what_one_arm_says_against_itself_stands_under_its_name(found: tuple[Out
     assert "<li>no sentence encoder</li>" in answers
 
 
-def test_last_bits_of_a_quantile_do_not_show(found: tuple[Outcome, ...], folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_bits_of_a_quantile_do_not_show(
+    found: tuple[Outcome, ...], folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another release of scipy, or another processor."""
     import scipy.special
 
@@ -287,7 +332,9 @@ def test_last_bits_of_a_quantile_do_not_show(found: tuple[Outcome, ...], folder:
         monkeypatch.setattr(scipy.special, name, lambda *given, of=exactly: of(*given) * (1 + 4e-15))
     assert make(folder, found) == text
     ends = (8.0, 8.0 + 2e-14)
-    assert len({Scale(low=0, high=high, start=0, end=2550)(1) for high in ends}) == 1  # 318.75, which one digit rounds up or down
+    assert (
+        len({Scale(low=0, high=high, start=0, end=2550)(1) for high in ends}) == 1
+    )  # 318.75, which one digit rounds up or down
 
 
 def test_a_figure_leads_to_its_runs(text: str) -> None:
@@ -306,7 +353,14 @@ def test_lengths_are_shown_where_an_arm_has_several(found: tuple[Outcome, ...], 
 
 
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
-    told = ["precision: 3 of 872 differ", "no encoder", "precision: 11 of 872 differ", "no encoder", "lambda 0.5", "lambda 0.25"]
+    told = [
+        "precision: 3 of 872 differ",
+        "no encoder",
+        "precision: 11 of 872 differ",
+        "no encoder",
+        "lambda 0.5",
+        "lambda 0.25",
+    ]
     assert merged(told) == ("precision: 3 to 11 of 872 differ", "no encoder", "lambda 0.25 to 0.5")
     assert merged([]) == ()
 
@@ -330,7 +384,9 @@ def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...]
 
 
 def test_what_is_left_shrinks_with_what_was_run(found: tuple[Outcome, ...]) -> None:
-    found = [replace(one, unit=replace(one.unit, arm="earlyrobust_first")) for one in found if one.unit.arm == "earlyrobust"]
+    found = [
+        replace(one, unit=replace(one.unit, arm="earlyrobust_first")) for one in found if one.unit.arm == "earlyrobust"
+    ]
     nothing, all_runs = left_of("ER-T7", []), left_of("ER-T7", found)
     assert set(nothing) == {"sst2"}
     assert 0 < all_runs["sst2"] < nothing["sst2"]

@@ -65,7 +65,11 @@ def test_few_runs_are_grey_and_make_no_frontier() -> None:
     assert table is not None
     assert [line[-1] for line in table.rows] == ["too few runs", "yes", "no"]
     for drawing in well_formed(drawn):
-        groups = {one.findtext("title", "").partition(" at ")[0]: one for one in drawing.iter("g") if one.find("title") is not None}
+        groups = {
+            one.findtext("title", "").partition(" at ")[0]: one
+            for one in drawing.iter("g")
+            if one.find("title") is not None
+        }
         assert [name.partition(":")[0] for name, one in groups.items() if one.get("class") == "few"] == ["few"]
         names = [" ".join(text.text or "" for text in one.iter("text")) for one in groups.values()]
         assert "ASCC on the real lists: EarlyRobust ticket" in names, "whole, on two lines"
@@ -82,7 +86,10 @@ def test_one_recipe_that_stands_twice_says_which_runs_are_which() -> None:
     table = pareto(every, None, task="sst2", attack="textfooler-real").panels[0].table
     assert table is not None
     shown = {row[0] for row in table.rows}
-    chose, fresh = "ASCC on the real lists: screened ticket, runs that chose it", "ASCC on the real lists: EarlyRobust ticket, fresh runs"
+    chose, fresh = (
+        "ASCC on the real lists: screened ticket, runs that chose it",
+        "ASCC on the real lists: EarlyRobust ticket, fresh runs",
+    )
     assert {name for name in shown if "runs" in name} == {chose, fresh}, "f was searched under another adversary"
     found = standings(every)
     assert {one.title for one in found} == shown
@@ -94,8 +101,14 @@ def test_one_recipe_that_stands_twice_says_which_runs_are_which() -> None:
 
 def test_of_many_arms_those_of_fewest_runs_are_faint_dots() -> None:
     sizes = {f"arm{i}": {"encoder_parameters": 1e6 * (40 + i % 3), "processes": 2} for i in range(20)}
-    every = [run(arm, seed=seed, held=0.4 - 0.01 * i, cost=sizes[arm]) for i, arm in enumerate(sizes) for seed in range(1 + (i < 15))]
-    drawn = pareto(every, None, task="sst2", attack="textfooler-real", looks={arm: 3 * i for i, arm in enumerate(sizes)})
+    every = [
+        run(arm, seed=seed, held=0.4 - 0.01 * i, cost=sizes[arm])
+        for i, arm in enumerate(sizes)
+        for seed in range(1 + (i < 15))
+    ]
+    drawn = pareto(
+        every, None, task="sst2", attack="textfooler-real", looks={arm: 3 * i for i, arm in enumerate(sizes)}
+    )
     broad, narrow = well_formed(drawn)
     for drawing in (broad, narrow):
         assert sum(one.get("class") == "name" for one in drawing.iter("text")) == 16
@@ -118,9 +131,15 @@ def test_arms_of_one_size_stand_over_a_bracket_at_their_size() -> None:
     for drawing in well_formed(drawn):
         (bracket,) = [one.get("d") or "" for one in drawing.iter("path") if one.get("class") == "bracket"]
         start, end, stem = (float(found) for found in re.findall(r"[MH]([\d.]+)", bracket))
-        ticks = {one.text: float(one.get("x") or 0) for one in drawing.iter("text") if one.get("text-anchor") == "middle"}
+        ticks = {
+            one.text: float(one.get("x") or 0) for one in drawing.iter("text") if one.get("text-anchor") == "middle"
+        }
         assert stem == pytest.approx(ticks["60"], abs=0.06)
-        at = {one.findtext("title", "").partition(":")[0]: _middle(one) for one in drawing.iter("g") if one.find("title") is not None}
+        at = {
+            one.findtext("title", "").partition(":")[0]: _middle(one)
+            for one in drawing.iter("g")
+            if one.find("title") is not None
+        }
         assert start < at["arm0"] < at["arm1"] < at["arm2"] < end
         assert (at["arm1"], at["arm3"]) == (pytest.approx(stem, abs=0.06), pytest.approx(ticks["80"], abs=0.06))
 
@@ -131,7 +150,11 @@ def _middle(group: ElementTree.Element) -> float:
     if mark.tag == "path":
         across = [x for x, _ in corners(mark.get("d") or "")]
         return (min(across) + max(across)) / 2
-    return float(mark.get("cx") or 0) if mark.tag == "circle" else float(mark.get("x") or 0) + float(mark.get("width") or 0) / 2
+    return (
+        float(mark.get("cx") or 0)
+        if mark.tag == "circle"
+        else float(mark.get("x") or 0) + float(mark.get("width") or 0) / 2
+    )
 
 
 def test_many_arms_of_one_size_stay_inside_the_plot() -> None:
@@ -160,7 +183,9 @@ def test_no_two_arms_look_alike() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES[2:], ids=len)
 @pytest.mark.parametrize(("x", "y", "size"), [(706.38, 21.55, 6.5), (0.04, 7, 2.6), (-3.25, 0.5, 20)])
-def test_steps_from_corner_to_corner_lead_to_every_corner(shape: tuple[tuple[float, float], ...], x: float, y: float, size: float) -> None:
+def test_steps_from_corner_to_corner_lead_to_every_corner(
+    shape: tuple[tuple[float, float], ...], x: float, y: float, size: float
+) -> None:
     wanted = [(x + size * dx, y + size * dy) for dx, dy in shape]
     found = corners(outline(wanted))
     assert found == [pytest.approx((round(px, 1), round(py, 1)), abs=1e-9) for px, py in wanted]

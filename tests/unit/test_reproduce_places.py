@@ -68,7 +68,11 @@ def test_what_is_given_by_name_comes_first_and_has_to_be_there(home: Path) -> No
 
 def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
     places = found(home)
-    tree = {"search": {"corpus": Said("@corpus")}, "arms": {"on": {"data": "@data/imdb"}}, "attack": [{"encoder": "@encoder", "n": 3}]}
+    tree = {
+        "search": {"corpus": Said("@corpus")},
+        "arms": {"on": {"data": "@data/imdb"}},
+        "attack": [{"encoder": "@encoder", "n": 3}],
+    }
     placed = places.placed(tree)
     assert placed == {
         "search": {"corpus": str(home / "data/wiki_en")},
@@ -115,7 +119,10 @@ def test_the_folder_of_one_task_or_model_is_known_for_what_it_is(home: Path) -> 
     inside = replace(places, data=places.data / "sst2", models=places.models / "bert-base-uncased")
     data, models = missing(inside, UNIT)
     assert data == f"--data {inside.data} is the folder of sst2 itself: give the one that holds it, {places.data}"
-    assert models == f"--models {inside.models} is the folder of bert-base-uncased itself: give the one that holds it, {places.models}"
+    assert (
+        models
+        == f"--models {inside.models} is the folder of bert-base-uncased itself: give the one that holds it, {places.models}"
+    )
     (told,) = missing(replace(places, data=places.data / "sst2"), Unit(task="imdb", arm="finetune"))
     assert told.startswith("no folder imdb in")
 

@@ -58,7 +58,9 @@ def test_every_number_has_its_cell(id: str, flavour: str, equipped: Places) -> N
         cells = {(c.row, c.task, c.backbone, c.metric, c.attack): c.published for c in made.cells}
         assert cells == {(c.row, c.task, c.backbone, c.metric, c.attack): c.value for c in published.cells(id)}
     else:
-        assert {(c.row, c.task, c.x) for c in made.cells} == {(row.name, task, row.x) for row in rows(id, flavour) for task in row.tasks}
+        assert {(c.row, c.task, c.x) for c in made.cells} == {
+            (row.name, task, row.x) for row in rows(id, flavour) for task in row.tasks
+        }
         assert {c.metric for c in made.cells} == ({TICKET} if id in SEARCHES else {"clean", "aua"})
     sound(made)
     for cell in made.cells:
@@ -105,15 +107,28 @@ def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pyt
         ("sturdy_d", {"finetune_epochs_20", "freelb3_epochs_20"}),
     ):
         monkeypatch.setattr(
-            "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune"
+            "robust_tickets.reproduce.campaign.winner",
+            lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune",
         )
         made = campaign("B2", confirming)
         assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
-        assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {unit.arm for unit in made.units}  # the latter at equal seconds
+        assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {
+            unit.arm for unit in made.units
+        }  # the latter at equal seconds
         asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
         for all in asked.values():
-            assert {"bertattack", "bertattack_papers-real", "textbugger-real", "pwws", "deepwordbug", "textfooler-real-confirm"} <= all
-        assert {arm for arm, all in asked.items() if "pwws-confirm" in all} == {form_of("@own", won), "finetune"}  # what B claims
+            assert {
+                "bertattack",
+                "bertattack_papers-real",
+                "textbugger-real",
+                "pwws",
+                "deepwordbug",
+                "textfooler-real-confirm",
+            } <= all
+        assert {arm for arm, all in asked.items() if "pwws-confirm" in all} == {
+            form_of("@own", won),
+            "finetune",
+        }  # what B claims
         assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
 
 
@@ -129,18 +144,23 @@ def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
 def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
     """The recipe that wins is held against A's runs of fine-tuning; a second training of theirs might give others."""
     for made in (campaign("A", confirming), campaign("A", confirming, groups=["main", "confirm"])):
-        confirmed = {(unit.arm, unit.repeat) for unit in made.units if any(one.group == "confirm" for one in made.attacks[unit])}
+        confirmed = {
+            (unit.arm, unit.repeat) for unit in made.units if any(one.group == "confirm" for one in made.attacks[unit])
+        }
         assert confirmed == {("finetune", 0)}
     repeats = [unit for unit in campaign("A", confirming).units if unit.repeat]
     assert len(repeats) == 6
     assert {one.group for unit in repeats for one in campaign("A", confirming).attacks[unit]} == {"main"}
-    (main,) = [one for one in campaign("A", confirming).cells if (one.arm, one.attack) == ("finetune", "textfooler-real")]
+    (main,) = [
+        one for one in campaign("A", confirming).cells if (one.arm, one.attack) == ("finetune", "textfooler-real")
+    ]
     assert len(main.units) == 7  # five seeds, and the first twice more
 
 
 def test_a_part_confirms_no_more_than_its_own(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": "sturdy_c" if among == "arms" else "finetune"
+        "robust_tickets.reproduce.campaign.winner",
+        lambda outcomes, among="arms": "sturdy_c" if among == "arms" else "finetune",
     )
     for groups, rest in (
         (["confirm"], {"textfooler-real-confirm"}),
@@ -163,7 +183,15 @@ def test_only_the_recipe_that_is_chosen_may_be_confirmed(monkeypatch: pytest.Mon
             "robust_tickets.reproduce.campaign.winner",
             lambda _, among="arms", won=won: won and (won if among == "arms" else "finetune_epochs_15"),
         )
-        asked = ["sturdy_a", "sturdy_a_ticket", "sturdy_c", "sturdy_c_ticket", "sturdy_c_full", "sturdy_f", "sturdy_f_ticket"]
+        asked = [
+            "sturdy_a",
+            "sturdy_a_ticket",
+            "sturdy_c",
+            "sturdy_c_ticket",
+            "sturdy_c_full",
+            "sturdy_f",
+            "sturdy_f_ticket",
+        ]
         assert {
             arm
             for arm in (*asked, "finetune_epochs_15", "finetune_epochs_25", "freelb")
@@ -226,10 +254,16 @@ def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
         campaign("A,X", equipped)
 
 
-@pytest.mark.parametrize(("won", "plain"), [("sturdy_c", "finetune_epochs_15"), ("sturdy_f", "finetune_average"), ("sturdy_a", "finetune")])
-def test_what_was_screened_is_confirmed_with_other_seeds(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("won", "plain"), [("sturdy_c", "finetune_epochs_15"), ("sturdy_f", "finetune_average"), ("sturdy_a", "finetune")]
+)
+def test_what_was_screened_is_confirmed_with_other_seeds(
+    won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The runs that chose it stay as they are: a second training might give another model, and choose another configuration."""
-    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
+    monkeypatch.setattr(
+        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain
+    )
     seeds: dict[str, list[int]] = {}
     *units, timed = campaign("B2", confirming).units
     assert (timed.arm, timed.seed, timed.repeat) == (form_of("@own", won), 2, 1)
@@ -241,18 +275,27 @@ def test_what_was_screened_is_confirmed_with_other_seeds(won: str, plain: str, c
     assert plain == "finetune" or seeds[plain] == fresh
 
 
-def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confirming_campaign_takes_the_screenings_winner(
+    equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(TicketsError, match="screening is not all run"):
         campaign("B2", equipped)
-    for won, own in (("sturdy_c", "sturdy_c_ticket"), ("sturdy_f", "sturdy_f")):  # the last is searched under its own adversary
+    for won, own in (
+        ("sturdy_c", "sturdy_c_ticket"),
+        ("sturdy_f", "sturdy_f"),
+    ):  # the last is searched under its own adversary
         monkeypatch.setattr(
             "robust_tickets.reproduce.campaign.winner",
             lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune_epochs_15",
         )
         made = campaign("b2", confirming)
         sound(made)
-        assert {own, f"{won}_full", f"{won}_random", "finetune_epochs_15", "finetune", "freelb3"} <= {unit.arm for unit in made.units}
-    (confirmed,) = {attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"}
+        assert {own, f"{won}_full", f"{won}_random", "finetune_epochs_15", "finetune", "freelb3"} <= {
+            unit.arm for unit in made.units
+        }
+    (confirmed,) = {
+        attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"
+    }
     assert confirmed == "test"
     (lacks,) = campaign("B2", equipped).missing
     assert "the Hub's test has no labels" in lacks
@@ -267,10 +310,14 @@ def test_the_confirming_campaign_takes_the_screenings_winner(equipped: Places, c
         _splits.cache_clear()
 
 
-@pytest.mark.parametrize(("won", "plain"), [("sturdy_a", "finetune_average"), ("sturdy_d", "finetune"), ("sturdy_f", "finetune_epochs_20")])
+@pytest.mark.parametrize(
+    ("won", "plain"), [("sturdy_a", "finetune_average"), ("sturdy_d", "finetune"), ("sturdy_f", "finetune_epochs_20")]
+)
 def test_every_claim_gets_its_runs(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wins: a family whose runs nobody plans would stay undecided for ever. And nobody else is confirmed."""
-    monkeypatch.setattr("robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain)
+    monkeypatch.setattr(
+        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain
+    )
     planned: dict[tuple[str, str], set[int]] = {}
     for name in campaigns():
         for unit, all in campaign(name, confirming).attacks.items():
@@ -282,7 +329,10 @@ def test_every_claim_gets_its_runs(won: str, plain: str, confirming: Places, mon
         claims = {
             (
                 claim.attack,
-                *(plain if arm == "@plain" else form_of(arm, won) if arm.startswith("@") else arm for arm in (claim.arm, claim.other)),
+                *(
+                    plain if arm == "@plain" else form_of(arm, won) if arm.startswith("@") else arm
+                    for arm in (claim.arm, claim.other)
+                ),
             )
             for claim in family(name).claims
         }
@@ -293,12 +343,21 @@ def test_every_claim_gets_its_runs(won: str, plain: str, confirming: Places, mon
 def test_only_keeps_what_it_names(equipped: Places) -> None:
     made = plan(
         ["ER-T1", "RT-T1"],
-        only=[("task", "sst2"), ("method", "EarlyRobust"), ("method", "finetune"), ("attack", "textfooler-real"), ("seed", "3")],
+        only=[
+            ("task", "sst2"),
+            ("method", "EarlyRobust"),
+            ("method", "finetune"),
+            ("attack", "textfooler-real"),
+            ("seed", "3"),
+        ],
         places=equipped,
     )
     assert {cell.task for cell in made.cells} == {"sst2"}
     assert {cell.arm for cell in made.cells} == {"earlyrobust_first", "finetune"}
-    assert {(u.arm, u.seed) for u in made.units} == {("earlyrobust_first", 3), ("finetune", 3)}  # RT-T1's fine-tuning is ER-T1's
+    assert {(u.arm, u.seed) for u in made.units} == {
+        ("earlyrobust_first", 3),
+        ("finetune", 3),
+    }  # RT-T1's fine-tuning is ER-T1's
     assert {one.name for all in made.attacks.values() for one in all} == {"textfooler-real"}
     assert {cell.attack for cell in made.cells} == {None, "textfooler"}
 
@@ -310,7 +369,9 @@ def test_only_a_metric_attacks_no_more_than_it_needs(equipped: Places) -> None:
 
 
 def test_groups_are_run_whole(equipped: Places) -> None:
-    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main", "more"])
+    made = plan(
+        ["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main", "more"]
+    )
     (names,) = [{one.name for one in all} for all in made.attacks.values()]
     assert {"pwws", "deepwordbug", "textfooler-real"} <= names
     less = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main"])
@@ -341,10 +402,16 @@ def test_a_flavour_has_its_own_arms(equipped: Places) -> None:
 
 def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Places) -> None:
     assert len(plan(["ER-F5"], seeds=None, only=[("task", "sst2")], places=equipped).units) == 10
-    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], places=equipped).units} == set(range(5))
+    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], places=equipped).units} == set(
+        range(5)
+    )
 
 
-names = st.text(st.characters(categories=["L", "N"], include_characters="-_ %"), min_size=1, max_size=8).map(str.strip).filter(bool)
+names = (
+    st.text(st.characters(categories=["L", "N"], include_characters="-_ %"), min_size=1, max_size=8)
+    .map(str.strip)
+    .filter(bool)
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYS), names), max_size=5))
@@ -358,7 +425,9 @@ def test_pairs_are_read_as_written(pairs: list[tuple[str, str]]) -> None:
 def test_only_takes_what_is_named_and_refuses_what_nothing_has(asked: set[str], there: set[str]) -> None:
     only = Only([("method", name) for name in sorted(asked)])
     lower = {name.lower() for name in asked}
-    assert {name for name in there if only.takes("method", name)} == {name for name in there if not asked or name.lower() in lower}
+    assert {name for name in there if only.takes("method", name)} == {
+        name for name in there if not asked or name.lower() in lower
+    }
     if lower <= {name.lower() for name in there}:
         only.check()
     else:
@@ -366,7 +435,9 @@ def test_only_takes_what_is_named_and_refuses_what_nothing_has(asked: set[str], 
             only.check()
 
 
-@pytest.mark.parametrize(("asked", "name"), [("SST-2", "sst2"), ("AG News", "ag_news"), ("sst_2", "sst2"), ("imdb", "imdb")])
+@pytest.mark.parametrize(
+    ("asked", "name"), [("SST-2", "sst2"), ("AG News", "ag_news"), ("sst_2", "sst2"), ("imdb", "imdb")]
+)
 def test_a_task_may_be_asked_for_as_the_papers_write_it(asked: str, name: str) -> None:
     only = Only([("task", asked)])
     assert only.takes("task", name)

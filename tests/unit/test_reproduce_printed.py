@@ -25,7 +25,11 @@ WILD = (10, 15, 20, 25, 90)  # one of five stands far out
 
 
 def runs(robust: tuple[int, ...] = WILD, random: tuple[int, ...] = BASE) -> list[Outcome]:
-    return [*finetuned(), *arm("earlyrobust", {REAL: robust, SUBSTITUTE: robust}), *arm("random", {REAL: random, SUBSTITUTE: random})]
+    return [
+        *finetuned(),
+        *arm("earlyrobust", {REAL: robust, SUBSTITUTE: robust}),
+        *arm("random", {REAL: random, SUBSTITUTE: random}),
+    ]
 
 
 def aua(table: str, row: str) -> float:
@@ -33,7 +37,9 @@ def aua(table: str, row: str) -> float:
     return cell.value
 
 
-@pytest.mark.parametrize(("other", "row", "table", "of"), [("finetune", "Fine-tune", "ER-T1", 1), ("random", "Random Tickets", "ER-T3", 5)])
+@pytest.mark.parametrize(
+    ("other", "row", "table", "of"), [("finetune", "Fine-tune", "ER-T1", 1), ("random", "Random Tickets", "ER-T3", 5)]
+)
 def test_a_printed_difference_is_held_against_as_many_runs_a_side(other: str, row: str, table: str, of: int) -> None:
     judged = next(one for one in judge("A", runs()) if (one.claim.other, one.claim.attack) == (other, REAL))
     found = printed(judged.claim, runs())
@@ -58,7 +64,10 @@ def test_the_findings_set_the_paper_s_difference_beside_ours() -> None:
     row = next(line for line in text.splitlines() if line.startswith("| Fine-tuning, TextFooler, real lists |"))
     assert f"| {difference} (ER-T1) | inside −" in row
     assert row.endswith(" wide |")
-    assert "one further run a side (of Random ticket a mean of 5, as printed) would lie, at 95 %, with substitute candidates and no" in text
+    assert (
+        "one further run a side (of Random ticket a mean of 5, as printed) would lie, at 95 %, with substitute candidates and no"
+        in text
+    )
     assert "Inside so wide an interval is no agreement." in text
     few = findings([one for one in runs() if one.unit.seed < 4])
     assert f"| {difference} (ER-T1) |  |" in few  # no prediction of four runs
@@ -72,7 +81,9 @@ def test_no_paper_prints_a_claim_of_the_sturdy_recipe() -> None:
 
 def test_a_number_that_scatter_lets_in_says_so() -> None:
     """28.8 is printed; ours are 16.0 in the mean, and one run in five reaches 45."""
-    wide, narrow = (fill("ER-T3", arm("earlyrobust_first", {SUBSTITUTE: counts})) for counts in (WILD, (56, 57, 58, 58, 59)))
+    wide, narrow = (
+        fill("ER-T3", arm("earlyrobust_first", {SUBSTITUTE: counts})) for counts in (WILD, (56, 57, 58, 58, 59))
+    )
     for filled, word in ((wide, "yes, of 66"), (narrow, "yes")):
         (cell,) = [one for one in filled.ran if one.metric == "aua"]
         assert cell.inside is True
@@ -99,7 +110,10 @@ def test_a_number_that_scatter_lets_in_says_so() -> None:
 def test_what_is_unlike_between_the_sides_is_told() -> None:
     outcomes = [*screening(), *arm("freelb3", {"textfooler-real-confirm": BASE})]
     text = findings(outcomes)
-    assert "FreeLB-3 is one configuration with a published step size, without averaged weights, not the best of 6 as" in text
+    assert (
+        "FreeLB-3 is one configuration with a published step size, without averaged weights, not the best of 6 as"
+        in text
+    )
     assert "FreeLB-3 is one" not in findings(screening())
     assert "versions of the code" not in text
     later = [replace(one, inputs={"code": "b" if one.unit.arm == "finetune" else "a"}) for one in outcomes]
@@ -109,6 +123,10 @@ def test_what_is_unlike_between_the_sides_is_told() -> None:
 
 def test_a_sentence_goes_on_without_a_capital() -> None:
     kinds = ("textbugger-substitute", "bertattack", "bertattack_papers-substitute", "pwws")
-    others = [one for name in ("finetune", "earlyrobust", "random") for one in arm(name, {REAL: BASE, **dict.fromkeys(kinds, BASE)})]
+    others = [
+        one
+        for name in ("finetune", "earlyrobust", "random")
+        for one in arm(name, {REAL: BASE, **dict.fromkeys(kinds, BASE)})
+    ]
     assert "and PWWS, in a family of its own, all 8 claims are undecided." in findings(others)
     assert "larger" not in told()["families"]["B-validation"]["question"]  # they may be smaller

@@ -21,13 +21,17 @@ from robust_tickets.reproduce.tree import tree
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.walk.recipe import Recipe, resolve
 
-PLACES = Places(vectors_real=Path("real.json"), vectors_substitute=Path("near"), tagger=Path("tags"), masked=Path("bert"))
+PLACES = Places(
+    vectors_real=Path("real.json"), vectors_substitute=Path("near"), tagger=Path("tags"), masked=Path("bert")
+)
 SST2 = Unit(task="sst2", arm="finetune")
 
 
 def recipe(unit: Unit = SST2, *more: str, groups: tuple[str, ...] = ("main",), **changed: Any) -> Recipe:
     tables = [{**one.placed(PLACES), **changed} for one in attacks(unit.task, groups, unit.flavour)]
-    return resolve(unit.arm, PLACES.placed(tree(unit, (*settings(unit, cuda=False), *more), tables)), [arm(unit.arm).arm])
+    return resolve(
+        unit.arm, PLACES.placed(tree(unit, (*settings(unit, cuda=False), *more), tables)), [arm(unit.arm).arm]
+    )
 
 
 @pytest.mark.parametrize("flavour", ["corrected", "as-published", "as-released"])
@@ -112,7 +116,9 @@ def test_mr_is_never_trained_on_nor_searched_on() -> None:
     made = recipe(unit)
     (one,) = made.arms
     assert one.origin is not None
-    elsewhere = replace(made, arms=(replace(one, origin=replace(one.origin, searched_on=replace(made.source, task="mr"))),))
+    elsewhere = replace(
+        made, arms=(replace(one, origin=replace(one.origin, searched_on=replace(made.source, task="mr"))),)
+    )
     with pytest.raises(TicketsError, match="no search on mr"):
         check(elsewhere, unit)
 
@@ -120,7 +126,11 @@ def test_mr_is_never_trained_on_nor_searched_on() -> None:
 def test_bf16_is_for_cuda_wherever_something_is_trained() -> None:
     assert not [setting for setting in settings(SST2, cuda=False) if "bf16" in setting]
     told = settings(replace(SST2, arm="robustt"), cuda=True)
-    assert [s for s in told if "bf16" in s] == ["train.precision=bf16", "search.precision=bf16", "search.tuning.precision=bf16"]
+    assert [s for s in told if "bf16" in s] == [
+        "train.precision=bf16",
+        "search.precision=bf16",
+        "search.tuning.precision=bf16",
+    ]
     assert [s for s in settings(SST2, cuda=True) if "bf16" in s] == ["train.precision=bf16"]  # it has no search
 
 
@@ -158,7 +168,11 @@ def rows(name: str, *texts: str) -> Split:
 
 
 def small(**changed: Any) -> Task:
-    splits = {"train": rows("train", "a", "b", "c"), "none": rows("none").select([]), "validation": rows("validation", "d", "e")}
+    splits = {
+        "train": rows("train", "a", "b", "c"),
+        "none": rows("none").select([]),
+        "validation": rows("validation", "d", "e"),
+    }
     told = {"name": "sst2", "labels": ("n", "p"), "columns": ("text",), "splits": splits | changed.pop("splits", {})}
     return Task(**{**told, "validation_split": "none", "test_split": "validation", **changed})
 
@@ -167,8 +181,16 @@ def test_rows_of_another_size_have_to_be_said() -> None:
     with pytest.raises(TicketsError, match="67,349 rows in train, got '3'"):
         check_task(small(), SST2)
     assert part_of(["a note", *check_task(small(), SST2, subset=True)]) == "sst2: 3 of the 67,349 rows of train"
-    assert part_of(["a note", *(f"{task}: {said}" for task in ("sst2", "ag_news") for said in rules(task).subsets.values())]) is None
-    assert check_task(small(), SST2, subset=True) == ("sst2: 3 of the 67,349 rows of train", "sst2: 2 of the 872 rows of validation")
+    assert (
+        part_of(
+            ["a note", *(f"{task}: {said}" for task in ("sst2", "ag_news") for said in rules(task).subsets.values())]
+        )
+        is None
+    )
+    assert check_task(small(), SST2, subset=True) == (
+        "sst2: 3 of the 67,349 rows of train",
+        "sst2: 2 of the 872 rows of validation",
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +225,9 @@ def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> No
     loaded = load_task(task, **source.options(unit.seed))
     assert tuple(map(len, (loaded.train, loaded.validation, loaded.test))) == SIZES[task]
     assert check_task(loaded, unit) == (("ag_news: " + rules(task).subsets[50958],) if task == "ag_news" else ())
-    assert load_task(task, **source.options(unit.seed + 1)).digest == loaded.digest  # the same rows select whatever the seed
+    assert (
+        load_task(task, **source.options(unit.seed + 1)).digest == loaded.digest
+    )  # the same rows select whatever the seed
     if task == "sst2":
         assert len(loaded.split("test")) == 1819
         carved = load_task("sst2", data=shared / "data" / "sst2")

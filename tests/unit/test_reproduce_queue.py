@@ -61,7 +61,11 @@ def test_folders_that_cannot_be_written_are_told_before_anything_is_made(
 
 
 def test_what_is_done_needs_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(house, "found", lambda unit, _: Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={}))
+    monkeypatch.setattr(
+        house,
+        "found",
+        lambda unit, _: Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={}),
+    )
     monkeypatch.setattr(house, "check_same", lambda *_: None)
     (tmp_path / "file").touch()
     assert set(work(UNITS, [], Places(), tmp_path / "file" / "below", tmp_path / "results").found) == set(UNITS)
@@ -107,7 +111,9 @@ def test_what_has_to_wait_for_a_turn_is_told_when_it_is_too_late() -> None:
     queue.finish(UNITS[1], 60.0, "")  # twice as long as thought
     assert queue.latest(UNITS[0]) == pytest.approx(latest - 33, abs=2)
     queue.finish(UNITS[2], 3000.0, "")  # the rest would not end
-    assert queue.latest(UNITS[0]) == pytest.approx(time.time() + BEGUN, abs=5), "but its process is given the time to begin"
+    assert queue.latest(UNITS[0]) == pytest.approx(time.time() + BEGUN, abs=5), (
+        "but its process is given the time to begin"
+    )
 
 
 def shared(budget: float, expected: float = 40.0) -> Queue:
@@ -143,7 +149,9 @@ def test_what_would_end_just_in_time_is_not_begun() -> None:
 
 
 @pytest.mark.parametrize("beside", [1, 2, 4])
-def test_what_a_unit_took_beside_others_is_what_the_next_is_thought_to_take(monkeypatch: pytest.MonkeyPatch, beside: int) -> None:
+def test_what_a_unit_took_beside_others_is_what_the_next_is_thought_to_take(
+    monkeypatch: pytest.MonkeyPatch, beside: int
+) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     queue = shared(10_000.0)
@@ -157,7 +165,9 @@ def test_what_a_unit_took_beside_others_is_what_the_next_is_thought_to_take(monk
     assert not queue.running
 
 
-@pytest.mark.parametrize(("processes", "at_once", "crowd"), [(1, None, 1), (6, 4, 4), (3, 4, 3), (50, None, len(UNITS))])
+@pytest.mark.parametrize(
+    ("processes", "at_once", "crowd"), [(1, None, 1), (6, 4, 4), (3, 4, 3), (50, None, len(UNITS))]
+)
 def test_as_many_are_counted_as_may_train(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: int, at_once: int | None, crowd: int
 ) -> None:
@@ -178,7 +188,15 @@ def test_what_did_not_fit_is_not_begun_after_all(monkeypatch: pytest.MonkeyPatch
         return Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={})
 
     monkeypatch.setattr(house, "one", one)
-    summary = work(UNITS, [], Places(), tmp_path / "store", tmp_path / "results", budget=1060.0, expected=dict.fromkeys(UNITS, 150.0))
+    summary = work(
+        UNITS,
+        [],
+        Places(),
+        tmp_path / "store",
+        tmp_path / "results",
+        budget=1060.0,
+        expected=dict.fromkeys(UNITS, 150.0),
+    )
     assert made == UNITS[:3]
     assert set(summary.left) == set(UNITS[3:])
 

@@ -41,7 +41,9 @@ def crews(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, list[Unit]]]:
     return asked
 
 
-def test_repeats_come_last_in_a_process_that_has_the_device_to_itself(crews: list[tuple[Job, list[Unit]]], tmp_path: Path) -> None:
+def test_repeats_come_last_in_a_process_that_has_the_device_to_itself(
+    crews: list[tuple[Job, list[Unit]]], tmp_path: Path
+) -> None:
     summary = work(ASKED, [], Places(), tmp_path / "store", tmp_path / "results", processes=4, at_once=2)
     assert [(job.processes, job.at_once, units) for job, units in crews] == [(4, 2, UNITS), (1, 2, AGAIN)]
     assert summary.done == (*UNITS, *AGAIN)
@@ -64,10 +66,14 @@ def test_a_budget_that_ends_before_them_leaves_them(monkeypatch: pytest.MonkeyPa
     assert (summary.done, set(summary.left)) == ((), set(ASKED))
 
 
-def test_they_are_not_thought_to_take_as_long_as_what_shared_the_device(crews: list[tuple[Job, list[Unit]]], tmp_path: Path) -> None:
+def test_they_are_not_thought_to_take_as_long_as_what_shared_the_device(
+    crews: list[tuple[Job, list[Unit]]], tmp_path: Path
+) -> None:
     """The others took ten times what was expected; a repeat of an hour would not fit then."""
     expected = {**dict.fromkeys(UNITS, 1.0), **dict.fromkeys(AGAIN, 3000.0)}
-    summary = work(ASKED, [], Places(), tmp_path / "store", tmp_path / "results", processes=4, budget=3600, expected=expected)
+    summary = work(
+        ASKED, [], Places(), tmp_path / "store", tmp_path / "results", processes=4, budget=3600, expected=expected
+    )
     assert set(AGAIN) <= set(summary.done)
 
 

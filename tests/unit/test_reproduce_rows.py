@@ -35,7 +35,9 @@ LETTERS = "abcdef"
 COMMON = ("train.epochs=10", "train.lr=2e-5", "train.evaluate=never")
 
 
-def made(name: str, task: str = "sst2", flavour: Flavour = "corrected", backbone: str = "bert-base-uncased", seed: int = 0) -> Arm:
+def made(
+    name: str, task: str = "sst2", flavour: Flavour = "corrected", backbone: str = "bert-base-uncased", seed: int = 0
+) -> Arm:
     unit = Unit(arm=name, task=task, flavour=flavour, backbone=backbone, seed=seed)
     (one,) = resolve(name, tree(unit, COMMON), [arm(name).arm]).arms
     return one
@@ -121,9 +123,9 @@ def test_the_released_code_searches_as_it_does(task: str) -> None:
         False,
         False,
     )
-    assert replace(early, **{k: getattr(EarlyRobust(), k) for k in ("stop", "rule", "loader_shuffle")}, adversary=None) == replace(
-        EarlyRobust.for_task(task), adversary=None
-    )
+    assert replace(
+        early, **{k: getattr(EarlyRobust(), k) for k in ("stop", "rule", "loader_shuffle")}, adversary=None
+    ) == replace(EarlyRobust.for_task(task), adversary=None)
     swept_gamma = made("earlyrobust_gamma_05", task, "as-released").search
     assert (swept_gamma.gamma, swept_gamma.stop, swept_gamma.at) == (0.05, "official", "before")
     assert made("pgd", task, "as-released").train.adversary.naive
@@ -140,14 +142,22 @@ def test_tickets_of_one_search_share_it_and_random_ones_have_its_sparsity() -> N
         "earlyrobust_first_epochs_25",
     ):
         assert made(name, "imdb").search == search, name
-    assert (made("random", "imdb").search.heads, made("random", "imdb").search.neurons) == (search.heads, search.neurons) == (1 / 6, 0.4)
+    assert (
+        (made("random", "imdb").search.heads, made("random", "imdb").search.neurons)
+        == (search.heads, search.neurons)
+        == (1 / 6, 0.4)
+    )
     assert made("random", "imdb").search.match == "global"
     weights = made("robustt", "imdb").search
     assert made("robustt_sparsity_70", "imdb").search == weights
     matched = made("random_matched_sparsity_70", "imdb")
     assert matched.origin is not None
     assert matched.origin.like is not None
-    assert (matched.search.match, matched.origin.like.search, matched.origin.like.draw.sparsity) == ("matrix", weights, 0.7)  # type: ignore[union-attr]
+    assert (matched.search.match, matched.origin.like.search, matched.origin.like.draw.sparsity) == (
+        "matrix",
+        weights,
+        0.7,
+    )  # type: ignore[union-attr]
     assert made("imp", "sst2").search.sparsity == 0.6
     assert made("robustt_without_mask_training", "imdb").search.adversary.steps == 2
     assert made("robustt_without_mask_training", "imdb").search.sparsity == weights.sparsity
@@ -208,8 +218,15 @@ def test_where_a_sweep_meets_its_base_the_base_is_not_trained_twice(name: str) -
 def test_freelb_has_its_papers_step_on_each_task() -> None:
     """Table 6 of EarlyRobust, which its search under FreeLB has too; a weaker one would be an easy rival."""
     for task in ("sst2", "imdb", "ag_news"):
-        asked, trained = EarlyRobust.for_task(task).adversary, {name: made(name, task).train.adversary for name in arms()}
-        under = {name: (one.step_size, one.init) for name, one in trained.items() if one is not None and name_of(one) == "freelb"}
+        asked, trained = (
+            EarlyRobust.for_task(task).adversary,
+            {name: made(name, task).train.adversary for name in arms()},
+        )
+        under = {
+            name: (one.step_size, one.init)
+            for name, one in trained.items()
+            if one is not None and name_of(one) == "freelb"
+        }
         assert len(under) >= 8
         assert under == dict.fromkeys(under, (asked.step_size, asked.init))
 
@@ -245,7 +262,12 @@ def names() -> list[str]:
 def test_a_tree_is_the_units_own(name: str, flavour: Flavour, task: str, seed: int) -> None:
     unit = Unit(arm=name, task=task, flavour=flavour, seed=seed)
     first: dict[str, Any] = tree(unit, (*COMMON, "data=somewhere"), [{"name": "pwws", "n": 5}])
-    assert (first["model"], first["task"], first["seed"], first["data"]) == ("bert-base-uncased", task, seed, "somewhere")
+    assert (first["model"], first["task"], first["seed"], first["data"]) == (
+        "bert-base-uncased",
+        task,
+        seed,
+        "somewhere",
+    )
     assert first["attack"] == [{"name": "pwws", "n": 5}]
     first["arms"].clear()
     assert tree(unit, COMMON)["arms"], "what one caller changes, no other sees"
@@ -260,7 +282,12 @@ def test_what_cannot_be_made_says_why() -> None:
     assert "wrong axis" in {row.name: row.why for row in rows("ER-T4", "as-released")}["w/o Structure"]
     (never,) = _expanded("ER-T3", {"name": "w/o Adv", "why": "nobody knows"}, "corrected")
     assert (never.arm, never.why, never.tasks) == ("", "nobody knows", ("imdb", "sst2", "ag_news"))
-    for wrong in ({"arm": "finetune"}, {"name": "a"}, {"name": "a", "arm": "b", "sweep": "c"}, {"name": "a", "arm": "b", "task": "c"}):
+    for wrong in (
+        {"arm": "finetune"},
+        {"name": "a"},
+        {"name": "a", "arm": "b", "sweep": "c"},
+        {"name": "a", "arm": "b", "task": "c"},
+    ):
         with pytest.raises(TicketsError, match="a row has a name"):
             list(_expanded("ER-T3", wrong, "corrected"))
 
@@ -281,9 +308,16 @@ def test_what_is_not_there_is_refused_with_what_is_near() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("earlyrobst", {"earlyrobust"}), ("finetune_epoch_5", {"finetune_epochs_5", "finetune_epochs_25"}), ("nope", set()), ("NOPE", set())],
+    [
+        ("earlyrobst", {"earlyrobust"}),
+        ("finetune_epoch_5", {"finetune_epochs_5", "finetune_epochs_25"}),
+        ("nope", set()),
+        ("NOPE", set()),
+    ],
 )
-def test_an_unknown_arm_of_a_unit_is_told_with_few_names(name: str, near: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_arm_of_a_unit_is_told_with_few_names(
+    name: str, near: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """There are too many for a hint: the command that it names lists them."""
     assert main(["--units", f"bert-base-uncased/sst2/{name}/corrected/seed-0", "--dry-run"]) == BAD_INPUT
     said = capsys.readouterr().err
@@ -302,7 +336,9 @@ def test_plans_need_no_torch_and_the_files_are_shipped() -> None:
     told += "; tree(Unit(task='imdb', arm='searched_on_sst2')); import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
     root = Path(__file__).parents[2]
-    globs = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]["robust_tickets"]
+    globs = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"][
+        "robust_tickets"
+    ]
     folder = root / "src" / "robust_tickets"
     data = [file.relative_to(folder).as_posix() for file in (folder / "reproduce").rglob("*.toml")]
     assert len(data) >= 6

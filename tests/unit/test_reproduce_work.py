@@ -110,16 +110,22 @@ def test_a_failure_that_cannot_be_written_is_a_failure_all_the_same(made: list[U
     assert (summary.done, summary.failed) == (tuple(UNITS[::2]), tuple(UNITS[1::2]))
 
 
-def test_what_was_mended_is_no_failure_any_more(made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_mended_is_no_failure_any_more(
+    made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, results = tmp_path / "store", tmp_path / "results"
     work(UNITS[:2], [], Places(), store, results)
     assert list((store / "failures").rglob("*.json"))
-    monkeypatch.setattr(house, "one", lambda unit, *_, **__: Outcome(unit=unit, config={}, inputs={}, env={}, clean={}, cost={}))
+    monkeypatch.setattr(
+        house, "one", lambda unit, *_, **__: Outcome(unit=unit, config={}, inputs={}, env={}, clean={}, cost={})
+    )
     assert work(UNITS[:2], [], Places(), store, results).done == (UNITS[1],)
     assert not list((store / "failures").rglob("*.json"))
 
 
-def test_a_result_of_other_settings_fails_and_stays(made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_of_other_settings_fails_and_stays(
+    made: list[Unit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work(UNITS[:1], [], Places(), tmp_path / "store", tmp_path / "results")
 
     def other(*_: Any) -> None:
@@ -165,9 +171,13 @@ def test_processes_share_the_units_and_a_dead_one_is_replaced(stand_in: Any, tmp
     assert "exit code 7" in summary.why[ids[0]]
     assert summary.why[ids[2]] == "no good"
     asked = {path.name: path.read_text().splitlines() for path in (tmp_path / "results").glob("*.asked")}
-    assert len(asked[ids[3].replace("/", "+") + ".asked"]) == 2, "one that is held up is put back, and waited for at the end"
+    assert len(asked[ids[3].replace("/", "+") + ".asked"]) == 2, (
+        "one that is held up is put back, and waited for at the end"
+    )
     processes = [line for lines in asked.values() for line in lines[-1:]]
-    assert len(processes) == len({line.partition("+")[2] for line in processes}) == 5, "each unit is made by a process of its own"
+    assert len(processes) == len({line.partition("+")[2] for line in processes}) == 5, (
+        "each unit is made by a process of its own"
+    )
 
 
 @pytest.mark.parametrize("way", ["hang", "stubborn"])
@@ -204,9 +214,16 @@ def test_a_process_of_the_crew_makes_what_it_is_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(hand, "make", make)
     monkeypatch.setattr("robust_tickets.reproduce.turns.waited", lambda: turned[0])
     job = Job(
-        places=Places(data=tmp_path, subset=True), store=tmp_path / "s", results=tmp_path / "r", processes=4, at_once=2, drop_models=True
+        places=Places(data=tmp_path, subset=True),
+        store=tmp_path / "s",
+        results=tmp_path / "r",
+        processes=4,
+        at_once=2,
+        drop_models=True,
     )
-    orders = [Order(unit=unit, attacks=(attack("sst2", "textfooler-real"),), wait=False, latest=12.5) for unit in UNITS[::2]]
+    orders = [
+        Order(unit=unit, attacks=(attack("sst2", "textfooler-real"),), wait=False, latest=12.5) for unit in UNITS[::2]
+    ]
     mine = crew.Hand(0, job)
     lines: list[str] = []
     monkeypatch.setattr(mine, "_tell", lambda value: lines.append(json.dumps(value)))
@@ -241,7 +258,11 @@ process.kill()
 def test_an_attack_may_fork_while_orders_are_waited_for() -> None:
     """A forked process closes its standard input, which may not be what another thread reads from."""
     with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-W", "ignore", "-c", FORKS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.read() == "0 False"
@@ -341,7 +362,16 @@ def test_a_time_has_its_unit() -> None:
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "robust_tickets.reproduce", "--campaign", "A", "--dry-run", "--results", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "robust_tickets.reproduce",
+        "--campaign",
+        "A",
+        "--dry-run",
+        "--results",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert done.returncode == 0, done.stderr
@@ -352,7 +382,15 @@ def test_a_unit_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pyt
     for name in ("train", "validation", "test"):
         (tmp_path / "data" / "sst2").mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / "sst2" / f"{name}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
-    asked = ["--attacks", "deepwordbug-confirm", "--dry-run", "--data", str(tmp_path / "data"), "--results", str(tmp_path / "r")]
+    asked = [
+        "--attacks",
+        "deepwordbug-confirm",
+        "--dry-run",
+        "--data",
+        str(tmp_path / "data"),
+        "--results",
+        str(tmp_path / "r"),
+    ]
     assert main(["--units", "bert-base-uncased/sst2/sturdy_a_ticket/corrected/seed-0", *asked]) == BAD_INPUT
     assert "attacked once, for the recipe that the screening" in capsys.readouterr().err
     assert main(["--units", "bert-base-uncased/sst2/finetune/corrected/seed-0", *asked]) == 0
@@ -374,7 +412,9 @@ def test_two_real_processes_share_a_search(small: World, tmp_path: Path, capsys:
     for name in ("cyclopts", "datasets"):
         (block / name).mkdir(parents=True)
         (block / name / "__init__.py").write_text("raise ImportError")
-    units = [f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust_first", "earlyrobust_neurons_40")]
+    units = [
+        f"bert-base-uncased/sst2/{arm}/corrected/seed-0" for arm in ("earlyrobust_first", "earlyrobust_neurons_40")
+    ]
     asked = ["--units", *units, "--attacks", "", "--processes", "2", "--train-at-once", "1"]
     asked += ["--store", str(tmp_path / "s"), "--results", str(tmp_path / "r")]
     before = os.environ.get("PYTHONPATH")

@@ -31,7 +31,14 @@ from tiny import tiny_classifier
 from toy import toy_task
 
 TUNE = FineTune(epochs=2, batch_size=8, lr=1e-3, evaluate="never")
-SMALL: dict[str, Any] = {"epochs": 3, "batch_size": 8, "tuning": TUNE, "adversary": FreeLB(steps=2), "trace_every": 4, "warmup": 0.0}
+SMALL: dict[str, Any] = {
+    "epochs": 3,
+    "batch_size": 8,
+    "tuning": TUNE,
+    "adversary": FreeLB(steps=2),
+    "trace_every": 4,
+    "warmup": 0.0,
+}
 
 
 class KilledError(Exception):
@@ -90,7 +97,9 @@ def test_the_penalty_joins_after_clipping_at_its_weight(monkeypatch: pytest.Monk
     method = RobustT(**SMALL, normalisation="global", penalty=0.7, evaluate="never")
     found = method(tiny_classifier(), toy_task(40), tuned=tiny_classifier())
     assert seen == pytest.approx([method.penalty_at(done, 15) for done in range(15)])
-    assert [line["lambda"] for line in found.trace] == pytest.approx([method.penalty_at(s - 1, 15) for s in (4, 5, 8, 10, 12, 15)])
+    assert [line["lambda"] for line in found.trace] == pytest.approx(
+        [method.penalty_at(s - 1, 15) for s in (4, 5, 8, 10, 12, 15)]
+    )
 
 
 # --- what a search leaves -------------------------------------------------------------------------------------------------------
@@ -104,7 +113,9 @@ def test_the_classifier_is_left_as_it_was(ran: Any) -> None:
 
 
 @pytest.mark.parametrize("clip_scope", ["gates", "all"])
-def test_the_searched_weights_have_gradients_only_in_the_released_way(clip_scope: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_searched_weights_have_gradients_only_in_the_released_way(
+    clip_scope: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tuned, seen = tiny_classifier(), []
     before = {name: p.detach().clone() for name, p in tuned.model.named_parameters()}
     original = GateLog.__call__
@@ -169,7 +180,9 @@ def test_a_strong_penalty_closes_gates() -> None:
 
 @pytest.mark.parametrize("granularity", ["neuron", "head"])
 def test_gates_of_units_give_structured_tickets(granularity: Any) -> None:
-    ticket = RobustT(**SMALL, granularity=granularity, sparsity=0.5)(tiny_classifier(), toy_task(24), tuned=tiny_classifier()).ticket
+    ticket = RobustT(**SMALL, granularity=granularity, sparsity=0.5)(
+        tiny_classifier(), toy_task(24), tuned=tiny_classifier()
+    ).ticket
     other = {"neuron": "heads", "head": "neurons"}[granularity]
     assert ticket.kind == "structured"
     assert ticket.removed == {f"{granularity}s": 0.5, other: 0.0}
@@ -177,7 +190,9 @@ def test_gates_of_units_give_structured_tickets(granularity: Any) -> None:
 
 @pytest.mark.parametrize("granularity", ["matrix", "layer"])
 def test_gates_of_matrices_and_layers_give_unstructured_tickets(granularity: Any) -> None:
-    ticket = RobustT(**SMALL, granularity=granularity, sparsity=0.5)(tiny_classifier(), toy_task(24), tuned=tiny_classifier()).ticket
+    ticket = RobustT(**SMALL, granularity=granularity, sparsity=0.5)(
+        tiny_classifier(), toy_task(24), tuned=tiny_classifier()
+    ).ticket
     shares = sorted(float(m.mean()) for m in ticket.masks["weights"])
     assert ticket.sparsity == pytest.approx(0.5, abs=1e-4)
     assert sum(0 < share < 1 for share in shares) <= 1  # at most one matrix lies at the border
@@ -209,7 +224,8 @@ def test_a_tuned_model_may_be_given_and_stays_as_it_was(ran: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "step", "clip_scope"), [("train", 3, "gates"), ("search", 0, "gates"), ("search", 7, "gates"), ("search", 13, "all")]
+    ("stage", "step", "clip_scope"),
+    [("train", 3, "gates"), ("search", 0, "gates"), ("search", 7, "gates"), ("search", 13, "all")],
 )
 def test_a_killed_search_goes_on_to_the_same_ticket(
     stage: str, step: int, clip_scope: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -223,8 +239,12 @@ def test_a_killed_search_goes_on_to_the_same_ticket(
         with pytest.raises(KilledError):
             method(clf, task, folder=tmp_path)
     torch.manual_seed(99)
-    found = replace(method, checkpoint_steps=0)(clf, task, folder=tmp_path)  # when checkpoints are taken is no setting of the search
-    assert [list(line.items()) for line in found.trace] == [list(line.items()) for line in whole.trace]  # the same file, keys in order
+    found = replace(method, checkpoint_steps=0)(
+        clf, task, folder=tmp_path
+    )  # when checkpoints are taken is no setting of the search
+    assert [list(line.items()) for line in found.trace] == [
+        list(line.items()) for line in whole.trace
+    ]  # the same file, keys in order
     for one, other in zip(found.ticket.scores["weights"], whole.ticket.scores["weights"], strict=True):
         assert np.array_equal(one, other)
 
@@ -283,7 +303,12 @@ def test_the_released_clipping_is_one_norm_over_gates_and_never_zeroed_weights()
         clf = tiny_classifier(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
         gates = HardConcrete(clf.model, generator=torch_generator(1, "gates"), freeze=False).attach()
         batch = {**clf.batch(clf.encode(["the film is great", "bad"])), "labels": torch.tensor([0, 1])}
-        return clf.model.train(), gates, batch, make_step(clf.model, generator=torch_generator(2, "adversary"), adversary=FreeLB(steps=2))
+        return (
+            clf.model.train(),
+            gates,
+            batch,
+            make_step(clf.model, generator=torch_generator(2, "adversary"), adversary=FreeLB(steps=2)),
+        )
 
     model, gates, batch, step = setting()
     log = GateLog(gates, every=1, per_epoch=1, penalty=lambda done: 0.0)
@@ -325,7 +350,14 @@ def test_table_7_is_the_papers(shared: Path) -> None:
     assert told.keys() == names.keys()
     for table, name in names.items():
         method = RobustT.for_task(name)
-        got = [method.adversary.step_size, method.lr, method.penalty, method.adversary.init, method.adversary.steps, method.weight_decay]
+        got = [
+            method.adversary.step_size,
+            method.lr,
+            method.penalty,
+            method.adversary.init,
+            method.adversary.steps,
+            method.weight_decay,
+        ]
         assert got == list(told[table].values())
 
 
@@ -338,7 +370,12 @@ def test_the_defaults_are_sst2s() -> None:
 def test_the_released_settings() -> None:
     method = RobustT.released("ag_news", seed=3)
     assert (method.lr, method.penalty, method.sparsity, method.seed) == (0.05, 0.5, 0.4, 3)
-    assert (method.ramp, method.clip_scope, method.normalisation, method.tuning.clip) == ("official", "all", "per_matrix", 0.0)
+    assert (method.ramp, method.clip_scope, method.normalisation, method.tuning.clip) == (
+        "official",
+        "all",
+        "per_matrix",
+        0.0,
+    )
     assert method.tuning.epochs == 3  # a table changes one setting of the default
     assert method.adversary == FreeLB(steps=5, step_size=0.03, token_types=False)
     assert RobustT.released("mine").lr == 0.1

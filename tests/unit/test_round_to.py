@@ -43,7 +43,9 @@ def test_a_search_rounds_its_ticket_and_nothing_else(tmp_path: Path, capsys: pyt
 
 def test_robustt_rounds_neurons() -> None:
     clf = tiny_classifier(neurons=40)
-    method = RobustT(epochs=1, batch_size=8, adversary=None, evaluate="never", granularity="neuron", sparsity=0.35, round_to=8)
+    method = RobustT(
+        epochs=1, batch_size=8, adversary=None, evaluate="never", granularity="neuron", sparsity=0.35, round_to=8
+    )
     assert all(n % 8 == 0 for n in widths(method(clf, toy_task(16), tuned=clf).ticket))
 
 
@@ -71,8 +73,13 @@ def test_recipes_hand_it_on() -> None:
         recipe = arms(rounded, search=weights)
         check(recipe)
         assert recipe.arms[1].search.round_to == 1
-    assert arms(rounded, search={"name": "random", "match": "layer"}, like="a").arms[1].search.round_to == 1  # its counts are rounded
-    assert arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 16}).arms[1].story() == "the ticket of a, drawn with round to 16"
+    assert (
+        arms(rounded, search={"name": "random", "match": "layer"}, like="a").arms[1].search.round_to == 1
+    )  # its counts are rounded
+    assert (
+        arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 16}).arms[1].story()
+        == "the ticket of a, drawn with round to 16"
+    )
     with pytest.raises(TicketsError, match="round_to"):
         arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 7})
     with pytest.raises(TicketsError, match="round_to cannot be drawn"):
@@ -86,5 +93,7 @@ def test_draw_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told["rounded"]["neurons"] == [84, sum(widths(Ticket.load(tmp_path / "r")))]
     assert all(n % 8 == 0 for n in widths(Ticket.load(tmp_path / "r")))
     tickets(capsys, "draw", str(tmp_path / "t"), "--round-to", "9", "--out", str(tmp_path / "s"), code=2)
-    assert "rounded" not in tickets(capsys, "draw", str(tmp_path / "r"), "--round-to", "1", "--out", str(tmp_path / "u"))
+    assert "rounded" not in tickets(
+        capsys, "draw", str(tmp_path / "r"), "--round-to", "1", "--out", str(tmp_path / "u")
+    )
     assert Ticket.load(tmp_path / "u") == Ticket.load(tmp_path / "t")

@@ -102,7 +102,9 @@ def test_distances_are_hamming_over_size(points: np.ndarray) -> None:
         assert (matrix == matrix.T).all()
         for i, one in enumerate(masks):
             for j, other in enumerate(masks):
-                assert matrix[i, j] == pytest.approx(np.mean(np.concatenate(one[group]) != np.concatenate(other[group])), abs=1e-15)
+                assert matrix[i, j] == pytest.approx(
+                    np.mean(np.concatenate(one[group]) != np.concatenate(other[group])), abs=1e-15
+                )
 
 
 @settings(max_examples=50, deadline=None)
@@ -120,7 +122,9 @@ def test_points_are_the_ends_of_mini_epochs(per_epoch: int, epochs: int, mini: f
     assert np.diff([0, *apart]).min(initial=10) >= 10
     assert per_epoch * mini < 10 or apart in (points, points[:-1])  # as it was, but for an end that is cut short
     assert mini_epochs(2105, epochs, mini, 10) == mini_epochs(2105, epochs, mini)  # SST-2 in batches of 32
-    assert mini_epochs(per_epoch, epochs, 1e-12) == list(range(1, per_epoch * epochs + 1))  # at once, not after 10^12 turns
+    assert mini_epochs(per_epoch, epochs, 1e-12) == list(
+        range(1, per_epoch * epochs + 1)
+    )  # at once, not after 10^12 turns
 
 
 # --- EarlyRobust ----------------------------------------------------------------------------------------------------------------
@@ -189,7 +193,9 @@ def test_stopping_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
         steps.clear()
         found = EarlyRobust(**SMALL, stop=stop, gamma=1.1, mini=0.05)(tiny_classifier(), toy_task(80))  # type: ignore[arg-type]
         assert len(found.trace) == points
-        assert len(steps) == points * apart  # 20 updates an epoch: one per mini-epoch, but the paper's points lie ten apart
+        assert (
+            len(steps) == points * apart
+        )  # 20 updates an epoch: one per mini-epoch, but the paper's points lie ten apart
         assert found.trace[drawn]["drawn"]
         assert found.distances["point"] == drawn
         assert found.ticket.provenance["step"] == (drawn + 1) * apart
@@ -197,18 +203,24 @@ def test_stopping_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("rows", "epochs", "last"), [(4, 60, 60), (40, 6, 60), (80, 3, 60), (280, 1, 70)])
-def test_small_data_has_the_epochs_that_the_papers_rule_needs(rows: int, epochs: int, last: int, tmp_path: Path) -> None:
+def test_small_data_has_the_epochs_that_the_papers_rule_needs(
+    rows: int, epochs: int, last: int, tmp_path: Path
+) -> None:
     """Points lie ten updates apart and six are there; the schedule ends where the epochs do, and other rules have their one epoch."""
     method, task = rt.EarlyRobust(**{**SMALL, "adversary": None}, gamma=0.0, log_every=1), toy_task(rows)
     found = method(tiny_classifier(), task, folder=tmp_path)
     assert [line["step"] for line in found.trace] == list(range(10, last + 1, 10))
     assert (found.ticket.provenance["steps_run"], found.ticket.provenance["epoch"]) == (method.steps(task), epochs)
-    rates = [line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line]
+    rates = [
+        line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line
+    ]
     assert (len(rates), np.argmax(rates), rates[-1]) == (last, last // 10, pytest.approx(1e-3 / (last - last // 10)))
     assert replace(method, stop="official").steps(task) == rows // 4
 
 
-def test_a_ticket_whose_coefficients_never_moved_apart_is_called_near_random(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ticket_whose_coefficients_never_moved_apart_is_called_near_random(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = rt.EarlyRobust(**SMALL)(tiny_classifier(), toy_task(80))
     assert found.ticket.provenance["near_random"] is found.ticket.draw(neurons=0.5).provenance["near_random"] is True
     assert "near random" in capsys.readouterr().err
@@ -249,7 +261,10 @@ def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
     about = {"family": "bert", "unit_weights": {"heads": 1, "neurons": 1}}
 
     def live() -> Any:  # what a careless snapshot would hand over
-        return {"heads": [p.detach().numpy() for p in gates.heads], "neurons": [p.detach().numpy() for p in gates.neurons]}
+        return {
+            "heads": [p.detach().numpy() for p in gates.heads],
+            "neurons": [p.detach().numpy() for p in gates.neurons],
+        }
 
     watch = Watch(
         snapshot=live,
@@ -268,7 +283,9 @@ def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
 
 def test_the_l1_term_pulls_coefficients_down_and_decay_reaches_them() -> None:
     def mean(**options: Any) -> float:
-        scores = EarlyRobust(**{**SMALL, "gamma": 0.0, "warmup": 0.0, **options})(tiny_classifier(), toy_task(80)).ticket.scores
+        scores = EarlyRobust(**{**SMALL, "gamma": 0.0, "warmup": 0.0, **options})(
+            tiny_classifier(), toy_task(80)
+        ).ticket.scores
         return float(np.concatenate(scores["neurons"]).mean())
 
     free = mean(head_l1=0.0, neuron_l1=0.0, weight_decay=0.0)
@@ -289,14 +306,25 @@ def test_l1_is_back_propagated_once_a_step(monkeypatch: pytest.MonkeyPatch) -> N
 def test_switches_reach_the_search() -> None:
     clf, task = tiny_classifier(), toy_task(40)
     plain = EarlyRobust(**SMALL, gamma=0.0)(clf, task)
-    for switch in ({"loader_shuffle": False}, {"adversary": None}, {"adversary": FreeLB(steps=2, step_size=0.5)}, {"weight_decay": 1.0}):
+    for switch in (
+        {"loader_shuffle": False},
+        {"adversary": None},
+        {"adversary": FreeLB(steps=2, step_size=0.5)},
+        {"weight_decay": 1.0},
+    ):
         other = EarlyRobust(**{**SMALL, "gamma": 0.0, **switch})(clf, task)
         assert [line["loss"] for line in other.trace] != [line["loss"] for line in plain.trace], switch
-    layered = EarlyRobust(**SMALL, gamma=0.0, heads=0.25, head_scope="layer", neurons=0.5, neuron_scope="layer")(clf, task).ticket
+    layered = EarlyRobust(**SMALL, gamma=0.0, heads=0.25, head_scope="layer", neurons=0.5, neuron_scope="layer")(
+        clf, task
+    ).ticket
     assert [int(m.sum()) for m in layered.masks["heads"]] == [3, 3, 3]
     assert [int(m.sum()) for m in layered.masks["neurons"]] == [12, 12, 12]
     ties = EarlyRobust(**SMALL, gamma=1.1, window=1, stop="official", rule="quantile", neurons=0.0)(clf, task).ticket
-    assert [int(m.sum()) for m in ties.masks["heads"]] == [1, 1, 1]  # all coefficients are 1 there: the released rule over-prunes
+    assert [int(m.sum()) for m in ties.masks["heads"]] == [
+        1,
+        1,
+        1,
+    ]  # all coefficients are 1 there: the released rule over-prunes
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
@@ -326,7 +354,9 @@ def test_other_tasks_take_imdbs_weights() -> None:
 
 
 @pytest.mark.parametrize("said", ["SST-2", "SST2", "IMDB", "AGNEWS", "ag-news", "AG News", "QNLI", "QQP"])
-def test_a_task_is_found_by_the_names_that_people_write(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_found_by_the_names_that_people_write(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = said.lower().replace("-", "").replace(" ", "").replace("agnews", "ag_news")
     for method in (rt.EarlyRobust, rt.EarlyBERT, rt.RobustT, rt.ORTicket, rt.IMP, rt.OMP):
         assert method.for_task(said) == method.for_task(task)
@@ -365,7 +395,9 @@ def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("impossible", [{"heads": 0.95}, {"neurons": 0.99}, {"heads": 0.9, "rule": "quantile"}])
-def test_an_impossible_sparsity_is_refused_before_any_step(impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_sparsity_is_refused_before_any_step(
+    impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Loop, "run", lambda self: pytest.fail("trained"))
     with pytest.raises(TicketsError, match="remov"):
         EarlyRobust(**{**SMALL, **impossible})(tiny_classifier(neurons=8), toy_task(16))
@@ -378,7 +410,9 @@ def test_a_search_that_diverges_has_failed() -> None:
 
 
 def test_what_was_run_is_told_though_no_point_is_there() -> None:
-    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, stop="official", adversary=None)(tiny_classifier(), toy_task(80))
+    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, stop="official", adversary=None)(
+        tiny_classifier(), toy_task(80)
+    )
     assert found.ticket.provenance["steps_run"] == 10  # the last of three points was at 9
     assert found.ticket.provenance["step"] == 9
     assert found.distances["stopped_at"] == 1.0
@@ -396,7 +430,9 @@ def test_many_points_take_little_memory() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_classifiers_are_searched_in_full(dtype: torch.dtype, capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_precision_classifiers_are_searched_in_full(
+    dtype: torch.dtype, capsys: pytest.CaptureFixture[str]
+) -> None:
     clf = tiny_classifier()
     clf.model.to(dtype)
     found = EarlyRobust(**SMALL | {"mini": 0.5})(clf, toy_task(16))
@@ -405,7 +441,9 @@ def test_half_precision_classifiers_are_searched_in_full(dtype: torch.dtype, cap
     assert "trained as float32" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", [{"heads": 1.0}, {"neurons": -0.1}, {"mini": 0.0}, {"window": 0}, {"gamma": -1.0}, {"lr": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"heads": 1.0}, {"neurons": -0.1}, {"mini": 0.0}, {"window": 0}, {"gamma": -1.0}, {"lr": 0.0}]
+)
 def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError):
         EarlyRobust(**wrong)

@@ -44,7 +44,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def watched(self: FineTune, clf: Any, task: Any, **options: Any) -> Any:
         rounds.append({"trainer": self, "start": {n: p.detach().clone() for n, p in clf.model.named_parameters()}})
         train(self, clf, task, **options)
-        rounds[-1] |= {"end": {n: p.detach().clone() for n, p in clf.model.named_parameters()}, "weights": weights_of(clf)}
+        rounds[-1] |= {
+            "end": {n: p.detach().clone() for n, p in clf.model.named_parameters()},
+            "weights": weights_of(clf),
+        }
         return clf
 
     monkeypatch.setattr(FineTune, "__call__", watched)
@@ -91,7 +94,10 @@ def test_the_ladder(classifier: Any, seen: list[dict[str, Any]]) -> None:
                 assert torch.equal(value, expected), name
     assert found.ticket == found.ticket.draw(sparsity=0.9)
     between = found.ticket.draw(sparsity=0.25)
-    assert all((b | ~t).all() for b, t in zip(between.masks["weights"], found.ticket.draw(sparsity=0.3).masks["weights"], strict=True))
+    assert all(
+        (b | ~t).all()
+        for b, t in zip(between.masks["weights"], found.ticket.draw(sparsity=0.3).masks["weights"], strict=True)
+    )
 
 
 def test_a_round_is_trained_with_the_schedule_of_all_ten(seen: list[dict[str, Any]]) -> None:
@@ -108,8 +114,12 @@ def test_a_round_is_trained_with_the_schedule_of_all_ten(seen: list[dict[str, An
 
 @pytest.mark.parametrize(("horizon", "last"), [(None, 1 / 4), (20, 17 / 20)])
 def test_the_horizon_of_a_schedule(horizon: int | None, last: float, tmp_path: Path) -> None:
-    FineTune(epochs=2, batch_size=8, lr=1e-3, horizon=horizon, log_every=1)(tiny_classifier(), toy_task(16), folder=tmp_path)
-    rates = [line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line]
+    FineTune(epochs=2, batch_size=8, lr=1e-3, horizon=horizon, log_every=1)(
+        tiny_classifier(), toy_task(16), folder=tmp_path
+    )
+    rates = [
+        line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line
+    ]
     assert rates[0] == pytest.approx(1e-3)
     assert rates[-1] == pytest.approx(1e-3 * last)
 
@@ -155,7 +165,8 @@ def test_a_killed_search_goes_on_and_ends_the_same(when: str, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    "settings", [{"sparsity": 1.0}, {"sparsity": 0.05}, {"step": 0.0}, {"epochs": 0}, {"lr": 0.0}, {"classifier": "thrown away"}]
+    "settings",
+    [{"sparsity": 1.0}, {"sparsity": 0.05}, {"step": 0.0}, {"epochs": 0}, {"lr": 0.0}, {"classifier": "thrown away"}],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(TicketsError):
@@ -170,7 +181,12 @@ def test_rungs_end_where_asked() -> None:
 
 def test_the_papers_sparsities() -> None:
     for method in (IMP, OMP):
-        assert [method.for_task(name).sparsity for name in ("imdb", "ag_news", "sst2", "other.csv")] == [0.2, 0.4, 0.6, 0.6]
+        assert [method.for_task(name).sparsity for name in ("imdb", "ag_news", "sst2", "other.csv")] == [
+            0.2,
+            0.4,
+            0.6,
+            0.6,
+        ]
     assert build(OMP, {"of": "finetuned", "tuning": {"epochs": 1}}, "x").tuning.epochs == 1
 
 
@@ -182,7 +198,12 @@ def test_omp_removes_the_smallest_of_theta_0() -> None:
     found = OMP(sparsity=0.3)(clf)
     weights = weights_of(clf)
     kept, gone = (
-        np.concatenate([np.abs(weights[n])[m if k else ~m] for n, m in zip(found.ticket.names, found.ticket.masks["weights"], strict=True)])
+        np.concatenate(
+            [
+                np.abs(weights[n])[m if k else ~m]
+                for n, m in zip(found.ticket.names, found.ticket.masks["weights"], strict=True)
+            ]
+        )
         for k in (True, False)
     )
     assert gone.max() <= kept.min()
@@ -263,7 +284,9 @@ def test_random_weights_without_a_ticket_to_match() -> None:
         ({"match": "matrix"}, "smaller", "other sizes"),
     ],
 )
-def test_random_tickets_that_make_no_sense_are_refused(settings: dict[str, Any], which: str | None, words: str, like: Ticket) -> None:
+def test_random_tickets_that_make_no_sense_are_refused(
+    settings: dict[str, Any], which: str | None, words: str, like: Ticket
+) -> None:
     tickets = {None: lambda: None, "weights": lambda: like, "units": lambda: RandomTicket()(tiny_classifier()).ticket}
     tickets["roberta"] = lambda: OMP()(tiny_classifier("roberta")).ticket
     tickets["smaller"] = lambda: OMP()(tiny_classifier(hidden=16)).ticket

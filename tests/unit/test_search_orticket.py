@@ -55,7 +55,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 # --- the model -------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_head_is_the_checkpoints_and_the_encoder_the_classifiers(start: Classifier, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_head_is_the_checkpoints_and_the_encoder_the_classifiers(
+    start: Classifier, capsys: pytest.CaptureFixture[str]
+) -> None:
     from transformers import AutoModelForMaskedLM
 
     model, saved = masked_model(start), AutoModelForMaskedLM.from_pretrained(start.identity)
@@ -64,7 +66,9 @@ def test_the_head_is_the_checkpoints_and_the_encoder_the_classifiers(start: Clas
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight  # tied
 
 
-def test_a_classifier_that_was_trained_brings_its_own_encoder(start: Classifier, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_classifier_that_was_trained_brings_its_own_encoder(
+    start: Classifier, capsys: pytest.CaptureFixture[str]
+) -> None:
     changed = start.copy()
     with torch.no_grad():
         encoder_of(changed.model).get_input_embeddings().weight.add_(0.5)
@@ -256,7 +260,9 @@ class _Killed(BaseException):
     """As sudden as a kill, for the process's own code."""
 
 
-def test_a_search_that_is_killed_goes_on_to_the_same_ticket(start: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_is_killed_goes_on_to_the_same_ticket(
+    start: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     method, task = ORTicket(**SMALL, gamma=0.0, mini=0.25, epochs=2, checkpoint_steps=1), toy_task(30)
     whole = method(start, task)
     original = Loop._update
@@ -271,7 +277,9 @@ def test_a_search_that_is_killed_goes_on_to_the_same_ticket(start: Classifier, t
             patch.setattr(Loop, "_update", update)
             with pytest.raises(_Killed):
                 method(start, task, folder=tmp_path)
-        monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / f"cache-{dying}"))  # the blocks are made anew, and are the same
+        monkeypatch.setenv(
+            "ROBUST_TICKETS_CACHE", str(tmp_path / f"cache-{dying}")
+        )  # the blocks are made anew, and are the same
     again = method(start, task, folder=tmp_path)
     assert list(again.trace) == list(whole.trace)
     assert again.ticket == whole.ticket
@@ -306,7 +314,9 @@ def test_one_ticket_for_several_tasks_as_the_page_says() -> None:
 
 
 def test_the_papers_ratios() -> None:
-    ratios = {name: ORTicket.for_task(name, corpus="task").neurons for name in ("imdb", "sst2", "ag_news", "qnli", "qqp")}
+    ratios = {
+        name: ORTicket.for_task(name, corpus="task").neurons for name in ("imdb", "sst2", "ag_news", "qnli", "qqp")
+    }
     assert ratios == {"imdb": 0.3, "sst2": 0.2, "ag_news": 0.3, "qnli": 0.3, "qqp": 0.2}
     assert ORTicket.for_task("imdb").heads == 1 / 6
     method = ORTicket(**SMALL)
@@ -369,7 +379,9 @@ def test_the_real_bert_knows_masked_words(shared: Path, tmp_path: Path) -> None:
     some = tmp_path / "wiki.txt"
     some.write_text(next(text for text, _ in find_corpus(str(wiki)).texts() if len(text) > 2000)[:2000])
     count = len(blocks_of(find_corpus(str(some)), clf.tokenizer, 64))
-    found = ORTicket(corpus=str(some), block=64, batch_size=1, stop="fixed", at_epoch=2 / count, adversary=FreeLB(steps=2))(clf)
+    found = ORTicket(
+        corpus=str(some), block=64, batch_size=1, stop="fixed", at_epoch=2 / count, adversary=FreeLB(steps=2)
+    )(clf)
     assert found.ticket.provenance["steps_run"] == 2
     assert found.ticket.removed["heads"] == pytest.approx(1 / 6)
     assert found.trace[-1]["loss"] < 7  # dropout and the adversary on; chance is 10.3

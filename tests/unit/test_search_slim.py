@@ -99,7 +99,14 @@ def test_official_before_draws_one_update_before_the_masks_are_compared() -> Non
 
 
 @pytest.mark.parametrize(
-    ("stop", "at"), [("paper", "current"), ("paper", "first"), ("official", "current"), ("official", "before"), ("early_bird", "current")]
+    ("stop", "at"),
+    [
+        ("paper", "current"),
+        ("paper", "first"),
+        ("official", "current"),
+        ("official", "before"),
+        ("early_bird", "current"),
+    ],
 )
 @pytest.mark.parametrize("rows", [12, 40, 80])
 def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any, at: Any, rows: int) -> None:
@@ -113,8 +120,15 @@ def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any
 def test_the_papers_rule_draws_at_the_first_of_its_five_points_and_ends_at_the_last() -> None:
     clf, task = tiny_classifier(), toy_task(400)
     first, last = (rt.EarlyRobust(**FEW, gamma=1.1, mini=0.12, **said)(clf, task) for said in ({}, {"at": "current"}))
-    assert [(f.ticket.provenance["step"], f.ticket.provenance["steps_run"]) for f in (first, last)] == [(24, 72), (72, 72)]
-    assert (first.distances["drawn_at"], first.distances["stopped_at"], first.ticket.provenance["method"]["at"]) == (0.24, 0.72, "first")
+    assert [(f.ticket.provenance["step"], f.ticket.provenance["steps_run"]) for f in (first, last)] == [
+        (24, 72),
+        (72, 72),
+    ]
+    assert (first.distances["drawn_at"], first.distances["stopped_at"], first.ticket.provenance["method"]["at"]) == (
+        0.24,
+        0.72,
+        "first",
+    )
     assert [line["loss"] for line in first.trace] == [line["loss"] for line in last.trace]  # the same search
 
 
@@ -125,13 +139,19 @@ def test_the_papers_rule_draws_at_the_first_of_its_five_points_and_ends_at_the_l
         (rt.ORTicket(corpus="task"), "first", None),
         (rt.EarlyRobust(at="current"), "current", "d3111a9e2a1d5c04732a89b34ccce297b1fc39316b135d5837d67f05c8b4d16f"),
         (rt.EarlyBERT(), "current", "a0b662e59ae64384f2ccfeea2a2b8d411e5e7a2c60d6c44d737004e5d8409838"),
-        (replace(rt.EarlyRobust(), stop="official"), "current", "5665cb4a2a5bb3957fd80a5b69148ab3d59888a0efc289d2cb4307e6f4893a86"),
+        (
+            replace(rt.EarlyRobust(), stop="official"),
+            "current",
+            "5665cb4a2a5bb3957fd80a5b69148ab3d59888a0efc289d2cb4307e6f4893a86",
+        ),
         (rt.EarlyRobust.for_task("sst2", stop="early_bird"), "current", None),
         (rt.EarlyRobust.for_task("sst2", stop="fixed"), "current", None),
         (rt.EarlyRobust(stop="official", at="before"), "before", None),
     ],
 )
-def test_where_a_rule_draws_depends_on_the_rule_and_is_in_the_settings(method: Any, at: str, before: str | None) -> None:
+def test_where_a_rule_draws_depends_on_the_rule_and_is_in_the_settings(
+    method: Any, at: str, before: str | None
+) -> None:
     assert describe(method)["at"] == at
     assert before in (None, digest(describe(method)))
 
@@ -148,7 +168,9 @@ def test_where_a_rule_draws_depends_on_the_rule_and_is_in_the_settings(method: A
 def test_the_released_slip_on_synthetic_points(moves: list[float], expected: int | None) -> None:
     at = np.array(moves)
     far = np.abs(at[:, None] - at[None, :])
-    drawn = next((p for n in range(1, len(at) + 1) if (p := _stop.official(far[:n, :n], 0.1, 2, "before")) is not None), None)
+    drawn = next(
+        (p for n in range(1, len(at) + 1) if (p := _stop.official(far[:n, :n], 0.1, 2, "before")) is not None), None
+    )
     assert drawn == expected
 
 
@@ -180,9 +202,9 @@ def test_bad_combinations_are_refused(wrong: dict[str, Any]) -> None:
 def test_a_horizon_beyond_the_run_keeps_the_rate_up(tmp_path: Path) -> None:
     clf, task = tiny_classifier(), toy_task(40)
     for name, options in (("short", {}), ("long", {"horizon": 4})):
-        EarlyRobust(**{**SMALL, "adversary": None, "gamma": 0.0, "stop": "official", "warmup": 0.0, "log_every": 1, **options})(
-            clf, task, folder=tmp_path / name
-        )
+        EarlyRobust(
+            **{**SMALL, "adversary": None, "gamma": 0.0, "stop": "official", "warmup": 0.0, "log_every": 1, **options}
+        )(clf, task, folder=tmp_path / name)
     assert _rates(tmp_path / "short") == pytest.approx([1e-3 * (10 - i) / 10 for i in range(10)])
     assert _rates(tmp_path / "long") == pytest.approx([1e-3 * (40 - i) / 40 for i in range(10)])
 
@@ -197,7 +219,15 @@ def test_rows_of_a_task_change_one_setting_of_a_component() -> None:
     assert issubclass(EarlyBERT, PerTask)
 
 
-NAMES = {"IMDB": "imdb", "SST2": "sst2", "SST-2": "sst2", "AGNEWS": "ag_news", "AG NEWS": "ag_news", "QNLI": "qnli", "QQP": "qqp"}
+NAMES = {
+    "IMDB": "imdb",
+    "SST2": "sst2",
+    "SST-2": "sst2",
+    "AGNEWS": "ag_news",
+    "AG NEWS": "ag_news",
+    "QNLI": "qnli",
+    "QQP": "qqp",
+}
 
 
 @pytest.mark.shared
@@ -216,7 +246,9 @@ def test_rows_are_the_papers(shared: Path) -> None:
                 drawn = (EarlyRobust if entry["paper"] == "EarlyRobust" else ORTicket).for_task(NAMES[entry["dataset"]])
                 heads, neurons = int(drawn.heads * 144 + 1e-9), int(drawn.neurons * 36_864 + 1e-9)
                 left = (whole - heads * (4 * 64 * 768 + 3 * 64) - neurons * (2 * 768 + 1)) / 1e6
-                assert abs(left - entry["metrics"][key]) < 0.8  # rounded or cut to millions; a tenth of the neurons is 5.7
+                assert (
+                    abs(left - entry["metrics"][key]) < 0.8
+                )  # rounded or cut to millions; a tenth of the neurons is 5.7
                 seen.add((entry["paper"], entry["dataset"]))
     assert len(seen) == 10
 
@@ -235,7 +267,9 @@ class _Killed(BaseException):
     ],
     ids=["earlyrobust", "before", "earlybert"],
 )
-def test_a_search_that_is_killed_goes_on_to_the_same_ticket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, at: int) -> None:
+def test_a_search_that_is_killed_goes_on_to_the_same_ticket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, at: int
+) -> None:
     clf, task = tiny_classifier(), toy_task(40 if method.at != "before" else 80)
     whole = method(clf, task)
     original = Loop._update

@@ -15,7 +15,13 @@ from robust_tickets.walk.stages import search_key
 from tiny import tiny_model, tiny_tokenizer
 from toy import toy_task
 
-LISTS = {"good": ["great", "fine"], "bad": ["awful", "poor"], "film": ["movie"], "movie": ["film", "story"], "story": ["plot"]}
+LISTS = {
+    "good": ["great", "fine"],
+    "bad": ["awful", "poor"],
+    "film": ["movie"],
+    "movie": ["film", "story"],
+    "story": ["plot"],
+}
 KINDS = [rt.SynonymSwap, rt.SynonymHotFlip, rt.ASCC]
 
 
@@ -62,7 +68,9 @@ def test_the_words_of_the_first_stage_decide_too(kind: Any, start: Any, source: 
 
 
 @pytest.mark.parametrize("method", ["earlyrobust", "orticket"])
-def test_other_words_under_the_same_path_are_another_search(method: str, start: Any, source: Path, tmp_path: Path) -> None:
+def test_other_words_under_the_same_path_are_another_search(
+    method: str, start: Any, source: Path, tmp_path: Path
+) -> None:
     search = _search(method, rt.SynonymSwap(source=str(source)))
     folder = tmp_path / "search"
     search(start, toy_task(24), folder=folder)

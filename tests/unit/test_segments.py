@@ -26,7 +26,9 @@ def test_pieces_joined_are_the_text() -> None:
     assert "".join(segments.cut(text)) == text
 
 
-def test_what_jieba_warns_of_while_it_is_imported_is_not_the_users_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_jieba_warns_of_while_it_is_imported_is_not_the_users_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "jieba.py").write_text(
         "import warnings\nwarnings.warn('pkg_resources is deprecated')\nsetLogLevel = print\n"
         "class Tokenizer:\n    def initialize(self): pass\n    def cut(self, text): return list(text)\n"

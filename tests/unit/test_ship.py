@@ -27,7 +27,12 @@ from robust_tickets.ticket import Ticket
 from tiny import tiny_classifier
 
 FAMILIES = BACKBONES.names()
-TEXTS = ["a great film", "the story was not very good", "plot", "a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9"]
+TEXTS = [
+    "a great film",
+    "the story was not very good",
+    "plot",
+    "a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9",
+]
 LABELS = ("bad", "good", "so so")
 
 # runs in a process that never imports robust_tickets; the last line proves it
@@ -48,7 +53,9 @@ assert not any(name.split(".")[0] == "robust_tickets" for name in sys.modules)
 
 def ticket_for(model: Any) -> Ticket:
     """Uneven: one layer down to one head and one neuron, one whole."""
-    return Ticket.from_kept(model, heads=[[2], [0, 1, 3], [0, 1, 2, 3]], neurons=[[5], list(range(0, 24, 3)), list(range(24))])
+    return Ticket.from_kept(
+        model, heads=[[2], [0, 1, 3], [0, 1, 2, 3]], neurons=[[5], list(range(0, 24, 3)), list(range(24))]
+    )
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -97,7 +104,9 @@ def test_onnx_export_of_a_compact_model_answers_like_torch(small: Classifier, tm
     assert (about["labels"], about["max_length"]) == (list(LABELS), small.max_length)
     assert ("token_type_ids" in about["inputs"]) == small.token_types
     blob = (folder / "model.onnx").read_bytes()
-    assert len(blob) < sum(p.numel() * 4 for p in small.model.parameters()) + 60_000  # the weights and a graph, nothing else
+    assert (
+        len(blob) < sum(p.numel() * 4 for p in small.model.parameters()) + 60_000
+    )  # the weights and a graph, nothing else
     assert b"site-packages" not in blob  # no paths of whoever exported it
     assert b".py" not in blob
     assert json.loads((folder / "config.json").read_text())["model_type"].replace("-", "_") in FAMILIES
@@ -152,7 +161,9 @@ def test_tracing_leaves_no_mark_on_the_model() -> None:
     with warnings.catch_warnings(action="ignore"):  # torch about itself
         program = torch.export.export(small.model, (), batch)
     np.testing.assert_array_equal(small.logits(TEXTS), before)
-    np.testing.assert_allclose(program.module()(**batch).logits.detach(), small.model(**batch).logits.detach(), atol=1e-5)
+    np.testing.assert_allclose(
+        program.module()(**batch).logits.detach(), small.model(**batch).logits.detach(), atol=1e-5
+    )
 
 
 def test_an_onnx_models_digest_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +182,10 @@ def test_an_onnx_models_digest_sees_every_file(tmp_path: Path, monkeypatch: pyte
 def test_a_ticket_that_cuts_nothing_is_a_ticket_model_all_the_same(tmp_path: Path) -> None:
     whole = tiny_classifier(labels=LABELS)
     uncut = compact(whole, Ticket.from_kept(whole, heads=[range(4)] * 3, neurons=[range(24)] * 3))
-    cards = [(export(model, tmp_path / name) / "README.md").read_text() for name, model in (("uncut", uncut), ("whole", whole))]
+    cards = [
+        (export(model, tmp_path / name) / "README.md").read_text()
+        for name, model in (("uncut", uncut), ("whole", whole))
+    ]
     assert "import robust_tickets" in cards[0]
     assert "pipeline(" not in cards[0]
     assert "import robust_tickets" not in cards[1]
@@ -197,7 +211,9 @@ def test_onnx_check_refuses_a_graph_with_other_weights(bert: Classifier, exporte
 
 @pytest.mark.parametrize("form", ["compact", "dense", "onnx"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_not_written(form: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_are_not_finite_are_not_written(
+    form: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     clf = tiny_classifier()
     with torch.no_grad():
         clf.model.bert.encoder.layer[1].output.dense.weight[0, 0] = value
@@ -206,7 +222,9 @@ def test_weights_that_are_not_finite_are_not_written(form: str, value: float, tm
     assert not (tmp_path / "e").exists()
 
 
-def test_failed_export_leaves_the_earlier_one_and_nothing_else(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_export_leaves_the_earlier_one_and_nothing_else(
+    bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = export(bert, tmp_path / "out")
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
 
@@ -257,7 +275,11 @@ def test_an_export_that_was_killed_while_it_was_put_in_place_is_put_back(bert: C
 
     with pytest.MonkeyPatch.context() as patch:  # Ctrl-C between the two renames
         rename = Path.rename
-        patch.setattr(Path, "rename", lambda path, target: killed(path, Path(target)) if path.suffix == ".part" else rename(path, target))
+        patch.setattr(
+            Path,
+            "rename",
+            lambda path, target: killed(path, Path(target)) if path.suffix == ".part" else rename(path, target),
+        )
         with pytest.raises(KeyboardInterrupt):
             export(bert, out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -280,11 +302,15 @@ def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> 
         assert set(tmp_path.iterdir()) == {tmp_path / "out", alive, mine}
 
 
-def test_missing_onnx_packages_name_the_command(bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_onnx_packages_name_the_command(
+    bert: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import importlib.util
 
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else real(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else real(name, *rest)
+    )
     with pytest.raises(TicketsError, match="onnxscript") as caught:
         export(bert, tmp_path / "out", "onnx")
     assert caught.value.hint == 'pip install "robust-tickets[onnx]"'
@@ -349,7 +375,12 @@ def test_evidence_is_found_around_a_model_of_a_run(tmp_path: Path) -> None:
             "task": {"name": "reviews"},
             "arms": [
                 {"name": "plain", "train": "train/other", "attacks": []},
-                {"title": "EarlyRobust", "train": "train/ab12cd34", "search": "search/11112222", "attacks": ["attack/99998888"]},
+                {
+                    "title": "EarlyRobust",
+                    "train": "train/ab12cd34",
+                    "search": "search/11112222",
+                    "attacks": ["attack/99998888"],
+                },
             ],
         },
     }.items():
@@ -366,10 +397,21 @@ def test_evidence_is_found_around_a_model_of_a_run(tmp_path: Path) -> None:
 def test_damaged_files_around_a_model_cost_what_they_said(damaged: str, tmp_path: Path) -> None:
     stage = tmp_path / "train" / "ab12cd34"
     (stage / "model").mkdir(parents=True)
-    whole = {"arms": [{"title": "EarlyRobust", "train": "train/ab12cd34", "search": "search/1", "attacks": ["attack/2"]}]}
-    around = ("train/ab12cd34/stage.json", "train/ab12cd34/adversary.json", "search/1/ticket.json", "attack/2/result.json")
+    whole = {
+        "arms": [{"title": "EarlyRobust", "train": "train/ab12cd34", "search": "search/1", "attacks": ["attack/2"]}]
+    }
+    around = (
+        "train/ab12cd34/stage.json",
+        "train/ab12cd34/adversary.json",
+        "search/1/ticket.json",
+        "attack/2/result.json",
+    )
     for arms in (json.dumps(whole), damaged):
-        for name, text in {**dict.fromkeys(around, damaged), "arms.json": arms, "train/ab12cd34/evaluation.json": '{"n": 10}'}.items():
+        for name, text in {
+            **dict.fromkeys(around, damaged),
+            "arms.json": arms,
+            "train/ab12cd34/evaluation.json": '{"n": 10}',
+        }.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
         found = evidence_of(stage / "model")

@@ -73,7 +73,14 @@ def facts(**change: Any) -> Facts:
 def test_card_tells_what_was_measured_and_how() -> None:
     text = card(
         facts(),
-        Evidence(name="My ticket", base="org/model", method="earlyrobust", task="reviews", evaluation=EVALUATION, attacks=(ATTACK,)),
+        Evidence(
+            name="My ticket",
+            base="org/model",
+            method="earlyrobust",
+            task="reviews",
+            evaluation=EVALUATION,
+            attacks=(ATTACK,),
+        ),
     )
     for part in (
         "800 of 1,000 (20.0 % removed)",
@@ -90,7 +97,11 @@ def test_card_tells_what_was_measured_and_how() -> None:
     ):
         assert part in text
     head = head_of(text)
-    assert (head["library_name"], head["pipeline_tag"], head["base_model"]) == ("transformers", "text-classification", "org/model")
+    assert (head["library_name"], head["pipeline_tag"], head["base_model"]) == (
+        "transformers",
+        "text-classification",
+        "org/model",
+    )
     values = {metric["type"]: metric["value"] for metric in head["model-index"][0]["results"][0]["metrics"]}
     assert values == {"accuracy": 91.23, "f1": 90.0, "accuracy_under_attack": 31.5}
 
@@ -113,7 +124,9 @@ def test_card_without_evidence_claims_nothing() -> None:
 def test_hub_reads_the_card(tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 
-    (tmp_path / "README.md").write_text(card(facts(), Evidence(name="t", task="reviews", evaluation=EVALUATION, attacks=(ATTACK,))))
+    (tmp_path / "README.md").write_text(
+        card(facts(), Evidence(name="t", task="reviews", evaluation=EVALUATION, attacks=(ATTACK,)))
+    )
     read = ModelCard.load(tmp_path / "README.md")
     assert {result.metric_type for result in read.data.eval_results} == {"accuracy", "f1", "accuracy_under_attack"}
 
@@ -145,7 +158,9 @@ def check_hostile(name: str) -> None:
     attack = {**ATTACK, "attack": name, "resources": {name: {"name": name}}, "flags": [name], "seed": name, "n": name}
     text = card(
         facts(labels=(name, "good")),
-        Evidence(name=name, base=name, method=name, task=name, evaluation={**EVALUATION, "split": name}, attacks=(attack,)),
+        Evidence(
+            name=name, base=name, method=name, task=name, evaluation={**EVALUATION, "split": name}, attacks=(attack,)
+        ),
     )
     text.encode("utf-8")
     head = head_of(text)
@@ -181,7 +196,10 @@ def test_any_name_stays_text(name: str) -> None:
 @given(st.text(alphabet="-|<>&`*_[]()!#\\:'\"ax1.~$^=+{}@", min_size=1, max_size=30))
 def test_escaped_markdown_shows_the_very_characters(name: str) -> None:
     inline = MarkdownIt("commonmark").enable("strikethrough").parse("x " + markdown(name))[1]
-    shown = "".join(child.content if child.type in ("text", "text_special") else f"<{child.type}>" for child in inline.children or [])
+    shown = "".join(
+        child.content if child.type in ("text", "text_special") else f"<{child.type}>"
+        for child in inline.children or []
+    )
     assert shown == "x " + one_line(name)
 
 

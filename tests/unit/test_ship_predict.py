@@ -50,7 +50,9 @@ def test_the_plain_names(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
-def test_input_columns_keep_their_names_and_values(tmp_path: Path, column: str, written: list[str], ending: str) -> None:
+def test_input_columns_keep_their_names_and_values(
+    tmp_path: Path, column: str, written: list[str], ending: str
+) -> None:
     data, out = tmp_path / "in.csv", tmp_path / f"out.{ending}"
     data.write_text(f'{column}\na b\n" "\nc\n')
     told = predict_file(clf(), data, out, text=column)
@@ -100,7 +102,9 @@ def test_the_other_columns_go_along(tmp_path: Path, ending: str) -> None:
         rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="," if ending == "csv" else "\t"))
     kept = [[row[name] if row[name] != "" else None for name in ("id", "p_x", "more")] for row in rows]
     as_text = [["7", "mine", '{"k": [1, null]}'], [None, "\ufffd", "true"], [None, None, None], [None, None, None]]
-    assert kept == ([[7, "mine", {"k": [1, None]}], [None, "\ufffd", True], *as_text[2:]] if ending == "jsonl" else as_text)
+    assert kept == (
+        [[7, "mine", {"k": [1, None]}], [None, "\ufffd", True], *as_text[2:]] if ending == "jsonl" else as_text
+    )
     assert [row["problem"] or None for row in rows] == [None, "empty text", None, "not valid JSON"]
 
 
@@ -119,10 +123,16 @@ def test_a_text_that_cannot_be_answered_costs_its_row(tmp_path: Path) -> None:
     told = predict_file(picky({"t7", "t30"}), data, out)
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert (told["rows"], told["bad"]) == (50, 2)
-    assert {row["text"]: row["problem"] for row in rows if row["problem"]} == {"t7": "ValueError: not t7", "t30": "ValueError: not t30"}
+    assert {row["text"]: row["problem"] for row in rows if row["problem"]} == {
+        "t7": "ValueError: not t7",
+        "t30": "ValueError: not t30",
+    }
     assert all(row["predicted"] for row in rows if not row["problem"])
     out.unlink()
-    for wrong in ({f"t{i}" for i in range(10, 40)}, {f"t{i}" for i in range(50)}):  # the victim is gone, or was never there
+    for wrong in (
+        {f"t{i}" for i in range(10, 40)},
+        {f"t{i}" for i in range(50)},
+    ):  # the victim is gone, or was never there
         with pytest.raises(ValueError, match="not t"):
             predict_file(picky(wrong), data, out)
         assert not out.exists()
@@ -146,7 +156,9 @@ def test_a_model_is_not_given_another_number_of_texts_than_it_reads(tmp_path: Pa
     data.write_text("premise,hypothesis\na,b\n")
     single = Classifier.wrap(longer, labels=["x", "x_"], columns=["review"])
     for named in (None, ("premise", "hypothesis")):  # inferred, and asked for
-        with pytest.raises(TicketsError, match=r"pairs\.csv has 2 text column\(s\) \(premise, hypothesis\), .* reads 1 \(review\)"):
+        with pytest.raises(
+            TicketsError, match=r"pairs\.csv has 2 text column\(s\) \(premise, hypothesis\), .* reads 1 \(review\)"
+        ):
             predict_file(single, data, out, text=named)
     assert not out.exists()
     assert predict_file(single, data, out, text="premise")["rows"] == 1

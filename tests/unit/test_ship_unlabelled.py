@@ -100,7 +100,9 @@ def test_the_terminal_says_it(tmp_path: Path, capsys: Capture, monkeypatch: pyte
     assert len((tmp_path / "out.csv").read_text("utf-8").splitlines()) == 11, "it is written all the same"
 
 
-def test_a_reason_of_several_lines_is_printed_on_one(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reason_of_several_lines_is_printed_on_one(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     odd = "    if 'odd' in texts:\n        raise ValueError('first\\n\\n  second')\n"
     (tmp_path / "lines_judge.py").write_text(MODULE.replace("    return", odd + "    return"))
     monkeypatch.chdir(tmp_path)
@@ -109,7 +111,9 @@ def test_a_reason_of_several_lines_is_printed_on_one(tmp_path: Path, capsys: Cap
     with pytest.raises(SystemExit) as end:
         main(["predict", "lines_judge:judge", "--labels", "bad,good", "--data", "in.csv", "--out", "out.csv"])
     assert end.value.code == 0
-    assert "; 1 bad row left without a label:\n  ValueError: first second (1 row)\n  what to do" in capsys.readouterr().out
+    assert (
+        "; 1 bad row left without a label:\n  ValueError: first second (1 row)\n  what to do" in capsys.readouterr().out
+    )
     (tmp_path / "in.csv").write_text("text\nodd\nodd\n")
     with pytest.raises(SystemExit):
         main(["predict", "lines_judge:judge", "--labels", "bad,good", "--data", "in.csv", "--out", "gone.csv"])

@@ -28,13 +28,18 @@ def test_a_compact_classifier_does_not_look_like_the_whole_one(clf: Any) -> None
     assert "kept" not in repr(clf)
     assert "kept" not in repr(rt.expand(small))
     assert "kept: weights=7168/17920" in repr(rt.apply(clf, rt.OMP(sparsity=0.6)(clf).ticket))
-    assert repr(rt.Classifier.wrap(len, labels=["a", "b"])) == "Classifier('callable:builtins.len', labels=['a', 'b'], max_length=128)"
+    assert (
+        repr(rt.Classifier.wrap(len, labels=["a", "b"]))
+        == "Classifier('callable:builtins.len', labels=['a', 'b'], max_length=128)"
+    )
 
 
 def test_what_a_search_found_is_one_line(clf: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = rt.EarlyRobust(epochs=1, mini=0.1, batch_size=8)(clf, toy_task())
     shown = repr(found)
-    assert shown.startswith(f"Found({found.ticket!r}, {found.ticket.sparsity:.1%} of the prunable weights removed, drawn at epoch ")
+    assert shown.startswith(
+        f"Found({found.ticket!r}, {found.ticket.sparsity:.1%} of the prunable weights removed, drawn at epoch "
+    )
     assert f"drawn at epoch {found.ticket.provenance['epoch']}" in shown
     assert ("not settled" in shown) == ("did not settle" in capsys.readouterr().err)
     assert len(shown) < 250

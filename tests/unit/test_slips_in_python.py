@@ -60,7 +60,9 @@ def test_a_table_is_no_list_of_texts(clf: Any) -> None:
     assert len(clf.predict(table["sentence"])[0]) == len(clf.predict(text for text in table["sentence"])[0]) == 2
 
 
-@pytest.mark.parametrize("wrong", [None, 5, float("nan"), b"a film", [], ("a", "b", "c"), ("a", None), {"text": "a film"}])
+@pytest.mark.parametrize(
+    "wrong", [None, 5, float("nan"), b"a film", [], ("a", "b", "c"), ("a", None), {"text": "a film"}]
+)
 def test_what_is_no_text_is_named_with_its_place(clf: Any, wrong: Any) -> None:
     said = rf"a string or a tuple of one or two strings, got {re.escape(repr(wrong))} at place 2 of the list, counted from 0\n"
     for ask in (clf.predict, clf.logits, clf.encode, lambda texts: Split.of(texts, [0, 1, 0])):
@@ -86,7 +88,9 @@ def test_texts_in_memory_are_single_or_pairs_and_can_be_written() -> None:
 @pytest.mark.parametrize("wrong", [5, None, "minilm", {"a": 1}, ["a film"]])
 def test_only_classifiers_are_attacked(clf: Any, wrong: Any) -> None:
     split = Split.of(["a fine film", "a dull film"], [0, 1])
-    with pytest.raises(rt.TicketsError, match=rf"expected a classifier to attack, got a {type(wrong).__name__}\n.*load_classifier"):
+    with pytest.raises(
+        rt.TicketsError, match=rf"expected a classifier to attack, got a {type(wrong).__name__}\n.*load_classifier"
+    ):
         rt.PWWS()(wrong, split, n=2)
     with pytest.raises(rt.TicketsError, match=r"expected a classifier to attack, got a .*\n.*load_classifier"):
         rt.replay(split, wrong, labels=clf.labels)
@@ -94,7 +98,9 @@ def test_only_classifiers_are_attacked(clf: Any, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [5, None, b"folder", [None], [["a film"]], [{"text": "a film"}]])
 def test_what_cannot_be_replayed(clf: Any, wrong: Any) -> None:
-    with pytest.raises(rt.TicketsError, match=r"expected an attack's result or folder, a file .* got a .*\n.*Split\.of"):
+    with pytest.raises(
+        rt.TicketsError, match=r"expected an attack's result or folder, a file .* got a .*\n.*Split\.of"
+    ):
         rt.replay(wrong, clf, labels=clf.labels)
 
 
@@ -114,7 +120,15 @@ def test_what_a_search_returns_is_no_ticket_but_holds_one(clf: Any) -> None:
 
 def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
     task = toy_task()
-    searches = (rt.EarlyRobust(), rt.EarlyBERT(), rt.OMP(), rt.IMP(), rt.RobustT(), rt.Prasanna(), rt.ORTicket(corpus="task"))
+    searches = (
+        rt.EarlyRobust(),
+        rt.EarlyBERT(),
+        rt.OMP(),
+        rt.IMP(),
+        rt.RobustT(),
+        rt.Prasanna(),
+        rt.ORTicket(corpus="task"),
+    )
     for use in (*searches, rt.RandomTicket(), rt.FineTune(epochs=1)):
         with pytest.raises(rt.TicketsError, match=r"classifier.*got a .*Task.*\n.*in this order"):
             use(task, clf)
@@ -131,7 +145,15 @@ def test_a_classifier_without_a_model_is_called_what_it_is() -> None:
     """An ONNX graph was called a wrapped callable by the trainer and by the searches."""
     function, graph = (rt.Classifier.wrap(len, labels=["0", "1"]) for _ in range(2))
     graph.function, graph.graph = None, SimpleNamespace()  # type: ignore[assignment]
-    searches = (rt.EarlyRobust(), rt.OMP(), rt.IMP(), rt.RobustT(), rt.Prasanna(), rt.ORTicket(corpus="task"), rt.RandomTicket())
+    searches = (
+        rt.EarlyRobust(),
+        rt.OMP(),
+        rt.IMP(),
+        rt.RobustT(),
+        rt.Prasanna(),
+        rt.ORTicket(corpus="task"),
+        rt.RandomTicket(),
+    )
     for use in (*searches, rt.FineTune(epochs=1)):
         for clf, said in ((function, "a wrapped callable"), (graph, "an ONNX graph")):
             with pytest.raises(rt.TicketsError, match=rf"{said} cannot be (searched|pruned|trained)"):
@@ -139,7 +161,13 @@ def test_a_classifier_without_a_model_is_called_what_it_is() -> None:
 
 
 def test_a_word_is_no_number() -> None:
-    for make, name in ((rt.EarlyRobust, "heads"), (rt.OMP, "sparsity"), (rt.IMP, "step"), (rt.FineTune, "lr"), (rt.FreeLB, "step_size")):
+    for make, name in (
+        (rt.EarlyRobust, "heads"),
+        (rt.OMP, "sparsity"),
+        (rt.IMP, "step"),
+        (rt.FineTune, "lr"),
+        (rt.FreeLB, "step_size"),
+    ):
         with pytest.raises(rt.TicketsError, match=rf"{make.__name__}\.{name} must be a number, got 'half'"):
             make(**{name: "half"})
     with pytest.raises(rt.TicketsError, match="heads must be a number, got None"):
@@ -164,7 +192,10 @@ def test_a_victim_that_answers_for_one_text_of_several_is_refused() -> None:
     split = Split.of(["a fine film", "a dull film", "a good plot", "a bad plot"], [0, 1, 0, 1])
     with pytest.raises(rt.TicketsError, match=r"returned shape \(1, 2\), expected \(\d, 2\)"):
         rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]], labels=["a", "b"]), split, n=4)
-    assert rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]), split, n=4).errors == 0
+    assert (
+        rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]), split, n=4).errors
+        == 0
+    )
 
 
 @pytest.mark.parametrize("left_out", [lambda rows: None, lambda rows: [row for row in rows if row]])
@@ -212,7 +243,12 @@ def test_a_model_of_pairs_answers_no_lone_text() -> None:
     one, two = (tiny_classifier(columns=columns) for columns in (("text",), ("premise", "hypothesis")))
     for clf, wrong, right, words in (
         (one, ("a film", "a plot"), "a film", r"text 1 has 2 column\(s\).*reads 1 \(text\)\n.*list of strings"),
-        (two, "a film", ("a film", "a plot"), r"text 1 has 1 column\(s\).*reads 2 \(premise, hypothesis\)\n.*\[\(premise, hypothesis\)\]"),
+        (
+            two,
+            "a film",
+            ("a film", "a plot"),
+            r"text 1 has 1 column\(s\).*reads 2 \(premise, hypothesis\)\n.*\[\(premise, hypothesis\)\]",
+        ),
     ):
         with pytest.raises(rt.TicketsError, match=words):
             clf.predict([right, wrong])
@@ -220,14 +256,20 @@ def test_a_model_of_pairs_answers_no_lone_text() -> None:
         with pytest.raises(rt.TicketsError, match=r"the split to attack has \d text column\(s\)"):
             rt.PWWS()(clf, Split.of([wrong], [0]), n=1)
         assert rt.PWWS()(clf, Split.of([right], [0]), n=1).n == 1
-    foreign = rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"])  # nobody said what it reads
+    foreign = rt.Classifier.wrap(
+        lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]
+    )  # nobody said what it reads
     assert len(foreign.predict(["a film", ("a film", "a plot")])[0]) == 2
 
 
 def test_an_attack_is_made_on_a_classifier(clf: Any, tmp_path: Path) -> None:
     split = Split.of(["a fine film"], [0])
     found = rt.PWWS()(clf, split, n=1, folder=tmp_path)
-    for victim, hint in ((len, r"Classifier\.wrap"), ("my-model", r"load_classifier"), (clf.model, r"in memory is saved")):
+    for victim, hint in (
+        (len, r"Classifier\.wrap"),
+        ("my-model", r"load_classifier"),
+        (clf.model, r"in memory is saved"),
+    ):
         with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
             rt.PWWS()(victim, split, n=1)
         with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
@@ -239,7 +281,9 @@ def test_an_attack_is_made_on_a_classifier(clf: Any, tmp_path: Path) -> None:
 
 def test_a_task_is_loaded_by_name_and_given_loaded(clf: Any) -> None:
     for rows in (None, [("a fine film", 0)], {"text": ["a fine film"]}):
-        with pytest.raises(rt.TicketsError, match=rf"by its name or its file, got a {type(rows).__name__}\n.*to_parquet"):
+        with pytest.raises(
+            rt.TicketsError, match=rf"by its name or its file, got a {type(rows).__name__}\n.*to_parquet"
+        ):
             rt.load_task(rows)  # type: ignore[arg-type]
     for use in (rt.FineTune(epochs=1), rt.EarlyRobust(), rt.IMP()):
         with pytest.raises(rt.TicketsError, match=r"expected a loaded task, got 'reviews.csv'\n.*load_task"):

@@ -34,7 +34,9 @@ def test_the_result_is_the_mean_of_the_last_weights() -> None:
     clf = tiny_classifier()
     FineTune(**SETTINGS, average=0.5)(clf, TASK)
     for name, value in weights(clf).items():
-        assert torch.allclose(value, torch.stack([each[name].double() for each in seen]).mean(0).to(value.dtype), atol=1e-7), name
+        assert torch.allclose(
+            value, torch.stack([each[name].double() for each in seen]).mean(0).to(value.dtype), atol=1e-7
+        ), name
     assert any(not torch.equal(value, seen[-1][name]) for name, value in weights(clf).items())
 
 

@@ -83,7 +83,9 @@ def _last_complete(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", ["tensors", "hashed", "json", "missing", "schema", "empty"])
-def test_a_damaged_one_is_passed_over_for_an_older(tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_one_is_passed_over_for_an_older(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = _last_complete(tmp_path)
     newest = folder / "step-00000002"
     if damage == "tensors":
@@ -114,7 +116,9 @@ def test_a_damaged_one_is_passed_over_for_an_older(tmp_path: Path, damage: str, 
 
 
 @pytest.mark.parametrize("call", ["write_tensors", "fsync", "rename"])
-def test_a_full_disk_is_said_and_spares_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_full_disk_is_said_and_spares_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     checkpoint.write(tmp_path, state(1))
 
     def full(*_: object, **__: object) -> None:
@@ -173,7 +177,10 @@ def search(folder: Path | None, **settings: Any) -> str:
     )
     found = method(tiny_classifier(), toy_task(40), folder=folder)
     scores = [s.tobytes() for group in found.ticket.scores.values() for s in group]
-    return json.dumps([found.ticket.digest, [hash(s) for s in scores], list(map(dict, found.trace)), dict(found.distances)], sort_keys=True)
+    return json.dumps(
+        [found.ticket.digest, [hash(s) for s in scores], list(map(dict, found.trace)), dict(found.distances)],
+        sort_keys=True,
+    )
 
 
 def _dies(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], after: int) -> None:
@@ -201,7 +208,9 @@ def without_seconds(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("run", [finetune, search])
 @pytest.mark.parametrize("every", [1, 4])
-def test_dying_after_any_step_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, every: int) -> None:
+def test_dying_after_any_step_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, every: int
+) -> None:
     expected = run(tmp_path / "whole")
     steps = without_seconds(tmp_path / "whole")[-1]["step"]
     for after in range(1, steps + 1, 1 if every > 1 else 4):
@@ -223,7 +232,13 @@ def test_dying_again_and_again_changes_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_accumulation_and_dropout_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"accumulate": 2, "batch_size": 3, "warmup": 0.2, "weight_decay": 0.1, "adversary": FreeLB(steps=2, dropout="shared")}
+    settings = {
+        "accumulate": 2,
+        "batch_size": 3,
+        "warmup": 0.2,
+        "weight_decay": 0.1,
+        "adversary": FreeLB(steps=2, dropout="shared"),
+    }
     expected = finetune(None, **settings)
     _dies(monkeypatch, lambda: finetune(tmp_path, checkpoint_steps=1, **settings), 6)
     assert finetune(tmp_path, **settings) == expected
@@ -257,7 +272,9 @@ def test_other_starting_weights_are_another_run(tmp_path: Path) -> None:
 def test_time_and_epochs_make_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     original = checkpoint.write
-    monkeypatch.setattr(checkpoint, "write", lambda folder, state: (written.append(state.step), original(folder, state))[1])
+    monkeypatch.setattr(
+        checkpoint, "write", lambda folder, state: (written.append(state.step), original(folder, state))[1]
+    )
     finetune(tmp_path / "epochs", checkpoint_every=1e9)
     assert written == [3, 6]
     written.clear()
@@ -266,7 +283,9 @@ def test_time_and_epochs_make_checkpoints(tmp_path: Path, monkeypatch: pytest.Mo
     assert written == [1, 2, 3, 4, 5, 6]
 
 
-def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[int] = []
     original = checkpoint.write
 
@@ -284,7 +303,9 @@ def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(tmp_path: Pa
 
 def test_progress_counts_to_where_a_run_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     totals, track = [], progress.track
-    monkeypatch.setattr(progress, "track", lambda title, total, done=0: totals.append(total) or track(title, total, done))
+    monkeypatch.setattr(
+        progress, "track", lambda title, total, done=0: totals.append(total) or track(title, total, done)
+    )
     trainer = FineTune(**{**QUICK, "evaluate": "never"})
     trainer(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     trainer(tiny_classifier(), toy_task(), folder=tmp_path)
@@ -328,7 +349,9 @@ def _said(folder: Path, **values: Any) -> None:
 def test_a_run_reads_on_as_it_began(tmp_path: Path) -> None:
     FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     _said(tmp_path, reading="by tokens, padded to (16, 32)")
-    with pytest.raises(TicketsError, match=r"read its texts by tokens, .* now they would be read by characters") as problem:
+    with pytest.raises(
+        TicketsError, match=r"read its texts by tokens, .* now they would be read by characters"
+    ) as problem:
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
     assert "ROBUST_TICKETS_CACHE" in problem.value.hint
 
@@ -393,7 +416,9 @@ def test_a_process_killed_at_random_moments_ends_with_the_same_weights(tmp_path:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=environment, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout).count(-signal.SIGKILL) >= 2, done.stdout
     assert (tmp_path / "cut" / "digests").read_text() == (tmp_path / "whole" / "digests").read_text()

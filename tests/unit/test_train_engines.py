@@ -25,11 +25,20 @@ def same(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], within
         assert torch.allclose(got[name], value, rtol=0, atol=within), (name, float((got[name] - value).abs().max()))
 
 
-FULL = ("plain", "freelb", "freeat", "infobert", "tavat", "search", "gates", "mlm")  # the others differ from these in bf16 only
+FULL = (
+    "plain",
+    "freelb",
+    "freeat",
+    "infobert",
+    "tavat",
+    "search",
+    "gates",
+    "mlm",
+)  # the others differ from these in bf16 only
 
 
 @pytest.mark.parametrize(("kind", "precision"), [(kind, "bf16") for kind in KINDS] + [(kind, "fp32") for kind in FULL])
-def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on_cpu: type[Graph]) -> None:
     """Dropout, perturbations and gate noise are on: replays that repeated a draw, a rate or a penalty would part from the eager run."""
     eager, graph = loop_on(kind, precision=precision), loop_on(kind, precision=precision, engine="graph")
     torch.manual_seed(0)
@@ -46,7 +55,7 @@ def test_a_replayed_update_is_the_eager_one(kind: str, precision: str, graphs_on
 
 
 @pytest.mark.parametrize("kind", ["search", "mlm", "masks"])  # FreeLB in all of them
-def test_recorded_micro_batches(kind: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+def test_recorded_micro_batches(kind: str, graphs_on_cpu: type[Graph]) -> None:
     eager, graph = loop_on(kind), loop_on(kind, engine="graph")
     torch.manual_seed(0)
     expected, weights = run(eager, UPDATES, accumulate=2)
@@ -57,7 +66,9 @@ def test_recorded_micro_batches(kind: str, graphs_on_cpu: type[Graph]) -> None: 
     same(got, weights, 0.0)
 
 
-def test_what_cannot_be_recorded_runs_eagerly(graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:  # noqa: F811
+def test_what_cannot_be_recorded_runs_eagerly(
+    graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     def refuse(graph: Any, **_: Any) -> Any:
         raise RuntimeError("this step waits\nfor the GPU")
 
@@ -73,7 +84,9 @@ def test_what_cannot_be_recorded_runs_eagerly(graphs_on_cpu: type[Graph], monkey
     assert "this step waits" in capsys.readouterr().err
 
 
-def test_where_graphs_are_insisted_on_it_is_an_error(graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_where_graphs_are_insisted_on_it_is_an_error(
+    graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(graph: Any, **_: Any) -> Any:
         raise RuntimeError("this step waits\nfor the GPU")
 
@@ -97,11 +110,13 @@ def test_numbers_on_the_device_are_those_of_python(kind: str, clip: float, monke
     loop = loop_on(kind, precision="fp32", dropout=0.0, clip=clip)
     _, got = run(loop, 4)
     assert loop.engine.on_device
-    same(got, {name: value for name, value in expected.items() if "key.bias" not in name}, 2e-4)  # their gradient is rounding alone
+    same(
+        got, {name: value for name, value in expected.items() if "key.bias" not in name}, 2e-4
+    )  # their gradient is rounding alone
 
 
 @pytest.mark.parametrize(("kind", "part"), [("freeat", "update"), ("mlm", "descend"), ("search", "gradients")])
-def test_a_recording_that_breaks_leaves_the_update_whole(kind: str, part: str, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+def test_a_recording_that_breaks_leaves_the_update_whole(kind: str, part: str, graphs_on_cpu: type[Graph]) -> None:
     """What broke it had begun already: some of a batch's updates, the descent, or the second micro-batch's gradients."""
     accumulate = 1 if part == "update" else 2
     eager, graph = loop_on(kind), loop_on(kind, engine="graph")
@@ -141,7 +156,9 @@ def test_a_broken_recording_gives_its_memory_back_once(ended: bool, monkeypatch:
             raise RuntimeError("not currently recording")
 
     monkeypatch.setattr(torch.cuda.memory, "_cuda_endAllocateToPool", end)
-    monkeypatch.setattr(torch.cuda.memory, "_cuda_releasePool", lambda index, pool: called.append(("give", index, pool)))
+    monkeypatch.setattr(
+        torch.cuda.memory, "_cuda_releasePool", lambda index, pool: called.append(("give", index, pool))
+    )
     release(torch.device("cuda", 1), (0, 7))
     assert called == [("end", 1, (0, 7))] + ([] if ended else [("give", 1, (0, 7))])
 
@@ -155,10 +172,12 @@ def test_the_first_error_is_the_reason() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any, graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any, graphs_on_cpu: type[Graph]) -> None:
     """It goes on with eager updates and records anew; the working weights are made of what was saved."""
     adversary = FreeLB(steps=2, step_size=0.1)
-    train = FineTune(epochs=3, batch_size=4, lr=1e-2, evaluate="never", precision=precision, engine="graph", adversary=adversary)
+    train = FineTune(
+        epochs=3, batch_size=4, lr=1e-2, evaluate="never", precision=precision, engine="graph", adversary=adversary
+    )
     whole, first, rest = (tiny_classifier() for _ in range(3))
     task = toy_task(20)
     train(whole, task)
@@ -176,11 +195,13 @@ def test_graphs_elsewhere_are_said_to_be_eager(capsys: Any) -> None:
     assert "graphs need a CUDA device" in capsys.readouterr().err
 
 
-def test_the_learning_rate_and_the_penalty_follow_their_schedules(graphs_on_cpu: type[Graph]) -> None:  # noqa: F811
+def test_the_learning_rate_and_the_penalty_follow_their_schedules(graphs_on_cpu: type[Graph]) -> None:
     loop = loop_on("gates", engine="graph")
     made = batches()[:1]
     for done in range(8):
         loop.engine.update(made, done)
         assert float(loop.engine.rates[0]) == pytest.approx(loop.optim.lr_at(done, loop.total))
         assert float(loop.engine.weight) == pytest.approx(0.1 * done)
-        assert float(loop.optimiser.param_groups[0]["lr"]) == pytest.approx(3 * loop.optim.lr_at(done, loop.total))  # the gates' pace
+        assert float(loop.optimiser.param_groups[0]["lr"]) == pytest.approx(
+            3 * loop.optim.lr_at(done, loop.total)
+        )  # the gates' pace

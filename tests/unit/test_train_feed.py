@@ -31,17 +31,24 @@ def clf() -> Any:
 @pytest.fixture(scope="module")
 def task() -> Task:
     texts = [f"a {'very ' * (i % 23)}good film" for i in range(60)]
-    train, rest = (Split.of(texts[a:b], [i % 2 for i in range(a, b)], name=name) for name, a, b in (("train", 0, 50), ("test", 50, 60)))
+    train, rest = (
+        Split.of(texts[a:b], [i % 2 for i in range(a, b)], name=name)
+        for name, a, b in (("train", 0, 50), ("test", 50, 60))
+    )
     return Task("toy", ("a", "b"), ("text",), {"train": train, "validation": rest, "test": rest})
 
 
 def same(one: Any, other: Any) -> bool:
-    return all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in zip(one, other, strict=True))
+    return all(
+        a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in zip(one, other, strict=True)
+    )
 
 
 @pytest.mark.parametrize("file_order", [False, True])
 @pytest.mark.parametrize("widths", [False, True])
-def test_a_long_run_has_a_table_and_reads_the_same(clf: Any, task: Task, cache: Path, file_order: bool, widths: bool) -> None:
+def test_a_long_run_has_a_table_and_reads_the_same(
+    clf: Any, task: Task, cache: Path, file_order: bool, widths: bool
+) -> None:
     short = batches_of(clf, task, 4, 0, file_order=file_order, reads=5, widths=widths)
     assert short.tokens is None
     assert not cache.exists()
@@ -79,7 +86,9 @@ def test_training_asks_for_what_it_reads(task: Task, cache: Path, settings: dict
 
 def test_training_is_the_same_without_a_cache(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def trained() -> Any:
-        return FineTune(batch_size=8, epochs=1, lr=1e-2, evaluate="never")(tiny_classifier(layers=1), task).model.state_dict()
+        return FineTune(batch_size=8, epochs=1, lr=1e-2, evaluate="never")(
+            tiny_classifier(layers=1), task
+        ).model.state_dict()
 
     kept = trained()
     (tmp_path / "file").write_text("")

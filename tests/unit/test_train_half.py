@@ -29,11 +29,16 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def agree(kind: str, family: str = "bert", accumulate: int = 1, **settings: Any) -> None:
     got, expected = (
-        gradients(loop_on(kind, family, precision=p, dropout=0.0, **settings), accumulate=accumulate) for p in ("bf16", "fp32")
+        gradients(loop_on(kind, family, precision=p, dropout=0.0, **settings), accumulate=accumulate)
+        for p in ("bf16", "fp32")
     )
     assert got.keys() == expected.keys()
     for name, value in expected.items():
-        assert torch.allclose(got[name], value, rtol=1e-4, atol=1e-6), (kind, name, float((got[name] - value).abs().max()))
+        assert torch.allclose(got[name], value, rtol=1e-4, atol=1e-6), (
+            kind,
+            name,
+            float((got[name] - value).abs().max()),
+        )
     assert sum(float(value.abs().sum()) for value in expected.values()) > 0
 
 
@@ -96,7 +101,9 @@ def test_gates_on_odd_widths(granularity: Granularity) -> None:
     clf = tiny_classifier(intermediate_size=37)
     gates = HardConcrete(clf.model, generator=torch_generator(0, "gates"), granularity=granularity)
     with gates, Half(clf.model, layout_of(clf.model), gates), torch.no_grad():
-        assert clf.model(**{name: batches()[0][name] for name in ("input_ids", "attention_mask")}).logits.isfinite().all()
+        assert (
+            clf.model(**{name: batches()[0][name] for name in ("input_ids", "attention_mask")}).logits.isfinite().all()
+        )
 
 
 def test_query_key_and_value_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:

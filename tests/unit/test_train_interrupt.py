@@ -62,7 +62,11 @@ def within(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[], None]) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("step", [0, 4, 14])  # the first, the last of an epoch, the last of all
 def test_an_interrupted_step_is_finished_saved_and_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals, step: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    step: int,
 ) -> None:
     expected = train(tmp_path / "whole")
     with monkeypatch.context() as patch:

@@ -92,7 +92,13 @@ def search(folder: Path, **settings: Any) -> str:
     return EarlyRobust(**settings)(tiny_classifier(), toy_task(40), folder=folder).ticket.digest
 
 
-RUNS = [(finetune, {}), (finetune, {"evaluate": "epoch"}), (finetune, {"log_every": 50}), (finetune, {"checkpoint_steps": 3}), (search, {})]
+RUNS = [
+    (finetune, {}),
+    (finetune, {"evaluate": "epoch"}),
+    (finetune, {"log_every": 50}),
+    (finetune, {"checkpoint_steps": 3}),
+    (search, {}),
+]
 
 
 @pytest.mark.parametrize(("run", "settings"), RUNS)
@@ -146,7 +152,9 @@ def test_leaving_early_writes_what_is_on_its_way(tmp_path: Path, lagging: type[E
 
 
 @pytest.mark.parametrize("run", [finetune, search])
-def test_a_killed_run_loses_and_doubles_no_line(tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+def test_a_killed_run_loses_and_doubles_no_line(
+    tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch, run: Any
+) -> None:
     expected = run(tmp_path / "whole")
     handled, whole = Loop._after, lines(tmp_path / "whole")
     for last in (2, 5, 7, whole[-1]["step"]):
@@ -165,7 +173,9 @@ def test_a_killed_run_loses_and_doubles_no_line(tmp_path: Path, lagging: type[Ev
         assert lines(folder) == whole, last
 
 
-@pytest.mark.parametrize("settings", [{"log_every": 1}, {"log_every": 3}, {"log_every": 50}, {"log_every": 50, "checkpoint_steps": 4}])
+@pytest.mark.parametrize(
+    "settings", [{"log_every": 1}, {"log_every": 3}, {"log_every": 50}, {"log_every": 50, "checkpoint_steps": 4}]
+)
 def test_a_loss_that_is_not_a_number_is_found(tmp_path: Path, lagging: type[Event], settings: Any) -> None:
     with pytest.raises(TicketsError, match="the loss became") as problem:
         finetune(tmp_path, lr=1e30, clip=0.0, epochs=4, **settings)
@@ -192,7 +202,9 @@ def test_one_that_went_wrong_is_found_an_interval_later_and_before_an_evaluation
         assert [line["step"] for line in lines(tmp_path / str(broken)) if "evaluation" in line] == [0]
 
 
-def test_an_exploded_gradient_is_told_with_its_loss(tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exploded_gradient_is_told_with_its_loss(
+    tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def after(self: Loop, loss: torch.Tensor) -> None:
         if self.done == 2:
             self.engine.exploded.fill_(True)
@@ -228,7 +240,11 @@ def test_one_number_at_a_time(lagging: type[Event]) -> None:
     assert len(used) == 2
     reads.settle()
     reads.settle()
-    assert used == [(float(torch.tensor(0.1)), False), (float(torch.tensor(0.1) + 1), True), (float(torch.tensor(0.1) + 2), True)]
+    assert used == [
+        (float(torch.tensor(0.1)), False),
+        (float(torch.tensor(0.1) + 1), True),
+        (float(torch.tensor(0.1) + 2), True),
+    ]
 
 
 # --- evaluation with the working weights ----------------------------------------------------------------------------------------

@@ -120,7 +120,11 @@ def test_accumulation_equals_one_large_batch(adversary: Any) -> None:
         generator = torch.Generator().manual_seed(0)
         bias = twin.model.classifier.bias
         step = make_step(
-            twin.model, generator=generator, adversary=adversary, tokenizer=twin.tokenizer, regulariser=lambda: 0.1 * bias.abs().sum()
+            twin.model,
+            generator=generator,
+            adversary=adversary,
+            tokenizer=twin.tokenizer,
+            regulariser=lambda: 0.1 * bias.abs().sum(),
         )
         optim = Optim(lr=1e-3, clip=0.5)
         Loop(
@@ -237,7 +241,15 @@ def test_every_epoch_sees_every_row_once_in_another_order() -> None:
                 yield batch
 
     step = make_step(clf.model, generator=torch.Generator())
-    Loop(title="t", parts={"m": clf.model}, step=step, batches=Spy(batches_of(clf, task, 5, 0)), optim=Optim(), epochs=2, seed=0).run()
+    Loop(
+        title="t",
+        parts={"m": clf.model},
+        step=step,
+        batches=Spy(batches_of(clf, task, 5, 0)),
+        optim=Optim(),
+        epochs=2,
+        seed=0,
+    ).run()
     assert len(seen) == 2
     assert len(seen[0]) == len(seen[1]) == 22
     assert seen[0] != seen[1]
@@ -255,7 +267,9 @@ def test_file_order_is_the_files() -> None:
 def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path, log_every: int) -> None:
     clf = tiny_classifier()
     with pytest.raises(TicketsError, match="the loss became") as problem:
-        FineTune(epochs=1, batch_size=4, lr=1e30, clip=0.0, log_every=log_every, evaluate="never")(clf, toy_task(), folder=tmp_path)
+        FineTune(epochs=1, batch_size=4, lr=1e30, clip=0.0, log_every=log_every, evaluate="never")(
+            clf, toy_task(), folder=tmp_path
+        )
     assert problem.value.exit_code == 3
     assert "learning rate" in problem.value.hint
 
@@ -286,7 +300,9 @@ def test_no_step_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"lr": 0.0}, {"warmup": 1.0}, {"precision": "fp16"}, {"max_steps": 0}, {"clip": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"lr": 0.0}, {"warmup": 1.0}, {"precision": "fp16"}, {"max_steps": 0}, {"clip": -1.0}]
+)
 def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError):
         FineTune(**wrong)
@@ -298,7 +314,9 @@ def test_settings_come_from_a_table_and_go_back() -> None:
     plain = to_plain(trainer)
     assert build(FineTune, plain) == trainer
     clf, task = tiny_classifier(), toy_task()
-    assert identity_of(trainer, clf, task) == identity_of(FineTune(epochs=3, adversary=FreeLB(steps=2), checkpoint_every=1.0), clf, task)
+    assert identity_of(trainer, clf, task) == identity_of(
+        FineTune(epochs=3, adversary=FreeLB(steps=2), checkpoint_every=1.0), clf, task
+    )
     assert identity_of(trainer, clf, task) != identity_of(FineTune(epochs=3), clf, task)
 
 

@@ -25,7 +25,10 @@ from toy import QUICK, STILL, toy_task
 def three_classes() -> Any:
     from robust_tickets.data.task import Split, Task
 
-    splits = {name: Split.of([("good film",)] * 6, [0, 1, 2] * 2, name=name, columns=("text",)) for name in ("train", "validation", "test")}
+    splits = {
+        name: Split.of([("good film",)] * 6, [0, 1, 2] * 2, name=name, columns=("text",))
+        for name in ("train", "validation", "test")
+    }
     return Task(name="three", labels=("a", "b", "c"), columns=("text",), splits=splits)
 
 
@@ -52,7 +55,9 @@ def test_evaluation_refuses_what_does_not_fit() -> None:
     assert evaluate(tiny_classifier(), task.test, labels=task.labels).n == 12
 
 
-@pytest.mark.parametrize("wrong", [{"evaluate": "epochs"}, {"evaluation_rows": -3}, {"precision": "fp16"}, {"accumulate": 1.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"evaluate": "epochs"}, {"evaluation_rows": -3}, {"precision": "fp16"}, {"accumulate": 1.5}]
+)
 def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=rf"FineTune\.{next(iter(wrong))} "):
         FineTune(**wrong)
@@ -73,7 +78,9 @@ def test_the_callers_random_state_and_memory_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_weights_are_trained_in_full(dtype: torch.dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_precision_weights_are_trained_in_full(
+    dtype: torch.dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     clf = tiny_classifier()
     clf.model.to(dtype)
     trainer = FineTune(**QUICK, max_steps=3, adversary=FreeLB(steps=2))
@@ -88,7 +95,11 @@ def test_half_precision_weights_are_trained_in_full(dtype: torch.dtype, tmp_path
 
 def test_mpnets_position_bias_is_not_decayed() -> None:
     model = tiny_classifier("mpnet").model
-    decay = {id(p): g["weight_decay"] for g in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups for p in g["params"]}
+    decay = {
+        id(p): g["weight_decay"]
+        for g in adamw({"m": model}, Optim(weight_decay=0.01)).param_groups
+        for p in g["params"]
+    }
     biases = {name: decay[id(p)] for name, p in model.named_parameters() if "bias" in name}
     assert any("relative_attention_bias" in name for name in biases)
     assert set(biases.values()) == {0.0}

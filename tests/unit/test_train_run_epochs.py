@@ -27,7 +27,9 @@ def test_it_is_the_whole_run_up_to_there() -> None:
     assert FineTune(**SETTINGS, run_epochs=2).steps(TASK) == 2 * per_epoch
     left, cut, short = trained(run_epochs=2), trained(stop_after=2 * per_epoch), trained(epochs=2)
     assert all(torch.equal(value, cut[name]) for name, value in left.items())
-    assert any(not torch.equal(value, short[name]) for name, value in left.items()), "a schedule of its own would be another run"
+    assert any(not torch.equal(value, short[name]) for name, value in left.items()), (
+        "a schedule of its own would be another run"
+    )
 
 
 def test_all_epochs_are_the_whole_run() -> None:

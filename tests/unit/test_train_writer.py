@@ -39,7 +39,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def state(step: int) -> State:
-    return State(step=step, tensors={"a": torch.full((3, 2), float(step)), "b": torch.tensor(step)}, values={"step": step})
+    return State(
+        step=step, tensors={"a": torch.full((3, 2), float(step)), "b": torch.tensor(step)}, values={"step": step}
+    )
 
 
 def stored(folder: Path) -> State:
@@ -84,7 +86,9 @@ def test_a_file_is_what_safetensors_reads(kinds: list[tuple[torch.dtype, list[in
         found, blob = load_file(path), path.read_bytes()
     data = 8 + int.from_bytes(blob[:8], "little")
     header = json.loads(blob[8:data])
-    assert all((data + header[name]["data_offsets"][0]) % tensors[name].element_size() == 0 for name in tensors)  # odd ones read slowly
+    assert all(
+        (data + header[name]["data_offsets"][0]) % tensors[name].element_size() == 0 for name in tensors
+    )  # odd ones read slowly
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert found[name].dtype == tensor.dtype
@@ -161,7 +165,9 @@ def _fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "write_tensors", full)
 
 
-def test_what_could_not_be_written_is_said_at_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None) -> None:
+def test_what_could_not_be_written_is_said_at_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None
+) -> None:
     out = Writer(tmp_path, CPU)
     with monkeypatch.context() as patch:
         _fails(patch)
@@ -177,7 +183,9 @@ def test_what_could_not_be_written_is_said_at_the_next_call(tmp_path: Path, monk
     assert stored(tmp_path).step == 3
 
 
-def test_why_a_run_ended_comes_before_what_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None) -> None:
+def test_why_a_run_ended_comes_before_what_was_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None
+) -> None:
     _fails(monkeypatch)
 
     def interrupted() -> None:
@@ -301,7 +309,9 @@ def test_a_kill_inside_the_thread_leaves_the_one_before(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=environment, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [code for code, _ in told] == [-9, -9, -9, -9, 0], done.stderr

@@ -67,10 +67,16 @@ def test_equal_hashes_are_equal_configs(a: Outer, b: Outer) -> None:
 def test_canonical_text_and_hash_stay_as_they_are() -> None:
     """Folders of runs are named by these: a change here loses everybody's finished work."""
     assert canonical({"b": [1, 2.5, None], "a": "ä"}) == '{"a":"ä","b":[1,2.5,null]}'
-    assert digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1}) == "d3626ac30a87e6f7a6428233b3c68299976865fa5508e4267c5415c76af7a772"
+    assert (
+        digest({"b": 1, "a": 2})
+        == digest({"a": 2, "b": 1})
+        == "d3626ac30a87e6f7a6428233b3c68299976865fa5508e4267c5415c76af7a772"
+    )
     assert canonical(Inner()) == '{"depth":1,"rate":0.5}'
     assert canonical(Inner(rate=-0.0)) == canonical(Inner(rate=0.0)) == '{"depth":1,"rate":0.0}'  # equal configs
-    assert canonical(build(Inner, {"rate": 1})) == '{"depth":1,"rate":1.0}'  # an integer where a number is due hashes as the number
+    assert (
+        canonical(build(Inner, {"rate": 1})) == '{"depth":1,"rate":1.0}'
+    )  # an integer where a number is due hashes as the number
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,16 @@ def test_derived_seeds_stay_as_they_are() -> None:
     assert seeds.derive(0) == 3456079177858693020
     assert seeds.derive(0, "search", "freelb") == 962228784433497039
     assert seeds.numpy_generator(7, "x").integers(0, 1000, 4).tolist() == [253, 286, 370, 633]
-    assert len({seeds.derive(s, *n) for s in (0, 1, -1) for n in ((), ("a",), ("b",), ("a", "b"), ("ab",), ("a", 1), ("a", 2))}) == 21
+    assert (
+        len(
+            {
+                seeds.derive(s, *n)
+                for s in (0, 1, -1)
+                for n in ((), ("a",), ("b",), ("a", "b"), ("ab",), ("a", 1), ("a", 2))
+            }
+        )
+        == 21
+    )
     assert all(0 <= seeds.derive(s, "x") < 2**63 for s in range(200))
 
 
@@ -79,7 +88,11 @@ def test_only_near_names_are_suggested(tmp_path: Path) -> None:
     """The ending alone made long.csv look like missing.csv."""
     for name in ("long.csv", "reviews.csv", "reviews.jsonl"):
         (tmp_path / name).touch()
-    for name, said in (("missing.csv", "check the path"), ("review.csv", "reviews.csv?"), ("reviews.json", "reviews.jsonl?")):
+    for name, said in (
+        ("missing.csv", "check the path"),
+        ("review.csv", "reviews.csv?"),
+        ("reviews.json", "reviews.jsonl?"),
+    ):
         assert files.look_again(tmp_path / name).endswith(said)
     assert files.look_again(tmp_path / "reviews.tsv") != "check the path"
 
@@ -146,14 +159,19 @@ def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path)
         stage.done()
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"])
+@pytest.mark.parametrize(
+    "text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"]
+)
 def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stage = Run(folder=tmp_path).stage("search", KEY)
     stage.mark.write_text(text)
     assert not stage.done()
     assert not stage.found("search")
     told = capsys.readouterr().err
-    assert f"warning: search: {stage.mark} is damaged: it is kept in {stage.folder / 'damaged'}, and {stage.name} is run again" in told
+    assert (
+        f"warning: search: {stage.mark} is damaged: it is kept in {stage.folder / 'damaged'}, and {stage.name} is run again"
+        in told
+    )
     assert (stage.folder / "damaged" / "stage.json").read_text() == text
     assert not stage.found("search")
     assert not capsys.readouterr().err, "said once"
@@ -186,7 +204,9 @@ def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest
         assert f"{evaluation} is damaged" in capsys.readouterr().err
         assert not evaluation.exists()
         kept = sorted(path.name for path in (stage.folder / "damaged").iterdir())
-        assert kept == ["evaluation.json", "evaluation.json.2", "stage.json", "stage.json.2"][:: 3 - number], "none is written over"
+        assert kept == ["evaluation.json", "evaluation.json.2", "stage.json", "stage.json.2"][:: 3 - number], (
+            "none is written over"
+        )
         evaluation.write_bytes(whole)
         stage.finish()
         assert stage.done()
@@ -200,13 +220,17 @@ def test_a_mark_moves_no_file_but_those_of_its_stage(name: str, tmp_path: Path) 
     own = tmp_path / "own.txt"
     own.write_text("mine")
     stage = Run(folder=tmp_path).stage("train", KEY)
-    files.write_json(stage.mark, {"schema": 1, "key": KEY, "files": {name.format(tmp_path): {"bytes": 1, "sha256": ""}}})
+    files.write_json(
+        stage.mark, {"schema": 1, "key": KEY, "files": {name.format(tmp_path): {"bytes": 1, "sha256": ""}}}
+    )
     assert not stage.found("train")
     assert own.read_text() == "mine"
     assert [path.name for path in (stage.folder / "damaged").iterdir()] == ["stage.json"]
 
 
-def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In whatever order a set has them, by a hash that is another in every process."""
     moved: list[str] = []
     monkeypatch.setattr("robust_tickets.run.set_aside", lambda path, folder: moved.append(path.name))
@@ -219,7 +243,9 @@ def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(tmp_pat
     assert moved == ["evaluation.json", "stage.json"] * 8
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}']
+)
 def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(folder=tmp_path, processes=2)
     stage = run.stage("search", KEY)
@@ -248,7 +274,15 @@ def test_keys_are_plain_values(tmp_path: Path) -> None:
 
 
 def test_a_stage_lists_its_own_files_and_not_the_users(tmp_path: Path) -> None:
-    for name in ("metrics.jsonl", "model/config.json", "model/.w.12.part", "checkpoint/w", ".lock", "diary.txt", "sub/diary.txt"):
+    for name in (
+        "metrics.jsonl",
+        "model/config.json",
+        "model/.w.12.part",
+        "checkpoint/w",
+        ".lock",
+        "diary.txt",
+        "sub/diary.txt",
+    ):
         files.write_text(tmp_path / name, name)
     told = listing(tmp_path, STAGE_FILES)
     assert set(told) == {"metrics.jsonl", "model/config.json"}
@@ -313,7 +347,10 @@ def test_errors_read_well() -> None:
     assert did_you_mean("zzz", ["pgd", "freelb"]) == "known: freelb, pgd"
     assert did_you_mean("zzz", []) == "nothing is known here"
     many = [f"name_{i}" for i in range(100)]
-    assert did_you_mean("nam_7", many, listed_by="ls") == "did you mean 'name_7' or 'name_97' or 'name_87'? `ls` lists all 100"
+    assert (
+        did_you_mean("nam_7", many, listed_by="ls")
+        == "did you mean 'name_7' or 'name_97' or 'name_87'? `ls` lists all 100"
+    )
     assert did_you_mean("zzz", many, listed_by="ls") == "`ls` lists all 100"
 
 
@@ -322,7 +359,9 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     import sys
 
     code = "import os, sys, robust_tickets.files as f; from pathlib import Path\nos.replace = lambda a, b: os.kill(os.getpid(), 9)\n"
-    subprocess.run([sys.executable, "-c", code + f"f.write_bytes(Path({str(tmp_path / 'x[1].json')!r}), b'1')"], check=False)
+    subprocess.run(
+        [sys.executable, "-c", code + f"f.write_bytes(Path({str(tmp_path / 'x[1].json')!r}), b'1')"], check=False
+    )
     assert [p.name.startswith(".x[1].json.") for p in tmp_path.iterdir()] == [True]
     recent, old = (tmp_path / f".x[1].json.another-{n}.part" for n in range(2))  # of another host: it may be at it
     for part, age in ((recent, 3600), (old, 2 * 86400)):
@@ -333,7 +372,9 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_two_writers_of_a_file_keep_out_of_each_others_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: bool) -> None:
+def test_two_writers_of_a_file_keep_out_of_each_others_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: bool
+) -> None:
     """As two containers on one volume: their process ids are equal, or mean nothing to each other."""
     ids = iter(range(4_000_000, 5_000_000))
     monkeypatch.setattr(os, "getpid", lambda: 7 if alike else next(ids))
@@ -355,6 +396,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("folder", "name"), [("or", "or"), ("tickets/or", "tickets/or"), ("runs/x/search/1a2b", "search/1a2b")])
+@pytest.mark.parametrize(
+    ("folder", "name"), [("or", "or"), ("tickets/or", "tickets/or"), ("runs/x/search/1a2b", "search/1a2b")]
+)
 def test_a_stage_is_called_by_the_end_of_its_path(folder: str, name: str) -> None:
     assert Stage(folder=Path(folder), key=KEY).name == name

@@ -13,7 +13,13 @@ import torch
 import robust_tickets as rt
 from victims import FOREIGN, foreign_folder, foreign_tokenizer
 
-TEXTS: list[Any] = ["good film", "a very long story was not bad at all", "zebra 42 !", "good " * 300, "the plot is fine"]
+TEXTS: list[Any] = [
+    "good film",
+    "a very long story was not bad at all",
+    "zebra 42 !",
+    "good " * 300,
+    "the plot is fine",
+]
 SIDES = {"xlnet": "left", "fnet": "equal"}
 
 
@@ -25,9 +31,15 @@ def test_a_batch_answers_like_transformers_alone(family: str, tmp_path: Path) ->
     folder = foreign_folder(tmp_path, family)
     clf = rt.Classifier.from_pretrained(folder, device="cpu")
     assert (clf.labels, clf.max_length, clf.inputs.side) == (("bad", "good"), 64, SIDES.get(family, "right"))
-    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSequenceClassification.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
     with torch.inference_mode():
-        alone = [model(**tokenizer(text, truncation=True, max_length=64, return_tensors="pt")).logits.numpy() for text in TEXTS]
+        alone = [
+            model(**tokenizer(text, truncation=True, max_length=64, return_tensors="pt")).logits.numpy()
+            for text in TEXTS
+        ]
     assert np.ptp(np.concatenate(alone)[:, 0]) > 0.05
     np.testing.assert_allclose(clf.logits(TEXTS), np.concatenate(alone), atol=2e-5)
     assert clf.copy().digest == clf.digest == rt.Classifier.from_pretrained(folder, device="cpu").digest
@@ -53,10 +65,14 @@ def test_texts_are_cut_where_the_tokenizer_says_at_most_512(tmp_path: Path) -> N
     assert cut(None) == 64  # its positions
     assert cut(None, max_position_embeddings=2048) == 512
     folder = foreign_folder(tmp_path / "long", "longformer")
-    assert rt.Classifier.from_pretrained(folder, max_length=65, device="cpu").max_length == 65  # 66 rows, the first is of padding
+    assert (
+        rt.Classifier.from_pretrained(folder, max_length=65, device="cpu").max_length == 65
+    )  # 66 rows, the first is of padding
     with pytest.raises(rt.TicketsError, match="between 3 and 65"):
         rt.Classifier.from_pretrained(folder, max_length=66, device="cpu")
-    assert rt.load_classifier(folder, labels=["bad", "good"], device="cpu").max_length == 65  # for training: 128, where there is room
+    assert (
+        rt.load_classifier(folder, labels=["bad", "good"], device="cpu").max_length == 65
+    )  # for training: 128, where there is room
 
 
 def test_half_precision_and_shards_load_as_float32(tmp_path: Path) -> None:
@@ -73,7 +89,10 @@ def test_half_precision_and_shards_load_as_float32(tmp_path: Path) -> None:
         ({"num_labels": 1, "id2label": {"0": "score"}}, "regression head"),
         ({"problem_type": "regression"}, "regression head"),
         ({"problem_type": "multi_label_classification"}, "multi-label"),
-        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}, "no model family 'own', and the code .* is never run"),
+        (
+            {"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}},
+            "no model family 'own', and the code .* is never run",
+        ),
         ({"model_type": "vit"}, "no sequence classifier"),
     ],
 )
@@ -99,7 +118,9 @@ def test_training_and_pruning_still_ask_for_a_layout(tmp_path: Path) -> None:
     with pytest.raises(rt.TicketsError, match="cannot be pruned"):
         rt.load_classifier(folder, labels=["x", "y"])  # a new head
     clf = rt.load_classifier(folder, labels=["good", "bad"], device="cpu")  # its own head, turned
-    np.testing.assert_allclose(clf.logits(TEXTS)[:, ::-1], rt.Classifier.from_pretrained(folder, device="cpu").logits(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(
+        clf.logits(TEXTS)[:, ::-1], rt.Classifier.from_pretrained(folder, device="cpu").logits(TEXTS), atol=1e-6
+    )
     with pytest.raises(rt.TicketsError, match="cannot be pruned"):
         rt.Ticket.from_kept(clf, heads=[[0]], neurons=[[0]])
 
@@ -115,7 +136,9 @@ def test_tokenizers_without_a_vocabulary_file_and_slow_ones(tmp_path: Path) -> N
     assert clf.logits(TEXTS).shape == (5, 2)
     (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "go": 1, "od</w>": 2, "g": 3, "o": 4, "d</w>": 5}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\ng o\n")
-    slow = CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"), unk_token="<unk>", model_max_length=32)
+    slow = CTRLTokenizer(
+        str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"), unk_token="<unk>", model_max_length=32
+    )
     clf = rt.Classifier.from_pretrained(foreign_folder(tmp_path / "s", "gpt2", tokenizer=slow), device="cpu")
     assert clf.max_length == 32
     assert clf.logits(["good", "good good"]).shape == (2, 2)

@@ -24,12 +24,28 @@ FOUND: dict[str, Any] = {"found": {"search": True}}
 @pytest.mark.parametrize(
     ("search", "arms", "words"),
     [
-        ("earlyrobust", {"a": {"search": True, "draw": {"sparsity": 0.3}}}, r"mine\.arms\.a\.draw: sparsity .* structured"),
-        ("robustt", {**FOUND, "a": {"ticket": "found", "draw": {"neurons": 0.3}}}, r"mine\.arms\.a\.draw: neurons .* unstructured"),
+        (
+            "earlyrobust",
+            {"a": {"search": True, "draw": {"sparsity": 0.3}}},
+            r"mine\.arms\.a\.draw: sparsity .* structured",
+        ),
+        (
+            "robustt",
+            {**FOUND, "a": {"ticket": "found", "draw": {"neurons": 0.3}}},
+            r"mine\.arms\.a\.draw: neurons .* unstructured",
+        ),
         ("prasanna", {"a": {"search": True, "draw": {"heads": 0.3}}}, "Prasanna has no scores"),
-        ("earlyrobust", {**FOUND, "a": {"search": {"gamma": 0.2}, "like": "found"}}, "EarlyRobust matches no other ticket"),
+        (
+            "earlyrobust",
+            {**FOUND, "a": {"search": {"gamma": 0.2}, "like": "found"}},
+            "EarlyRobust matches no other ticket",
+        ),
         ("earlyrobust", {**FOUND, "a": {"search": "random", "like": "found"}}, "does not look at a ticket"),
-        ("earlyrobust", {**FOUND, "a": {"search": {"name": "random", "match": "matrix"}, "like": "found"}}, "single weights"),
+        (
+            "earlyrobust",
+            {**FOUND, "a": {"search": {"name": "random", "match": "matrix"}, "like": "found"}},
+            "single weights",
+        ),
         ("earlyrobust", {"a": {"search": {"name": "random", "match": "layer"}}}, "got none"),
         (
             "robustt",

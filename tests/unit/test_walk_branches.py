@@ -34,19 +34,26 @@ def test_a_branch_has_the_search_it_descends_from_whatever_the_order() -> None:
     assert arms["deep"].origin.draw is not None
     assert arms["deep"].origin.draw.asked() == {"heads": 0.5, "neurons": 0.4}
     assert arms["deep"].branch() == {"of": "middle", "draw": {"heads": 0.5, "neurons": 0.4}, "without": "structure"}
-    assert arms["deep"].story() == "the ticket of middle, drawn with heads 0.5, neurons 0.4, whole, what it removes drawn anew"
+    assert (
+        arms["deep"].story()
+        == "the ticket of middle, drawn with heads 0.5, neurons 0.4, whole, what it removes drawn anew"
+    )
     assert arms["found"].branch() == {}
     assert by_name(recipe(dict(reversed(tables.items())))) == arms
 
 
 def test_a_branch_can_be_walked_without_the_arm_it_comes_from() -> None:
-    found = recipe({"found": {"search": True}, "branch": {"ticket": "found", "draw": {"neurons": 0.1}}}, chosen=["branch"])
+    found = recipe(
+        {"found": {"search": True}, "branch": {"ticket": "found", "draw": {"neurons": 0.1}}}, chosen=["branch"]
+    )
     assert [arm.name for arm in found.arms] == ["branch"]
     assert isinstance(found.arms[0].search, EarlyRobust)
 
 
 def test_a_random_ticket_matches_another_arms() -> None:
-    arms = by_name(recipe({"found": {"search": True}, "random": {"search": {"name": "random", "match": "layer"}, "like": "found"}}))
+    arms = by_name(
+        recipe({"found": {"search": True}, "random": {"search": {"name": "random", "match": "layer"}, "like": "found"}})
+    )
     assert arms["random"].origin is not None
     assert arms["random"].origin.like == arms["found"].origin
     assert "with the counts of found" in arms["random"].story()
@@ -54,7 +61,13 @@ def test_a_random_ticket_matches_another_arms() -> None:
 
 def test_a_ticket_from_a_folder_and_another_search_task() -> None:
     arms = by_name(
-        recipe({"saved": {"ticket": "some/folder"}, "moved": {"searched_on": {"task": "imdb", "max_rows": 9}}, "here": {"search": True}})
+        recipe(
+            {
+                "saved": {"ticket": "some/folder"},
+                "moved": {"searched_on": {"task": "imdb", "max_rows": 9}},
+                "here": {"search": True},
+            }
+        )
     )
     assert arms["saved"].origin is not None
     assert arms["saved"].origin.folder == "some/folder"
@@ -110,7 +123,10 @@ def test_a_random_ticket_has_the_sparsity_that_the_search_has_for_the_task(task:
     assert (own.heads, own.neurons) == (searched.heads, searched.neurons)
     assert rt.RandomTicket.for_task(task).neurons == own.neurons
     weights = read_recipe("random", [f"task={task}", "search.sparsity=0.4"])
-    assert (by_name(weights)["random"].search.sparsity, any("neurons" in note for note in weights.notes)) == (0.4, False)
+    assert (by_name(weights)["random"].search.sparsity, any("neurons" in note for note in weights.notes)) == (
+        0.4,
+        False,
+    )
 
 
 def test_what_is_said_wins_over_the_table() -> None:
@@ -153,7 +169,12 @@ def test_where_a_ticket_lies_is_no_part_of_the_identity_but_its_draw_is() -> Non
 
 
 def test_recipes_of_sweeps_search_once() -> None:
-    for name, searches in (("earlyrobust_sparsity", 1), ("earlyrobust_scopes", 1), ("earlyrobust_ablations", 4), ("earlyrobust_gamma", 5)):
+    for name, searches in (
+        ("earlyrobust_sparsity", 1),
+        ("earlyrobust_scopes", 1),
+        ("earlyrobust_ablations", 4),
+        ("earlyrobust_gamma", 5),
+    ):
         assert len({str(arm.search) for arm in read_recipe(name).arms if arm.search is not None}) == searches, name
 
 

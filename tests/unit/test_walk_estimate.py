@@ -24,7 +24,9 @@ from toy import toy_task
 
 
 @pytest.mark.parametrize(("device", "said"), [("cpu", "estimate: about"), ("cuda", "estimate: at most about")])
-def test_steps_timed_eagerly_are_a_bound_on_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: Any, device: str, said: str) -> None:
+def test_steps_timed_eagerly_are_a_bound_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, device: str, said: str
+) -> None:
     monkeypatch.setattr(estimate, "_plan", lambda _: [])
     monkeypatch.setattr(estimate, "estimate", lambda _: {"search": 20.0, "training": 100.0})
     walk: Any = SimpleNamespace(
@@ -110,7 +112,9 @@ def test_of_the_trained_models_one_is_in_memory_at_a_time(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(estimate, "_victim", Victim)
     monkeypatch.setattr(estimate, "_trained", lambda *_: Path("model"))
-    monkeypatch.setattr(estimate, "stages", SimpleNamespace(attacked=lambda _, task: task.test, attack_key=lambda *_: {}))
+    monkeypatch.setattr(
+        estimate, "stages", SimpleNamespace(attacked=lambda _, task: task.test, attack_key=lambda *_: {})
+    )
     arms, plan = [SimpleNamespace(origin=None)] * 4, AttackPlan(attack=PWWS(), n=6)
     run = SimpleNamespace(has=lambda *_: True, stage_folder=lambda *_: tmp_path)
     walk: Any = SimpleNamespace(task=toy_task(8), run=run, recipe=SimpleNamespace(arms=arms, attacks=[plan, plan]))
@@ -118,7 +122,9 @@ def test_of_the_trained_models_one_is_in_memory_at_a_time(monkeypatch: pytest.Mo
     assert most == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("rows", "steps", "share"), [(4, 60, 1), (32, 64, 60 / 64), (400, 100, 60 / 100), (1000, 250, 0.5)])
+@pytest.mark.parametrize(
+    ("rows", "steps", "share"), [(4, 60, 1), (32, 64, 60 / 64), (400, 100, 60 / 100), (1000, 250, 0.5)]
+)
 def test_a_search_of_few_updates_runs_on_until_its_rule_has_points_enough(rows: int, steps: int, share: float) -> None:
     """Six points, ten updates apart: more epochs, where one has not as many."""
     search, task = EarlyRobust(batch_size=4), toy_task(rows)
@@ -139,7 +145,9 @@ def test_a_row_costs_by_the_tokens_of_many_batches_not_of_the_few_that_are_timed
             return SimpleNamespace(loss=torch.zeros((), requires_grad=True))
 
     batches = [{"input_ids": torch.zeros(4, width), "labels": torch.zeros(4)} for width in widths]
-    monkeypatch.setattr("robust_tickets.train.feed.batches_of", lambda *_: SimpleNamespace(epoch=lambda _: iter(batches)))
+    monkeypatch.setattr(
+        "robust_tickets.train.feed.batches_of", lambda *_: SimpleNamespace(epoch=lambda _: iter(batches))
+    )
     monkeypatch.setattr(estimate, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     walk: Any = SimpleNamespace(
         start=SimpleNamespace(copy=lambda: SimpleNamespace(model=Model(), device=torch.device("cpu"))),

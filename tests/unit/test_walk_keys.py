@@ -14,7 +14,13 @@ from robust_tickets.walk.recipe import read_recipe, resolve
 from robust_tickets.walk.runner import look_for_attacks, prepare
 
 PLAIN = "word,count\ngood,3\n"
-WRONG = {"plain.csv": PLAIN, "lists.json": '["good"]', "broken.json": "{", "nowhere.json": None, "counterfitted_neighbors.json": None}
+WRONG = {
+    "plain.csv": PLAIN,
+    "lists.json": '["good"]',
+    "broken.json": "{",
+    "nowhere.json": None,
+    "counterfitted_neighbors.json": None,
+}
 
 
 @pytest.fixture(params=WRONG)
@@ -33,7 +39,9 @@ def test_the_source_of_synonyms_is_named_by_its_own_setting(wrong: Path) -> None
     assert "--set vectors=" not in caught.value.hint
 
 
-def test_vectors_that_are_not_installed_are_named_by_the_source_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_that_are_not_installed_are_named_by_the_source_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("ROBUST_TICKETS_CACHE", "TA_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     with pytest.raises(TicketsError) as caught:
@@ -52,8 +60,14 @@ def test_in_a_recipe_it_is_the_key_that_works_there(wrong: Path) -> None:
     [
         ({"train": {"adversary": "SWAP"}, "arms": {"one": {}}}, "train.adversary.source"),
         ({"train": {"adversary": "SWAP"}, "arms": {"one": {"train": {"epochs": 1}}}}, "train.adversary.source"),
-        ({"train": {"adversary": "ascc"}, "arms": {"one": {"train": {"adversary": "SWAP"}}}}, "arms.one.train.adversary.source"),
-        ({"search": {"name": "earlyrobust", "adversary": "SWAP"}, "arms": {"one": {"search": True}}}, "search.adversary.source"),
+        (
+            {"train": {"adversary": "ascc"}, "arms": {"one": {"train": {"adversary": "SWAP"}}}},
+            "arms.one.train.adversary.source",
+        ),
+        (
+            {"search": {"name": "earlyrobust", "adversary": "SWAP"}, "arms": {"one": {"search": True}}},
+            "search.adversary.source",
+        ),
         (
             {"search": {"name": "earlyrobust"}, "arms": {"one": {"search": {"adversary": "SWAP"}}}},
             "arms.one.search.adversary.source",
@@ -64,9 +78,13 @@ def test_in_a_recipe_it_is_the_key_that_works_there(wrong: Path) -> None:
         ),
     ],
 )
-def test_the_key_is_that_of_the_table_which_names_the_adversary(table: dict[str, object], key: str, tmp_path: Path) -> None:
+def test_the_key_is_that_of_the_table_which_names_the_adversary(
+    table: dict[str, object], key: str, tmp_path: Path
+) -> None:
     swap = {"name": "synonymswap", "source": str(tmp_path / "nowhere.json")}
-    filled = json.loads(json.dumps({"title": "mine", "task": "nothing.csv", **table}).replace('"SWAP"', json.dumps(swap)))
+    filled = json.loads(
+        json.dumps({"title": "mine", "task": "nothing.csv", **table}).replace('"SWAP"', json.dumps(swap))
+    )
     with pytest.raises(TicketsError, match=r"nowhere\.json") as caught:
         prepare(resolve("mine", filled))
     assert f"--set {key}=" in caught.value.hint

@@ -62,7 +62,15 @@ def test_a_number_in_an_arms_title_is_a_setting_of_that_arm(name: str) -> None:
 def test_text_stays_text_and_numbers_become_numbers() -> None:
     recipe = read_recipe(
         "earlyrobust",
-        ["task=a,b.csv", "label=1", "text=premise,hypothesis", "data=2024-01-01", "train.lr=1e-3", "train.epochs=2", "max_rows=none"],
+        [
+            "task=a,b.csv",
+            "label=1",
+            "text=premise,hypothesis",
+            "data=2024-01-01",
+            "train.lr=1e-3",
+            "train.epochs=2",
+            "max_rows=none",
+        ],
     )
     assert recipe.source.task == "a,b.csv"
     assert recipe.source.label == "1"
@@ -74,7 +82,9 @@ def test_text_stays_text_and_numbers_become_numbers() -> None:
 
 
 def test_a_setting_reaches_every_arm_and_a_random_arm_takes_the_sparsity_over() -> None:
-    recipe = read_recipe("demo", ["search.neurons=0.4", "search.adversary.steps=3", "seed=7", "arms.random.train.epochs=2"])
+    recipe = read_recipe(
+        "demo", ["search.neurons=0.4", "search.adversary.steps=3", "seed=7", "arms.random.train.epochs=2"]
+    )
     by_name = {arm.name: arm for arm in recipe.arms}
     assert by_name["earlyrobust"].search.neurons == by_name["random"].search.neurons == 0.4
     assert by_name["earlyrobust"].search.adversary.steps == 3
@@ -91,7 +101,9 @@ def test_arms_can_be_chosen_and_attacks_switched_off() -> None:
     assert read_recipe("demo", ["arms.random.search=false"]).arms[2].search is None
 
 
-@pytest.mark.parametrize("setting", ["attack.token_budget=512", "train.checkpoint_every=5", "title=Another", "task=elsewhere.csv"])
+@pytest.mark.parametrize(
+    "setting", ["attack.token_budget=512", "train.checkpoint_every=5", "title=Another", "task=elsewhere.csv"]
+)
 def test_what_changes_no_result_changes_no_identity(setting: str) -> None:
     assert identity(read_recipe("demo", [setting])) == identity(read_recipe("demo"))
 

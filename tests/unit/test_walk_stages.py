@@ -39,12 +39,17 @@ METHODS = {
 def test_only_what_is_needed_stays_and_a_lost_ticket_is_found_again(name: str, tmp_path: Path) -> None:
     clf, task = tiny_classifier(), toy_task(24)
     stage = Stage(folder=tmp_path, key={"stage": "search"})
-    left: Any = ("tuned/checkpoint", "round-1/checkpoint")  # as of a process that was killed before it could remove them
+    left: Any = (
+        "tuned/checkpoint",
+        "round-1/checkpoint",
+    )  # as of a process that was killed before it could remove them
     for folder in left:
         (tmp_path / folder).mkdir(parents=True)
     first = search(stage, METHODS[name], clf.copy, task)
     large = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.safetensors")]
-    assert sorted(large) == (["ticket.safetensors"] if first.kind == "structured" else ["scores.safetensors", "ticket.safetensors"])
+    assert sorted(large) == (
+        ["ticket.safetensors"] if first.kind == "structured" else ["scores.safetensors", "ticket.safetensors"]
+    )
     assert not list(tmp_path.rglob("checkpoint"))
     (tmp_path / "ticket.json").unlink()
     assert search(stage, METHODS[name], clf.copy, task) == first
@@ -52,7 +57,11 @@ def test_only_what_is_needed_stays_and_a_lost_ticket_is_found_again(name: str, t
 
 def test_an_attack_of_a_walk_knows_what_its_victim_was_trained_on(tmp_path: Path) -> None:
     task, rows = toy_task(60), 60
-    known = Split.of([e.texts for e in task.train.take(range(2))] + [e.texts for e in task.test], [0, 1, *task.test.labels], name="test")
+    known = Split.of(
+        [e.texts for e in task.train.take(range(2))] + [e.texts for e in task.test],
+        [0, 1, *task.test.labels],
+        name="test",
+    )
     task = replace(task, splits={**task.splits, "test": known, "validation": task.train.select(range(40))})
     plan = AttackPlan(attack=PWWS(), n=0, subset="first", temperature="calibrated", query_budget=5)
     attack(Stage(folder=tmp_path, key={"stage": "attack"}), plan, tiny_classifier(), task, None)
@@ -100,9 +109,14 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
     return go
 
 
-@pytest.mark.parametrize("harm", [lambda whole: whole[: len(whole) // 2], lambda whole: bytes(len(whole)), lambda whole: b"[]", None])
+@pytest.mark.parametrize(
+    "harm", [lambda whole: whole[: len(whole) // 2], lambda whole: bytes(len(whole)), lambda whole: b"[]", None]
+)
 def test_a_damaged_evaluation_is_made_again_and_nothing_is_trained(
-    trained: Callable[[], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[bytes], bytes] | None
+    trained: Callable[[], int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[bytes], bytes] | None,
 ) -> None:
     folder = tmp_path / "train"
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -124,7 +138,9 @@ def test_a_damaged_evaluation_is_made_again_and_nothing_is_trained(
 
 
 @pytest.mark.parametrize("other", ["model/model.safetensors", "metrics.jsonl", "stage.json"])
-def test_an_evaluation_of_weights_that_may_be_others_is_not_made(trained: Callable[[], int], tmp_path: Path, other: str) -> None:
+def test_an_evaluation_of_weights_that_may_be_others_is_not_made(
+    trained: Callable[[], int], tmp_path: Path, other: str
+) -> None:
     folder = tmp_path / "train"
     whole = (folder / "model" / "model.safetensors").read_bytes()
     for name in ("evaluation.json", other):

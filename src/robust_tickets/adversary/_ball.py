@@ -40,7 +40,9 @@ class Ball:
         """The objective as this adversary's passes see it: without token types where ``token_types`` is off."""
         if self.token_types:
             return objective
-        return replace(objective, batch={key: value for key, value in objective.batch.items() if key != "token_type_ids"})
+        return replace(
+            objective, batch={key: value for key, value in objective.batch.items() if key != "token_type_ids"}
+        )
 
     def rewinding(self, objective: Objective) -> SameDropout | None:
         """To be rewound before every pass where dropout is shared; ``None`` where it is fresh."""
@@ -52,8 +54,14 @@ class Ball:
             return objective.uniform(-self.init, self.init) * objective.mask
         width = objective.embedding_shape()[2]
         wide = torch.promote_types(objective.mask.dtype, torch.float32)
-        size = objective.mask.sum(dim=1, keepdim=True, dtype=wide) * width  # numbers that an example's delta holds; over 65,504 at times
-        return objective.uniform(-1.0, 1.0) * objective.mask * (self.init / size.clamp_min(1).sqrt()).to(objective.mask.dtype)
+        size = (
+            objective.mask.sum(dim=1, keepdim=True, dtype=wide) * width
+        )  # numbers that an example's delta holds; over 65,504 at times
+        return (
+            objective.uniform(-1.0, 1.0)
+            * objective.mask
+            * (self.init / size.clamp_min(1).sqrt()).to(objective.mask.dtype)
+        )
 
     def move(self, objective: Objective, delta: Tensor, gradient: Tensor) -> Tensor:
         """The next delta: one normalised ascent, projected, zero at padding; detached."""

@@ -75,7 +75,9 @@ def anchored(gradient: Tensor, real: Tensor, low: float, high: float) -> tuple[T
     return ranked.gather(1, slots.clamp_max(real.shape[1] - 1)), slots < end
 
 
-def lower_bound(critic: Critic, embedded: Tensor, sentences: Tensor, places: Tensor, kept: Tensor, draws: Tensor, size: int) -> Tensor:
+def lower_bound(
+    critic: Critic, embedded: Tensor, sentences: Tensor, places: Tensor, kept: Tensor, draws: Tensor, size: int
+) -> Tensor:
     """InfoNCE between kept tokens and their sentences: the mean over chunks of mean_i c(i, i) - mean_i log(1/m sum_j c(i, j)).
 
     A pair is a kept token and its sentence. Pairs are shuffled by ascending ``draws`` (one for every slot) and cut into chunks of

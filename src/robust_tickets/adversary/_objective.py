@@ -63,9 +63,13 @@ class Objective:
     loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     regulariser: Callable[[], Tensor] | None = None
     half: bool = False  # bf16 autocast around the forward pass
-    dropping: Callable[[], AbstractContextManager[None]] = nullcontext  # around gradients of weights that are thrown away
+    dropping: Callable[[], AbstractContextManager[None]] = (
+        nullcontext  # around gradients of weights that are thrown away
+    )
     memory: nn.Module | None = None  # what the adversary's ``begin`` returned
-    update: Callable[[], None] | None = None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
+    update: Callable[[], None] | None = (
+        None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
+    )
 
     def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
         """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places."""
@@ -144,7 +148,9 @@ class Objective:
 
     def uniform(self, low: float, high: float) -> Tensor:
         """A draw of the embeddings' shape from the step's own generator."""
-        unit = torch.rand(self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype)
+        unit = torch.rand(
+            self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype
+        )
         return unit * (high - low) + low
 
     def normal(self, deviation: float) -> Tensor:

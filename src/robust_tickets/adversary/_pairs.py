@@ -27,9 +27,12 @@ def usable(adversary: Any, accumulate: int = 1) -> None:
     """Refuse what is no adversary, and one that updates within a batch where batches are accumulated: before anything is trained."""
     if isinstance(adversary, str | type):
         name = repr(adversary) if isinstance(adversary, str) else f"the class {adversary.__name__}"
-        raise TicketsError(f"an adversary is a configured object, got {name}", hint="for example adversary=rt.FreeLB(steps=5), or None")
+        raise TicketsError(
+            f"an adversary is a configured object, got {name}", hint="for example adversary=rt.FreeLB(steps=5), or None"
+        )
     updates = getattr(adversary, "updates", 1)
     if updates > 1 and accumulate > 1:
         raise TicketsError(
-            f"an adversary that updates {updates} times a batch cannot accumulate {accumulate} batches", hint="set accumulate to 1"
+            f"an adversary that updates {updates} times a batch cannot accumulate {accumulate} batches",
+            hint="set accumulate to 1",
         )

@@ -69,11 +69,15 @@ class WordSpace:
     def __post_init__(self) -> None:
         at_least_one(self, "candidates")
         if not isinstance(self.source, str):
-            raise TicketsError(f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say')
+            raise TicketsError(
+                f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say'
+            )
 
     def begin(self, ground: Ground) -> Words:
         if ground.tokenizer is None:
-            raise TicketsError(f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer=")
+            raise TicketsError(
+                f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer="
+            )
         rows = ground.layout.words_of(ground.model).weight.shape[0]
         table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
         if table.counts.max(initial=1) == 1:
@@ -107,4 +111,6 @@ def probability(component: Any, *names: str) -> None:
     for name in names:
         value = getattr(component, name)
         if not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
-            raise TicketsError(f"{type(component).__name__}.{name} must lie between 0 and 1, got {value!r}", hint="0.5, say")
+            raise TicketsError(
+                f"{type(component).__name__}.{name} must lie between 0 and 1, got {value!r}", hint="0.5, say"
+            )

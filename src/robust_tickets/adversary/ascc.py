@@ -70,7 +70,9 @@ class ASCC(WordSpace):
         clean = objective.logits()
         weights = self.ascend(objective, clean.detach())
         adversarial = objective.logits(self.mixed(objective, weights, objective.words))
-        loss = objective.loss_fn(clean, objective.batch["labels"]) + self.alpha * self.apart(objective, adversarial, clean)
+        loss = objective.loss_fn(clean, objective.batch["labels"]) + self.alpha * self.apart(
+            objective, adversarial, clean
+        )
         objective.backward(loss + objective.penalty())
         return loss.detach()
 

@@ -36,7 +36,9 @@ class SynonymHotFlip(WordSpace):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""
-        delta = torch.zeros(objective.embedding_shape(), dtype=objective.words.dtype, device=objective.words.device, requires_grad=True)
+        delta = torch.zeros(
+            objective.embedding_shape(), dtype=objective.words.dtype, device=objective.words.device, requires_grad=True
+        )
         clean = 0.5 * objective.loss(delta)
         objective.backward(clean)
         assert delta.grad is not None
@@ -51,7 +53,9 @@ class SynonymHotFlip(WordSpace):
         places = chosen(objective, words.swappable(objective.batch), self.p)
         candidates, own = words.of(ids), table[ids]
         best, gain = ids, torch.zeros(ids.shape, dtype=gradient.dtype, device=ids.device)
-        for k in range(1, words.most):  # one candidate at a time: all at once would hold (batch, tokens, candidates, width) numbers
+        for k in range(
+            1, words.most
+        ):  # one candidate at a time: all at once would hold (batch, tokens, candidates, width) numbers
             gains = ((table[candidates[..., k]] - own) * gradient).sum(-1)  # 0 where a word has fewer candidates
             best = torch.where(gains > gain, candidates[..., k], best)
             gain = torch.maximum(gains, gain)

@@ -37,7 +37,9 @@ class SynonymSwap(WordSpace):
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""
         total = torch.zeros((), device=objective.batch["input_ids"].device)
-        shares = [(share, ids) for share, ids in ((self.mix, None), (1 - self.mix, self.swapped(objective))) if share > 0]
+        shares = [
+            (share, ids) for share, ids in ((self.mix, None), (1 - self.mix, self.swapped(objective))) if share > 0
+        ]
         for place, (share, ids) in enumerate(shares, start=1):
             loss = share * objective.loss(ids=ids)
             objective.backward(loss + (objective.penalty() if place == len(shares) else 0.0))

@@ -57,7 +57,9 @@ class YOPO(Ball):
             if shared:
                 shared.rewind()
             before = SameDropout(delta.device)
-            delta.requires_grad_(not last)  # so that the first layer's output has a gradient even where the weights are frozen
+            delta.requires_grad_(
+                not last
+            )  # so that the first layer's output has a gradient even where the weights are frozen
             with objective.seeing() as seen:
                 loss = objective.loss(delta)
             if not last:
@@ -77,7 +79,9 @@ class YOPO(Ball):
         for _ in range(self.ascents):
             delta = delta.detach().requires_grad_()
             dropout.rewind()
-            hamiltonian = (objective.first_layer(delta) * costate).sum(dtype=torch.promote_types(costate.dtype, torch.float32))
+            hamiltonian = (objective.first_layer(delta) * costate).sum(
+                dtype=torch.promote_types(costate.dtype, torch.float32)
+            )
             delta = pace.move(objective, delta, torch.autograd.grad(hamiltonian, delta)[0])
         after.rewind()
         return delta

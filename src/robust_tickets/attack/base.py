@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.attack.rules import Rules, rules_of
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.lexicon.resolve import NONE as NONE  # as a resource: drops it and its constraint, under a name that says so
+from robust_tickets.lexicon.resolve import (
+    NONE as NONE,
+)  # as a resource: drops it and its constraint, under a name that says so
 from robust_tickets.registry import ATTACKS
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ class Attack:
     float64, which still tell candidates apart where an over-confident victim's probabilities are all 1.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ()  # kinds of resources (lexicon.kinds); a field of each kind's name says which one
+    NEEDS: ClassVar[
+        tuple[str, ...]
+    ] = ()  # kinds of resources (lexicon.kinds); a field of each kind's name says which one
 
     compat: str | None = None
     scoring: str = "probability"
@@ -41,12 +45,16 @@ class Attack:
     def __post_init__(self) -> None:
         self.rules()
         if self.scoring not in SCORINGS:
-            raise TicketsError(f"scoring is {' or '.join(SCORINGS)}, got {self.scoring!r}", hint=did_you_mean(self.scoring, SCORINGS))
+            raise TicketsError(
+                f"scoring is {' or '.join(SCORINGS)}, got {self.scoring!r}", hint=did_you_mean(self.scoring, SCORINGS)
+            )
 
     def rules(self) -> Rules:
         package, _, file = type(self).__module__.rpartition(".")
         # a plug-in is its own, whatever its file is called: no profile was checked for it
-        return rules_of(self.compat, file if package == ATTACKS.package else f"{type(self).__module__}.{type(self).__name__}")
+        return rules_of(
+            self.compat, file if package == ATTACKS.package else f"{type(self).__module__}.{type(self).__name__}"
+        )
 
     def needs(self) -> tuple[str, ...]:
         """The kinds of resources it needs with these settings; ``tickets doctor`` reads ``NEEDS``, those of the plain attack."""

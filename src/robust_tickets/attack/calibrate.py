@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CALIBRATED = "calibrated"
 ROWS = 1000  # at most, of the calibration rows; the fit has one parameter
 LEAST = 30  # rows below which nothing is fitted
-LOWEST, HIGHEST = 0.1, 10_000.0  # temperatures a fit may find; beyond them the rows say nothing about the victim's confidence
+LOWEST, HIGHEST = (
+    0.1,
+    10_000.0,
+)  # temperatures a fit may find; beyond them the rows say nothing about the victim's confidence
 BINS = 15  # of the expected calibration error, as Guo et al. take it
 
 
@@ -37,10 +40,13 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
     if asked != CALIBRATED:
         value = float(asked) if not isinstance(asked, str) else math.nan
         if not 0 < value < math.inf:
-            raise TicketsError(f"temperature is a number above 0 or {CALIBRATED!r}, got {asked!r}", hint="1 leaves the victim as it is")
+            raise TicketsError(
+                f"temperature is a number above 0 or {CALIBRATED!r}, got {asked!r}", hint="1 leaves the victim as it is"
+            )
         if calibration is not None:
             raise TicketsError(
-                f"a split to calibrate on was given, but the temperature is {asked}", hint=f'ask for temperature="{CALIBRATED}"'
+                f"a split to calibrate on was given, but the temperature is {asked}",
+                hint=f'ask for temperature="{CALIBRATED}"',
             )
         return None
     source = split if calibration is None else calibration
@@ -49,7 +55,9 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
             f"the rows to calibrate on have {len(source.columns)} text column(s), those to attack {len(split.columns)}",
             hint="give a split of the same task",
         )
-    free = np.flatnonzero(~np.isin(source.keys, split.keys[rows]))  # the same text under another id is an attacked text too
+    free = np.flatnonzero(
+        ~np.isin(source.keys, split.keys[rows])
+    )  # the same text under another id is an attacked text too
     if len(free) < LEAST:
         raise TicketsError(
             f"calibration needs at least {LEAST} labelled rows whose texts are not attacked, got {len(free)} of {source.name!r}",

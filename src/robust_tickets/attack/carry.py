@@ -22,7 +22,9 @@ HOPELESS = 20  # examples that failed in a row: the cause may not be in the exam
 SAID_FROM = 60.0  # seconds; work longer than this is announced
 
 
-def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None, workers: int | None = None) -> float:
+def carry_out(
+    plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None, workers: int | None = None
+) -> float:
     """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
     services: dict[str, Service] = {"victim": victim, **plan.prepared.services}
     if plan.white_box:
@@ -36,13 +38,17 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
         return play(plan, int(plan.rows[number]), victim, IN_FLIGHT // live)
 
     start = time.monotonic() - store.spent
-    if plan.prepared.warm is not None and numbers:  # with all rows, so that a resumed attack finds what the first one looked up
+    if (
+        plan.prepared.warm is not None and numbers
+    ):  # with all rows, so that a resumed attack finds what the first one looked up
         plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
     began, pace, wrong = time.monotonic(), Pace(len(numbers), live), 0
     known = 0  # failed, but for their clean text
     with track(plan.prepared.title, total, done) as bar:
         found = (
-            fan_out(numbers, job, services, live, crew) if crew else drive(((i, job(i)) for i in numbers), services, live, victim.groups)
+            fan_out(numbers, job, services, live, crew)
+            if crew
+            else drive(((i, job(i)) for i in numbers), services, live, victim.groups)
         )
         for number, outcome in found:
             wrong = wrong + 1 if isinstance(outcome, Failed) else 0
@@ -50,14 +56,18 @@ def carry_out(plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | No
                 if end := fatal(outcome.problem):
                     raise end
                 known += outcome.known is not None
-                if (wrong == total and not known) or (wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))):
+                if (wrong == total and not known) or (
+                    wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))
+                ):
                     raise hopeless(outcome.problem, wrong)
                 outcome = outcome.known or failed(plan, int(plan.rows[number]), outcome.problem)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
             bar.advance(1)
             whole = pace.after(time.monotonic() - began, outcome.status)
             if whole is not None and whole > SAID_FROM:
-                say(f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {pace.finished}")
+                say(
+                    f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {pace.finished}"
+                )
     return time.monotonic() - start
 
 
@@ -65,6 +75,8 @@ def _crew(asked: int | None, victim: Victim, examples: int, live: int) -> int:
     """How many worker processes; none unless the victim's forward passes are a function of token ids alone, as on a GPU."""
     if not victim.divisible:
         if asked:
-            say("workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process")
+            say(
+                "workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process"
+            )
         return 0
     return how_many(examples if live > 1 else 0) if asked is None else can_fork(min(asked, examples))

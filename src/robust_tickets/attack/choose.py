@@ -37,13 +37,17 @@ def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_
     if all(isinstance(i, int | np.integer) for i in wanted):
         outside = [i for i in wanted if not 0 <= int(i) < len(split)]
         if outside:
-            raise TicketsError(f"row {outside[0]} is not in the split {split.name!r} of {len(split)} rows", hint="rows count from 0")
+            raise TicketsError(
+                f"row {outside[0]} is not in the split {split.name!r} of {len(split)} rows", hint="rows count from 0"
+            )
         return np.array(wanted, dtype=np.int64)
     names = set(wanted)
     where = {example.id: row for row, example in enumerate(split) if example.id in names}
     missing = [i for i in wanted if i not in where]
     if missing:
-        raise TicketsError(f"the split {split.name!r} has no example {missing[0]!r}", hint="take ids from a result on the same split")
+        raise TicketsError(
+            f"the split {split.name!r} has no example {missing[0]!r}", hint="take ids from a result on the same split"
+        )
     return np.array([where[str(i)] for i in wanted], dtype=np.int64)
 
 

@@ -44,5 +44,8 @@ def short_of(asked: int | None, chosen: int) -> str:
 def _counted(names: Sequence[str], counts: Sequence[int]) -> str:
     if len(counts) > MOST:
         return f"{min(counts)} to {max(counts)} of each of {len(counts)} classes"
-    called = [name if len(name) <= WIDEST else name[: WIDEST - 1] + "…" for name in (*names, *map(str, range(len(names), len(counts))))]
+    called = [
+        name if len(name) <= WIDEST else name[: WIDEST - 1] + "…"
+        for name in (*names, *map(str, range(len(names), len(counts))))
+    ]
     return ", ".join(f"{name} {count}" for name, count in zip(called, counts, strict=False))

@@ -44,7 +44,9 @@ def conclude(
         errors=tally.errors,
         limit=max_failed if too_many(tally.errors, len(ids), max_failed) else None,
         often=tally.reasons.often,
-        below=Answers(tally.given, tally.attacked, clf.labels, plan.classes or range(len(clf.labels)), plan.called).below_chance(),
+        below=Answers(
+            tally.given, tally.attacked, clf.labels, plan.classes or range(len(clf.labels)), plan.called
+        ).below_chance(),
         classes=len(tally.classes),
         answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
         confidence=tally.mean_confidence(),

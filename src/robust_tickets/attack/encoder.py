@@ -25,7 +25,9 @@ class Encoder:
 
     def together(self, requests: Sequence[Sequence[Any]]) -> list[np.ndarray]:
         owner = self._divided()
-        found = np.asarray((self.encode if owner is None else owner.vectors)([each for request in requests for each in request]))
+        found = np.asarray(
+            (self.encode if owner is None else owner.vectors)([each for request in requests for each in request])
+        )
         return np.split(found, np.cumsum([len(request) for request in requests])[:-1])
 
     def _divided(self) -> Any:
@@ -38,5 +40,10 @@ class Encoder:
         # by length, so that texts of like length are padded together, whatever the encoder's own batches are
         together.sort(key=len)
         found = dict(zip(together, np.asarray(self.encode(together)), strict=True)) if together else {}
-        apart = {text: np.asarray(self.encode([text]))[0] for question in questions if question.alone for text in question.texts}
+        apart = {
+            text: np.asarray(self.encode([text]))[0]
+            for question in questions
+            if question.alone
+            for text in question.texts
+        }
         return [[(apart if question.alone else found)[text] for text in question.texts] for question in questions]

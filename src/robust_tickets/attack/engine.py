@@ -88,7 +88,9 @@ def run_attack(
         if other is not None:
             a_split(other, name)
     clf.check_columns(split.columns, "the split to attack")
-    check_numbers({"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers})
+    check_numbers(
+        {"token_budget": token_budget, "live": live, "query_budget": query_budget, "n": n, "workers": workers}
+    )
     check_failed(max_failed)
     if recipe.white_box and clf.model is None:
         raise TicketsError(
@@ -154,7 +156,9 @@ def run_attack(
             digest=name,
         )
         if plan.cut:
-            say(f"attack: {plan.cut} of {len(rows)} texts are longer than the {clf.cut_at} tokens that the victim reads (max_length)")
+            say(
+                f"attack: {plan.cut} of {len(rows)} texts are longer than the {clf.cut_at} tokens that the victim reads (max_length)"
+            )
         foreign = plan.prepared.english and not _english(split, rows)
         if foreign:
             warn(

@@ -54,7 +54,9 @@ def out_of_memory(problem: BaseException) -> bool:
 
     if isinstance(problem, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(problem, RuntimeError) and any(words in str(problem).lower() for words in ("out of memory", "can't allocate memory"))
+    return isinstance(problem, RuntimeError) and any(
+        words in str(problem).lower() for words in ("out of memory", "can't allocate memory")
+    )
 
 
 def in_halves(
@@ -69,7 +71,9 @@ def in_halves(
         if not out_of_memory(problem):
             raise
         if len(items) == 1:
-            raise TicketsError(f"not enough memory for {what(items[0])}: {said(problem)}", hint=LESS, exit_code=FAILED) from None
+            raise TicketsError(
+                f"not enough memory for {what(items[0])}: {said(problem)}", hint=LESS, exit_code=FAILED
+            ) from None
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(items) // 2  # outside the handler, which holds what the failed call had in memory
@@ -81,7 +85,9 @@ def fatal(problem: Exception) -> TicketsError | None:
     """The error that ends the run: a victim that is broken (exit code 3) or a machine too small, which no other example would escape."""
     if isinstance(problem, TicketsError):
         return problem if problem.exit_code == FAILED else None
-    return TicketsError(f"out of memory: {said(problem)}", hint=LESS, exit_code=FAILED) if out_of_memory(problem) else None
+    return (
+        TicketsError(f"out of memory: {said(problem)}", hint=LESS, exit_code=FAILED) if out_of_memory(problem) else None
+    )
 
 
 def answers(clf: Any, columns: int) -> bool:

@@ -17,7 +17,10 @@ MANY = 0.1  # share of the attacked examples above which a fault of single ones 
 FAILED_EXAMPLES, BELOW_CHANCE = "failed-examples", "below-chance"
 ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
 FIRST = (FAILED_EXAMPLES, BELOW_CHANCE)  # flags that stand before the numbers, in this order
-HOLLOW = (ONE_ANSWER, UNMOVED)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
+HOLLOW = (
+    ONE_ANSWER,
+    UNMOVED,
+)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
     BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english",
     "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
@@ -33,7 +36,9 @@ class Flag(NamedTuple):
 class Answers(NamedTuple):
     """What the victim said of the clean texts that it answered, and what its classes are called."""
 
-    given: Mapping[tuple[int, int | None], int]  # how often (label of the task, its label that the victim gave; None: it has no such)
+    given: Mapping[
+        tuple[int, int | None], int
+    ]  # how often (label of the task, its label that the victim gave; None: it has no such)
     right: int
     classes: Sequence[str]  # the victim's
     of: Sequence[int]  # which of them each label of the task is
@@ -47,7 +52,9 @@ class Answers(NamedTuple):
             return None
         turned = self._turned()
         names = [str(i) if set(",= ") & set(name) else name for i, name in enumerate(self.classes)]
-        pasted = ",".join(f"{name}={names[self.of[turned[label]]]}" for name, label in self.called.items()) if turned else ""
+        pasted = (
+            ",".join(f"{name}={names[self.of[turned[label]]]}" for name, label in self.called.items()) if turned else ""
+        )
         cure = f"this label map turns it: --label-map {pasted}" if pasted else "see which class each label is"
         return Flag(
             BELOW_CHANCE,
@@ -111,7 +118,9 @@ def flags_of(
         *failed(errors, limit, often),
         *_examples(n, attacked, classes, subset, seen, foreign),
         *_unread(*cut),
-        *_answers(n, ended, classes, answer, 0 if query_budget else unmoved),  # a budget may end before a word that counts is tried
+        *_answers(
+            n, ended, classes, answer, 0 if query_budget else unmoved
+        ),  # a budget may end before a word that counts is tried
         *_twice(*unsteady),
         *_sight(ended, confidence, blind, 0 if query_budget else stuck, scoring, hard),
         *_settings(scoring, temperature, calibration, compat, query_budget),
@@ -120,16 +129,23 @@ def flags_of(
     ]
 
 
-def _examples(n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool) -> Iterator[Flag]:
+def _examples(
+    n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool
+) -> Iterator[Flag]:
     if n < FEW:
         yield Flag(
-            "few-examples", f"few examples: {n}, fewer than {FEW}, of which {attacked} were right and attacked; look at the intervals"
+            "few-examples",
+            f"few examples: {n}, fewer than {FEW}, of which {attacked} were right and attacked; look at the intervals",
         )
     if classes < 2:
-        yield Flag("one-class", "one class: all attacked examples have the same label, so a victim that always says it looks robust")
+        yield Flag(
+            "one-class",
+            "one class: all attacked examples have the same label, so a victim that always says it looks robust",
+        )
     if subset == "first":
         yield Flag(
-            "first-rows", "first rows: the attacked examples are the first of the split; where its rows are sorted, they are one-sided"
+            "first-rows",
+            "first rows: the attacked examples are the first of the split; where its rows are sorted, they are one-sided",
         )
     if seen is not None and seen["count"]:
         yield Flag(
@@ -213,19 +229,34 @@ def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scor
 
 
 def _settings(
-    scoring: str, temperature: float, calibration: Mapping[str, Any] | None, compat: str | None, query_budget: int | None
+    scoring: str,
+    temperature: float,
+    calibration: Mapping[str, Any] | None,
+    compat: str | None,
+    query_budget: int | None,
 ) -> Iterator[Flag]:
     if scoring != "probability":
-        yield Flag("log-odds", "log-odds: candidates were judged by log-odds, not by probability as TextAttack judges them")
+        yield Flag(
+            "log-odds", "log-odds: candidates were judged by log-odds, not by probability as TextAttack judges them"
+        )
     if calibration is not None and not calibration["fitted"]:
         yield Flag("not-calibrated", f"not calibrated: {calibration['why']}; the victim was attacked as it is")
     elif temperature != 1:
-        how = "given" if calibration is None else f"fitted on {calibration['n']} rows of {calibration['split']} that are not attacked"
-        yield Flag("temperature", f"temperature: the attack saw the logits divided by {temperature:g} ({how}); no prediction depends on it")
+        how = (
+            "given"
+            if calibration is None
+            else f"fitted on {calibration['n']} rows of {calibration['split']} that are not attacked"
+        )
+        yield Flag(
+            "temperature",
+            f"temperature: the attack saw the logits divided by {temperature:g} ({how}); no prediction depends on it",
+        )
     if compat is not None:
         yield Flag("compat", f"compat: the rules of {compat}, not this package's own")
     if query_budget is not None:
-        yield Flag("query-budget", f"query budget: at most {query_budget} queries an example; a larger budget may turn more")
+        yield Flag(
+            "query-budget", f"query budget: at most {query_budget} queries an example; a larger budget may turn more"
+        )
 
 
 def _bits(precision: str | None, unconfirmed: int | None, n: int) -> Iterator[Flag]:
@@ -240,6 +271,9 @@ def _bits(precision: str | None, unconfirmed: int | None, n: int) -> Iterator[Fl
 def _means(resources: Mapping[str, Mapping[str, Any]], dropped: Sequence[str]) -> Iterator[Flag]:
     for kind in sorted(resources):
         if resources[kind].get("substitute"):
-            yield Flag("substitute", f"substitute {kind}: {resources[kind].get('name')}; numbers do not compare with the papers'")
+            yield Flag(
+                "substitute",
+                f"substitute {kind}: {resources[kind].get('name')}; numbers do not compare with the papers'",
+            )
     for what in dropped:
         yield Flag("constraint-dropped", f"constraint dropped: {what}")

@@ -83,9 +83,13 @@ class Game:
     judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
     slope_noise: float = 0.0  # the same where gradients are taken, whose batches have no fixed shapes
     vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
-    vectors: dict[str, np.ndarray] = field(default_factory=dict)  # the sentence encoder's, by text, for the word being visited
+    vectors: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # the sentence encoder's, by text, for the word being visited
     exact_vectors: set[str] = field(default_factory=set)
-    edited: tuple[Text, int] | None = None  # the last text whose edits from the original were counted, and how many they are
+    edited: tuple[Text, int] | None = (
+        None  # the last text whose edits from the original were counted, and how many they are
+    )
     _dice: Dice | None = None
     _grown: float | None = None  # how many times larger than measured the noise may be, by the clean text's logits
     filled: Any = None  # attack.transforms.masked: the masked language model's last answer
@@ -117,7 +121,9 @@ class Game:
         if self.first is None:
             self.first = answers[0] if answers else None
             return
-        moves = [(abs(answer.score - self.first.score), answer) for answer in answers if answer.row is not self.first.row]
+        moves = [
+            (abs(answer.score - self.first.score), answer) for answer in answers if answer.row is not self.first.row
+        ]
         slack = self.tolerance(self.first.score)
         if not any(move > STILL + slack for move, _ in moves):
             doubtful = [answer for move, answer in moves if move > STILL - slack]
@@ -192,7 +198,9 @@ class Game:
         """Whether another class than the label has the highest probability."""
         below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
         noise = self.noise * max(1.0, _grown(item.row))
-        if top - below <= 2 * (noise * top * (1 - top) + ULP):  # so that the predicted class is settled too, whichever two compete
+        if top - below <= 2 * (
+            noise * top * (1 - top) + ULP
+        ):  # so that the predicted class is settled too, whichever two compete
             yield from self.settle([item])
         return item.row.predicted != self.label
 

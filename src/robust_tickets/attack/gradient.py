@@ -44,7 +44,10 @@ class Gradient:
         found: list[np.ndarray] = [np.empty(0)] * len(questions)
         together = [i for i, question in enumerate(questions) if not question.alone]
         alone = [i for i, question in enumerate(questions) if question.alone]
-        batches = [[together[k] for k in where] for where in batches_by_size([rows[i].size for i in together], self.token_budget)]
+        batches = [
+            [together[k] for k in where]
+            for where in batches_by_size([rows[i].size for i in together], self.token_budget)
+        ]
         for where in [*batches, *([i] for i in alone)]:
             slopes = self._slopes([rows[i] for i in where], [questions[i] for i in where])
             for i, gradient in zip(where, slopes, strict=True):
@@ -81,7 +84,9 @@ class Gradient:
             handle.remove()
         found = [each[: row.size].float().cpu().numpy() for each, row in zip(gradient, rows, strict=True)]
         return [
-            self._slopes([row], [question])[0] if close and len(rows) > 1 else each  # the batch may have chosen the class
+            self._slopes([row], [question])[0]
+            if close and len(rows) > 1
+            else each  # the batch may have chosen the class
             for each, row, question, close in zip(found, rows, questions, near, strict=True)
         ]
 

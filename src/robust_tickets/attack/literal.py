@@ -43,7 +43,9 @@ def one_word(text: str, rules: Rules) -> bool:
 def spans(columns: Sequence[str], rules: Rules) -> tuple[Span, ...]:
     """The (column, start, end) of every word; one Chinese character lets the words of all columns be cut by jieba."""
     if not (rules.segments and any(map(segments.chinese, columns))):
-        return tuple((c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, rules.keeps_endings))
+        return tuple(
+            (c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, rules.keeps_endings)
+        )
     found: list[Span] = []
     column = begin = 0
     for start, end in pieces(BETWEEN_COLUMNS.join(columns), rules):

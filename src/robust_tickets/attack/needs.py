@@ -15,6 +15,11 @@ def needs_of(attack: str) -> tuple[str, ...] | None:
         return None
     for owner in ast.parse(file.read_text("utf-8")).body:
         for line in owner.body if isinstance(owner, ast.ClassDef) else []:
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "NEEDS" and line.value:
+            if (
+                isinstance(line, ast.AnnAssign)
+                and isinstance(line.target, ast.Name)
+                and line.target.id == "NEEDS"
+                and line.value
+            ):
                 return tuple(ast.literal_eval(line.value))
     return ()

@@ -26,7 +26,11 @@ from robust_tickets.seeds import derive
 if TYPE_CHECKING:
     from robust_tickets.data.task import Example, Split
 
-DROPPED = {"vectors": "near words", "tagger": "part of speech", "encoder": "sentence similarity"}  # what goes with a resource
+DROPPED = {
+    "vectors": "near words",
+    "tagger": "part of speech",
+    "encoder": "sentence similarity",
+}  # what goes with a resource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,9 @@ class Prepared:
     vector_noise: float = 0.0
     dropped: tuple[str, ...] = ()
     english: bool = True  # whether a resource knows English only
-    warm: Callable[[Iterable[str]], object] | None = None  # told all words of the attacked texts beforehand, to look them up at once
+    warm: Callable[[Iterable[str]], object] | None = (
+        None  # told all words of the attacked texts beforehand, to look them up at once
+    )
 
     @classmethod
     def of(

@@ -33,7 +33,8 @@ def lowered(clf: Classifier, precision: str | None) -> Classifier:
     one_of("the precision of an attack", precision, PRECISIONS)
     if clf.model is None:
         raise TicketsError(
-            f"{clf.identity} is no model at hand: its precision cannot be lowered", hint="leave precision out, or load the model itself"
+            f"{clf.identity} is no model at hand: its precision cannot be lowered",
+            hint="leave precision out, or load the model itself",
         )
     import torch
 
@@ -50,7 +51,11 @@ def _head(model: Any) -> list[Any]:
     encoder = encoder_of(model)
     if encoder is model:
         return []
-    return [module for module in (getattr(encoder, "pooler", None), *model.children()) if module is not None and module is not encoder]
+    return [
+        module
+        for module in (getattr(encoder, "pooler", None), *model.children())
+        if module is not None and module is not encoder
+    ]
 
 
 def _widened(_module: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

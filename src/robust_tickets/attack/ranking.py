@@ -90,7 +90,9 @@ class WeightedSaliency:
         products = weights * gains
         spread = max(game.tolerance(answer.score) for answer in hidden)
         # da <= 2 a ds for a softmax, so d(a·d) <= a·dd + 2 a·d·ds; under log-odds d is off by what both its scores are
-        slack = np.array([w * (1 + game.odds) * game.tolerance(g) + 2 * w * g * spread for w, g in zip(weights, gains, strict=True)])
+        slack = np.array(
+            [w * (1 + game.odds) * game.tolerance(g) + 2 * w * g * spread for w, g in zip(weights, gains, strict=True)]
+        )
         ranked = [int(i) for i in np.argsort(-products, kind="stable") if swaps[int(i)]]
         tied = {
             i

@@ -43,7 +43,9 @@ class Count:
     def numbers(self, texts: TextSet, clf: Classifier, classes: Sequence[int], max_failed: float) -> dict[str, Any]:
         both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
         pairs, before = sum(both.values()), both[True, True] + both[True, False]
-        known, after = ({b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1))
+        known, after = (
+            {b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1)
+        )
         n, count = sum(known.values()), sum(after.values())
         # every text that was turned in the place of its original
         instead = both[True, True] + both[False, True] + self.seen[True, None]
@@ -55,13 +57,21 @@ class Count:
             "replayed": (instead, n if texts.kind == "attack" else 0),
         }
         values: dict[str, Any] = {name: round(100 * x / of, DIGITS) if of else None for name, (x, of) in shares.items()}
-        intervals = {name: [round(100 * end, DIGITS) for end in wilson(x, of)] for name, (x, of) in shares.items() if of}
+        intervals = {
+            name: [round(100 * end, DIGITS) for end in wilson(x, of)] for name, (x, of) in shares.items() if of
+        }
         values["drop"] = round(100 * (both[True, False] - both[False, True]) / pairs, DIGITS) if pairs else None
         if pairs:
             times = list(both.values())
             first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
             intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
-        counts = {"n": n or count, "texts": count, "turned": both[True, False], "mended": both[False, True], "errors": self.errors}
+        counts = {
+            "n": n or count,
+            "texts": count,
+            "turned": both[True, False],
+            "mended": both[False, True],
+            "errors": self.errors,
+        }
         called = {name: label for label, name in enumerate(texts.labels)}
         below = Answers(self.given, known[True], clf.labels, classes, called).below_chance()
         flags = [*filter(None, [below]), *self._failed(max_failed), *self._flags(texts, clf, count, pairs)]
@@ -76,14 +86,25 @@ class Count:
     def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[Flag]:
         found = []
         if count < FEW:
-            found.append(Flag("few-examples", f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals"))
+            found.append(
+                Flag(
+                    "few-examples", f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals"
+                )
+            )
         if len(self.labels) < 2:
-            found.append(Flag("one-class", "one class: all texts have the same label, so a model that always says it looks robust"))
+            found.append(
+                Flag(
+                    "one-class", "one class: all texts have the same label, so a model that always says it looks robust"
+                )
+            )
         if texts.kind == "attack" and clf.model is not None and texts.about["model"]["digest"] == clf.digest:
             found.append(Flag("same-model", "same model: the texts were found on this very model"))
         if not pairs and count:
             found.append(
-                Flag("no-originals", "no originals: without the clean texts a mistake cannot be told from one the attack did not cause")
+                Flag(
+                    "no-originals",
+                    "no originals: without the clean texts a mistake cannot be told from one the attack did not cause",
+                )
             )
         return found
 

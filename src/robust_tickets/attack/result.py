@@ -40,7 +40,9 @@ class ExampleOutcome:
     confidence: float | None = None  # highest probability of the clean text
     forward_passes: int = 0
     candidates: int = 0  # texts the search tried, those of the ranking left out
-    blind: bool | None = None  # whether the ranking saw no score move, so that it ordered nothing; unknown where nothing was ranked
+    blind: bool | None = (
+        None  # whether the ranking saw no score move, so that it ordered nothing; unknown where nothing was ranked
+    )
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +82,9 @@ class AttackResult:
     forward_passes: int
     temperature: float  # logits were divided by it
     calibration: Mapping[str, Any] | None  # what it was fitted on and how well it fits; none where it was given
-    seen: Mapping[str, Any] | None  # how many attacked texts the victim was trained on; none where its training texts are not known
+    seen: (
+        Mapping[str, Any] | None
+    )  # how many attacked texts the victim was trained on; none where its training texts are not known
     precision: str | None  # of the copy that was attacked; none where it was the victim itself
     unconfirmed: int | None  # outcomes of the copy that the victim does not confirm, see attack.precision
     intervals: Mapping[str, tuple[float, float]]
@@ -102,7 +106,10 @@ class AttackResult:
     def __repr__(self) -> str:
         """Two lines at most: the numbers a reader looks for first, and the flags that stand before them."""
         named = {"clean": self.clean, "aua": self.aua, "suc": self.suc}
-        numbers = [f"n={self.n}", *(f"{name}={value:.1f}{self._ends(name)}" for name, value in named.items() if value is not None)]
+        numbers = [
+            f"n={self.n}",
+            *(f"{name}={value:.1f}{self._ends(name)}" for name, value in named.items() if value is not None),
+        ]
         if self.queries is not None:
             numbers.append(f"queries={self.queries:.1f}")
         flags = f",\n  flags: {', '.join(dict.fromkeys(self.flag_codes))}" if self.flag_codes else ""
@@ -150,7 +157,9 @@ class AttackResult:
                 with open(self.folder / FINAL, "rb") as stream:
                     write_chunks(folder / FINAL, stream)
             except OSError as problem:
-                raise TicketsError(f"could not read {self.folder / FINAL}: {problem.strerror}", hint="run the attack again") from None
+                raise TicketsError(
+                    f"could not read {self.folder / FINAL}: {problem.strerror}", hint="run the attack again"
+                ) from None
         write_json(folder / RESULT, self.to_json())
         return folder
 
@@ -165,11 +174,19 @@ class AttackResult:
                 hint="another version made it: remove it, and run the attack again",
             )
         if schema != SCHEMA:
-            raise DamagedError(f"{folder / RESULT} is no attack result", hint="the file is damaged: run the attack again")
+            raise DamagedError(
+                f"{folder / RESULT} is no attack result", hint="the file is damaged: run the attack again"
+            )
         try:
-            found: AttackResult = build(cls, {name: value for name, value in plain.items() if name != "schema"}, str(folder / RESULT))
+            found: AttackResult = build(
+                cls, {name: value for name, value in plain.items() if name != "schema"}, str(folder / RESULT)
+            )
             curve = tuple({**point, "interval": tuple(point["interval"])} for point in found.curve)
         except (TicketsError, KeyError, TypeError) as problem:
-            said = problem.message if isinstance(problem, TicketsError) else f"{folder / RESULT}: its curve cannot be read"
+            said = (
+                problem.message if isinstance(problem, TicketsError) else f"{folder / RESULT}: its curve cannot be read"
+            )
             raise DamagedError(said, hint="the file is damaged: run the attack again") from None
-        return replace(found, curve=curve, folder=folder, aua_upper=found.aua if found.aua_upper is None else found.aua_upper)
+        return replace(
+            found, curve=curve, folder=folder, aua_upper=found.aua if found.aua_upper is None else found.aua_upper
+        )

@@ -23,21 +23,31 @@ class Rules:
     name: str | None = None  # the profile's name in results; none for our own
 
     # --- words
-    keeps_endings: bool = False  # the characters ' - _ * @ belong to a word they follow, not only to one they stand inside
+    keeps_endings: bool = (
+        False  # the characters ' - _ * @ belong to a word they follow, not only to one they stand inside
+    )
     segments: bool = False  # a text with a Chinese character is cut into words by jieba, the whole text
     # --- where a word stands
     searches: bool = False  # in windows and swaps a word is searched from left to right; what that may find instead counts (see literal)
     stuck: bool = False  # the search for a window starts at the last word's beginning, so "an" is found inside "banana"
-    splits_blindly: bool = False  # the mark <SPLIT> between columns may be taken for a word such as "I", and breaks when that is swapped
+    splits_blindly: bool = (
+        False  # the mark <SPLIT> between columns may be taken for a word such as "I", and breaks when that is swapped
+    )
     # --- the search
     ranks_all: bool = False  # every word is ranked, at a query each, also those that may not change
-    cuts_gradient: bool = True  # A2T takes the gradient of the text up to the last word it ranks, and ranks no more than fit the model
-    gathers: bool = False  # a recipe of several transformations gathers the words to rank in one more set, whose order decides ties
+    cuts_gradient: bool = (
+        True  # A2T takes the gradient of the text up to the last word it ranks, and ranks no more than fit the model
+    )
+    gathers: bool = (
+        False  # a recipe of several transformations gathers the words to rank in one more set, whose order decides ties
+    )
     doubles: bool = False  # a text that two transformations of a recipe make is asked about twice
     # --- resources and constraints
     stopwords: int = 179  # NLTK's English list: 179 words, or 198 since February 2025
     clamped: bool = True  # a cosine that rounding pushed beyond 1 counts as 1; otherwise it rejects the candidate
-    masks_bare: bool = False  # a masked language model that fills in a blank sees the text without the marks at its ends
+    masks_bare: bool = (
+        False  # a masked language model that fills in a blank sees the text without the marks at its ends
+    )
     masked_words: int = 48  # BERT-Attack's K: words the masked language model offers for a position
 
 

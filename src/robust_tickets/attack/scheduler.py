@@ -32,7 +32,9 @@ class Failed:
     known: Any = None  # of a result: what is known all the same
 
 
-def drive(jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int, groups: int = 1) -> Iterator[tuple[int, Any]]:
+def drive(
+    jobs: Iterable[tuple[int, Steps]], services: Mapping[str, Service], live: int, groups: int = 1
+) -> Iterator[tuple[int, Any]]:
     """Run the jobs; yields (number, result) as they finish, in no particular order; a job that raised gives a ``Failed``.
 
     With two groups, the services answer one half in a thread of their own while the other half takes its steps here.

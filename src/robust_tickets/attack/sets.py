@@ -67,7 +67,9 @@ def open_set(
         return _attacked(source, str(source.folder) if source.folder else source.attack)
     if isinstance(source, Split):
         if labels is None:
-            raise TicketsError("a split in memory needs the names of its labels", hint='labels=["negative", "positive"]')
+            raise TicketsError(
+                "a split in memory needs the names of its labels", hint='labels=["negative", "positive"]'
+            )
         return _static(source, None, tuple(labels), source.name, {"file": None})
     if not isinstance(source, str | Path):
         raise TicketsError(
@@ -77,25 +79,35 @@ def open_set(
     path = Path(source).expanduser()
     if path.is_dir():
         if not (path / RESULT).is_file():
-            raise TicketsError(f"{path} holds no {RESULT}", hint="give the folder of a finished attack, or a file of texts")
+            raise TicketsError(
+                f"{path} holds no {RESULT}", hint="give the folder of a finished attack, or a file of texts"
+            )
         return _attacked(AttackResult.load(path), str(source))
     if not path.is_file():
         raise TicketsError(
-            f"no such file or folder: {source}", hint="an attack's folder, or a csv, tsv, jsonl, parquet or AdvGLUE json file"
+            f"no such file or folder: {source}",
+            hint="an attack's folder, or a csv, tsv, jsonl, parquet or AdvGLUE json file",
         )
     if path.suffix.lower() == ".json":
         return _advglue(path, task)
     names = tuple(labels) if labels else _spec(task).labels if task else None
     texts = _loaded(path, text, label, names)
     clean = None if original is None else _loaded(path, original, label, texts.labels).test
-    return _static(texts.test, clean, texts.labels, path.name, {"file": path.name, "task": task, "left_out": len(texts.skipped)})
+    return _static(
+        texts.test, clean, texts.labels, path.name, {"file": path.name, "task": task, "left_out": len(texts.skipped)}
+    )
 
 
 def _attacked(result: AttackResult, name: str) -> TextSet:
     def pairs() -> Iterator[Pair]:
         for example in result.examples():
             if example.status != ERROR:
-                yield Pair(example.id, example.label, example.original, example.perturbed if example.status == SUCCESS else None)
+                yield Pair(
+                    example.id,
+                    example.label,
+                    example.original,
+                    example.perturbed if example.status == SUCCESS else None,
+                )
 
     about = {
         "attack": result.attack,
@@ -117,7 +129,8 @@ def _static(texts: Split, clean: Split | None, labels: tuple[str, ...], name: st
         raise TicketsError(f"{name} holds no labelled text", hint="check the file")
     if clean is not None and len(clean.columns) != len(texts.columns):
         raise TicketsError(
-            f"{name}: {len(texts.columns)} column(s) of adversarial and {len(clean.columns)} of original text", hint="name as many of both"
+            f"{name}: {len(texts.columns)} column(s) of adversarial and {len(clean.columns)} of original text",
+            hint="name as many of both",
         )
 
     def pairs() -> Iterator[Pair]:
@@ -141,14 +154,20 @@ def _record(name: str) -> int:
 def _advglue(path: Path, task: str | None) -> TextSet:
     """AdvGLUE's ``dev.json``: tasks by name, each a list of rows with the columns and class numbers of GLUE."""
     if path.stat().st_size > MOST_JSON:
-        raise TicketsError(f"{path} is too large to be read whole ({path.stat().st_size} bytes)", hint="write it as jsonl, a row a line")
+        raise TicketsError(
+            f"{path} is too large to be read whole ({path.stat().st_size} bytes)",
+            hint="write it as jsonl, a row a line",
+        )
     plain = read_json(path)
     if not isinstance(plain, dict) or not plain or not all(isinstance(rows, list) for rows in plain.values()):
         raise TicketsError(
-            f'{path} is not in AdvGLUE\'s layout: {{"sst2": [{{"sentence": …, "label": …}}, …], …}}', hint="write it as jsonl"
+            f'{path} is not in AdvGLUE\'s layout: {{"sst2": [{{"sentence": …, "label": …}}, …], …}}',
+            hint="write it as jsonl",
         )
     if task is None and len(plain) > 1:
-        raise TicketsError(f"{path} holds several tasks: {', '.join(islice(plain, 12))}", hint="name one of them as the task")
+        raise TicketsError(
+            f"{path} holds several tasks: {', '.join(islice(plain, 12))}", hint="name one of them as the task"
+        )
     chosen = next(iter(plain)) if task is None else task
     if chosen not in plain:
         raise TicketsError(f"{path} has no task {chosen!r}", hint=did_you_mean(chosen, plain))
@@ -159,20 +178,25 @@ def _advglue(path: Path, task: str | None) -> TextSet:
     clean: list[Any] = []
     labels: list[Any] = []
     for number, row in enumerate(rows, start=1):
-        values = [row.get(name) for name in (*spec.columns, *(before if both else ()))] if isinstance(row, dict) else [None]
+        values = (
+            [row.get(name) for name in (*spec.columns, *(before if both else ()))] if isinstance(row, dict) else [None]
+        )
         label = row.get(spec.label) if isinstance(row, dict) else None
         known = isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(spec.labels)
         if not known or not all(isinstance(value, str) for value in values):
             wanted = ", ".join((*spec.columns, spec.label))
             raise TicketsError(
-                f"{path}: row {number} of {chosen} needs {wanted}, the label from 0 to {len(spec.labels) - 1}", hint="mend the file"
+                f"{path}: row {number} of {chosen} needs {wanted}, the label from 0 to {len(spec.labels) - 1}",
+                hint="mend the file",
             )
         texts.append(values[: len(spec.columns)])
         clean.append(values[len(spec.columns) :])
         labels.append(label)
     split = Split.of(texts, labels, name=chosen, columns=spec.columns)
     other = Split.of(clean, labels, name=chosen, columns=spec.columns) if both else None
-    found = _static(split, other, spec.labels, f"{path.name}:{chosen}", {"file": path.name, "task": chosen, "left_out": 0})
+    found = _static(
+        split, other, spec.labels, f"{path.name}:{chosen}", {"file": path.name, "task": chosen, "left_out": 0}
+    )
     return replace(found, files=((path.name, sha256_file(path)),))
 
 

@@ -23,7 +23,9 @@ from robust_tickets.seeds import numpy_generator
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
 STEPS = ((64, 8), (128, 16), (1 << 20, 32))  # lengths are rounded up to a multiple of the second, up to the first
 TRIALS = 4  # companies a probe is put into
-LANES = {"float32": 2}  # streams; half precision is quick enough that capturing every shape twice costs more than it brings
+LANES = {
+    "float32": 2
+}  # streams; half precision is quick enough that capturing every shape twice costs more than it brings
 
 
 class Shapes:
@@ -39,7 +41,12 @@ class Shapes:
     @classmethod
     def of(cls, clf: Classifier) -> Shapes | None:
         """Shapes for ``clf``, if it lies on a GPU, pads its texts and proves to treat every row of a shape alike."""
-        if clf.model is None or clf.device.type != "cuda" or clf.inputs is None or clf.inputs.side not in ("right", "left"):
+        if (
+            clf.model is None
+            or clf.device.type != "cuda"
+            or clf.inputs is None
+            or clf.inputs.side not in ("right", "left")
+        ):
             return None
         made = cls(clf)
         try:
@@ -69,7 +76,9 @@ class Shapes:
                 places += where
             for lane in self._lanes:
                 torch.cuda.current_stream(device).wait_stream(lane)
-            told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))  # the one wait of the round
+            told = (
+                torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
+            )  # the one wait of the round
         check_logits(told, self.clf.identity)
         out = torch.empty_like(told)  # made here, out of inference mode
         out[torch.tensor(places, dtype=torch.long)] = told
@@ -117,7 +126,9 @@ class Shapes:
         if key not in self._graphs:
             device = self.clf.device
             assert self.clf.inputs is not None
-            fed = {name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names}
+            fed = {
+                name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names
+            }
             if "token_type_ids" in fed:
                 fed["token_type_ids"].zero_()
             pool = self._pools.setdefault(self._turn, torch.cuda.graph_pool_handle())
@@ -126,7 +137,9 @@ class Shapes:
                 for _ in range(2):  # libraries set themselves up in the first calls, which must not be captured
                     self.clf.model(**fed)
                 torch.cuda.synchronize(device)
-                with torch.cuda.graph(graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"):
+                with torch.cuda.graph(
+                    graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"
+                ):
                     told = self.clf.model(**fed).logits.float()
             self._graphs[key] = graph, fed, told
         return self._graphs[key]
@@ -143,7 +156,8 @@ class Shapes:
             seen = []
             for trial in range(TRIALS):
                 company = [
-                    self._noise(dice, int(dice.integers(max(1, self.length(size) - 7), self.length(size) + 1))) for _ in range(height)
+                    self._noise(dice, int(dice.integers(max(1, self.length(size) - 7), self.length(size) + 1)))
+                    for _ in range(height)
                 ]
                 company = [row for row in company if self.length(row.size) == self.length(size)] or [probe]
                 place = int(dice.integers(0, min(height, len(company)))) if trial else 0

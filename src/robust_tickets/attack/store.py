@@ -108,7 +108,8 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
     except ValueError as problem:
         raise TicketsError(
-            f"{path} is not valid JSON lines: {problem}", hint="the file is damaged: remove it, and run the attack again"
+            f"{path} is not valid JSON lines: {problem}",
+            hint="the file is damaged: remove it, and run the attack again",
         ) from None
 
 

@@ -50,7 +50,10 @@ def checked(path: str | Path, *endings: str) -> Path:
     path = Path(path)
     ending, allowed = path.suffix.lower(), endings or ENDINGS
     if ending not in allowed:
-        raise TicketsError(f"cannot write a table as {ending or 'a file without ending'!r}: {path}", hint=f"end it in {', '.join(allowed)}")
+        raise TicketsError(
+            f"cannot write a table as {ending or 'a file without ending'!r}: {path}",
+            hint=f"end it in {', '.join(allowed)}",
+        )
     if path.is_dir():
         raise TicketsError(f"{path} is a folder", hint="give a file name")
     check_writable(path.parent)
@@ -110,7 +113,9 @@ def _parquet(rows: Iterator[list[Any]], columns: Sequence[str], path: Path) -> P
             os.replace(part, path)
     except OSError as problem:
         raise TicketsError(
-            f"could not write {path}: {problem.strerror or problem}", hint="check the disk and the folder's rights", exit_code=FAILED
+            f"could not write {path}: {problem.strerror or problem}",
+            hint="check the disk and the folder's rights",
+            exit_code=FAILED,
         ) from None
     return path
 
@@ -120,7 +125,9 @@ def _batches(rows: Iterator[list[Any]], schema: pa.Schema) -> Iterator[pa.Record
 
     def batch(kept: list[list[Any]]) -> pa.RecordBatch:
         parts = zip(*kept, strict=True) if kept else ([] for _ in schema)
-        return pa.RecordBatch.from_arrays([pa.array(part, type=kind.type) for part, kind in zip(parts, schema, strict=True)], schema=schema)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(part, type=kind.type) for part, kind in zip(parts, schema, strict=True)], schema=schema
+        )
 
     kept: list[list[Any]] = []
     size = 0
@@ -137,6 +144,8 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
     import pyarrow as pa
 
     kinds = {**BEFORE, **dict.fromkeys(_texts(columns), "string"), **AFTER}
-    marks = pa.list_(pa.struct([(name, getattr(pa, "string" if kind == "string" else "int64")()) for name, kind in MARK.items()]))
+    marks = pa.list_(
+        pa.struct([(name, getattr(pa, "string" if kind == "string" else "int64")()) for name, kind in MARK.items()])
+    )
     made = {"string": pa.large_string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
     return pa.schema([*((name, made[kind]) for name, kind in kinds.items()), ("changed", marks)])

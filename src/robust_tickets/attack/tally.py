@@ -60,7 +60,9 @@ class Tally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
-    given: Counter[tuple[int, int | None]] = field(default_factory=Counter)  # label, and that given before; None: the task has no such
+    given: Counter[tuple[int, int | None]] = field(
+        default_factory=Counter
+    )  # label, and that given before; None: the task has no such
     queries: Mean = field(default_factory=Mean)  # over those whose attack came to its end, as the next four
     words: Mean = field(default_factory=Mean)
     confidence: Mean = field(default_factory=Mean)
@@ -98,7 +100,9 @@ class Tally:
             self.spent[line["queries"]] += 1
             certain, blind = line["confidence"] > SATURATED, bool(line.get("blind"))
             self.blind += blind and certain
-            self.unmoved += blind and not certain and status == FAILED and abs(line["score_after"] - line["score_before"]) <= STILL
+            self.unmoved += (
+                blind and not certain and status == FAILED and abs(line["score_after"] - line["score_before"]) <= STILL
+            )
             self.stuck += line.get("candidates") == 0
         if status == SUCCESS:
             at = line.get("fell_at")
@@ -181,7 +185,9 @@ class Tally:
             right = self.ended - broken  # what is unknown has fallen, at any budget
             low, high = wilson(right, self.n)
             interval = (_round(100 * low), _round(100 * high))
-            points.append({"budget": budget, "broken": broken, "accuracy": _round(100 * right / self.n), "interval": interval})
+            points.append(
+                {"budget": budget, "broken": broken, "accuracy": _round(100 * right / self.n), "interval": interval}
+            )
         return tuple(points)
 
 

@@ -35,7 +35,14 @@ class Text:
         parts = (columns,) if isinstance(columns, str) else tuple(columns)
         spans = literal.spans(parts, rules)
         words = tuple(parts[c][start:end] for c, start, end in spans)
-        return cls(parts, spans, words, sources=tuple(range(len(words))), rules=rules, astray=literal.astray(parts, spans, rules))
+        return cls(
+            parts,
+            spans,
+            words,
+            sources=tuple(range(len(words))),
+            rules=rules,
+            astray=literal.astray(parts, spans, rules),
+        )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -85,7 +92,9 @@ class Text:
         if not self.local(new):
             columns, modified, _ = self._search(index, new)
             found = Text.of(columns, self.rules)
-            known = (*sources, *(self.sources[-1:] * len(found)))[: len(found)]  # the text may have come apart: a best guess then
+            known = (*sources, *(self.sources[-1:] * len(found)))[
+                : len(found)
+            ]  # the text may have come apart: a best guess then
             return dataclasses.replace(found, modified=frozenset(modified), sources=known)
         grown = len(inner) - 1  # by how many words the text grows
         columns, begin = self._cut(index, new, bool(inner))

@@ -56,7 +56,8 @@ class Replay:
             if (cell["source"], cell["model"]) == (source, model):
                 return cell
         raise TicketsError(
-            f"there is no cell of set {source} on model {model}", hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0"
+            f"there is no cell of set {source} on model {model}",
+            hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0",
         )
 
     @property
@@ -93,12 +94,15 @@ def replay(
     if not sets:
         raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
     known = [name for one in sets for name in one.labels]
-    maps: list[Mapping[str, int | str]] = [label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}]
+    maps: list[Mapping[str, int | str]] = (
+        [label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}]
+    )
     each = len(maps) > 1
     for name in (name for one in maps for name in one):
         if name not in known:
             raise TicketsError(
-                f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}", hint=did_you_mean(name, known)
+                f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}",
+                hint=did_you_mean(name, known),
             )
     start, place = time.monotonic(), None if folder is None else Path(folder)
     about = [{"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets]
@@ -108,12 +112,16 @@ def replay(
     cells: list[dict[str, Any]] = []
 
     def lines() -> Iterator[bytes]:
-        for number, clf in enumerate(models if isinstance(models, Iterable) and not isinstance(models, str) else [models]):
+        for number, clf in enumerate(
+            models if isinstance(models, Iterable) and not isinstance(models, str) else [models]
+        ):
             a_classifier(clf, "to attack")
             told.append(about_model(clf))
             earlier.check(told)
             if each and number >= len(maps):
-                raise TicketsError(f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model")
+                raise TicketsError(
+                    f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model"
+                )
             victim = Victim(clf, token_budget)
             for which, texts in enumerate(sets):
                 count, classes = Count(), _classes(texts, clf, maps[number if each else 0])
@@ -123,7 +131,9 @@ def replay(
                 cells.append({"source": which, "model": number, **count.numbers(texts, clf, classes, max_failed)})
         earlier.check(told, all_of_them=True)
         if each and len(told) < len(maps):
-            raise TicketsError(f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model")
+            raise TicketsError(
+                f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model"
+            )
 
     if place is None:
         for _ in lines():
@@ -148,7 +158,9 @@ def replay(
 
 def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str]) -> tuple[int, ...]:
     clf.check_columns(texts.columns, texts.name)
-    mine = {name: to for name, to in label_map.items() if name in texts.labels}  # sets may name their labels differently
+    mine = {
+        name: to for name, to in label_map.items() if name in texts.labels
+    }  # sets may name their labels differently
     return classes_of(texts.labels, clf.labels, mine) or ()
 
 
@@ -160,7 +172,9 @@ class _Plain:
 def _judge(pair: Pair, target: int, names: tuple[str, ...], noise: float, in_flight: int) -> Steps:
     """(right, predicted class) of the original and of the adversarial text; None where there is none."""
     texts = [columns for columns in (pair.original, pair.adversarial) if columns is not None]
-    game = Game(original=Text.of(texts[0]), label=target, column_names=names, noise=noise, in_flight=in_flight, still=False)
+    game = Game(
+        original=Text.of(texts[0]), label=target, column_names=names, noise=noise, in_flight=in_flight, still=False
+    )
     asked = [_Plain(columns) for columns in texts]
     try:
         return (yield from _rights(game, asked, pair))
@@ -201,7 +215,9 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
                 if end := fatal(found.problem):
                     raise end
                 known += found.known is not None
-                if (wrong % HOPELESS == 0 and not answers(clf, len(texts.columns))) or (wrong == texts.size and not known):
+                if (wrong % HOPELESS == 0 and not answers(clf, len(texts.columns))) or (
+                    wrong == texts.size and not known
+                ):
                     raise hopeless(found.problem, wrong)
                 row = {} if found.known is None else _row(found.known, classes)
                 ready[number] = {"id": pair.id, "label": pair.label, **row, "error": said(found.problem)}

@@ -49,8 +49,12 @@ class Victim:
         self.token_budget = token_budget or BUDGETS[where]
         self.live = LIVE[where]
         self.shapes: Shapes | Sent | None = Shapes.of(clf) if token_budget is None else None
-        self.groups = 2 if where == "gpu" else 1  # while one half's texts are on the GPU, the other half's words are looked up
-        self.rounding = _noise(clf) * max(1.0, 1 / temperature)  # a temperature below 1 makes the logits' rounding larger too
+        self.groups = (
+            2 if where == "gpu" else 1
+        )  # while one half's texts are on the GPU, the other half's words are looked up
+        self.rounding = _noise(clf) * max(
+            1.0, 1 / temperature
+        )  # a temperature below 1 makes the logits' rounding larger too
         self.noise = 0.0 if self.shapes else self.rounding
 
     @property
@@ -120,7 +124,10 @@ class Victim:
         if self.shapes is not None:
             return self.shapes.logits(rows)
         parts = in_halves(
-            lambda some: [self.clf.logits_of_encoded(some)], rows, lambda row: f"one text of {row.size} tokens", self._smaller
+            lambda some: [self.clf.logits_of_encoded(some)],
+            rows,
+            lambda row: f"one text of {row.size} tokens",
+            self._smaller,
         )
         return torch.cat(parts)
 

@@ -50,7 +50,9 @@ def fan_out(
             ours, theirs = fork.Pipe()
             inherited = [*crew, ours]
             process = fork.Process(
-                target=_work, args=(theirs, inherited, numbers[place::workers], job, services, -(-live // workers)), daemon=True
+                target=_work,
+                args=(theirs, inherited, numbers[place::workers], job, services, -(-live // workers)),
+                daemon=True,
             )
             with warnings.catch_warnings():  # from Python 3.12 on: threads of the parent, which the child never touches
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -92,7 +94,9 @@ def _serve(crew: Mapping[Connection, Any], services: Mapping[str, Service]) -> I
             else:
                 asked.setdefault(kind, []).append((pipe, content))
         for name, requests in asked.items():
-            for (pipe, _), answer in zip(requests, _answers(services[name], [content for _, content in requests]), strict=True):
+            for (pipe, _), answer in zip(
+                requests, _answers(services[name], [content for _, content in requests]), strict=True
+            ):
                 pipe.send(answer)
 
 

@@ -26,7 +26,9 @@ class SliceBias:
             else:
                 self.runs.append((head, head + 1))
 
-    def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def __call__(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if kwargs.get("position_bias") is not None:
             return args, {**kwargs, "position_bias": self._select(kwargs["position_bias"])}
         if len(args) > 2 and args[2] is not None:

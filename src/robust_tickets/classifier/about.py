@@ -21,7 +21,9 @@ class About:
     masked: bool = False  # whether the masks of an unstructured ticket lie beside it
 
 
-def write_about(folder: Path, *, max_length: int, columns: Sequence[str], labels: Sequence[str], masked: bool = False) -> Path:
+def write_about(
+    folder: Path, *, max_length: int, columns: Sequence[str], labels: Sequence[str], masked: bool = False
+) -> Path:
     told = {"schema": SCHEMA, "max_length": max_length, "columns": list(columns), "labels": list(labels)}
     return write_json(folder / NAME, {**told, "masked": True} if masked else told)
 
@@ -34,12 +36,23 @@ def read_about(folder: Path) -> About:
     told: Any = read_json(path)
     if not isinstance(told, dict) or told.get("schema") != SCHEMA:
         found = told.get("schema") if isinstance(told, dict) else type(told).__name__
-        raise TicketsError(f"{path} has schema {found!r}, this version reads {SCHEMA}", hint="update the package, or save the model again")
+        raise TicketsError(
+            f"{path} has schema {found!r}, this version reads {SCHEMA}",
+            hint="update the package, or save the model again",
+        )
     length, columns = told.get("max_length"), told.get("columns")
     if type(length) is not int:
-        raise TicketsError(f"{path}: max_length must be a whole number, got {length!r}", hint="the file is damaged: save the model again")
-    if not isinstance(columns, list) or len(columns) not in (1, 2) or not all(isinstance(name, str) for name in columns):
         raise TicketsError(
-            f"{path}: columns must be a list of one or two names, got {columns!r}", hint="the file is damaged: save the model again"
+            f"{path}: max_length must be a whole number, got {length!r}",
+            hint="the file is damaged: save the model again",
+        )
+    if (
+        not isinstance(columns, list)
+        or len(columns) not in (1, 2)
+        or not all(isinstance(name, str) for name in columns)
+    ):
+        raise TicketsError(
+            f"{path}: columns must be a list of one or two names, got {columns!r}",
+            hint="the file is damaged: save the model again",
         )
     return About(max_length=length, columns=tuple(columns), masked=told.get("masked") is True)

@@ -40,7 +40,9 @@ class Calls:
         for name in ("rate_limit", "timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < MOST:
-                raise TicketsError(f"{name} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
+                raise TicketsError(
+                    f"{name} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none"
+                )
 
 
 PLAIN = Calls()  # of a function that is near: its answers are not kept
@@ -69,7 +71,9 @@ class Caller:
             wanted.insert(0, self.culprit)
         before = self.most
         while wanted:
-            part = wanted[: 1 if wanted[0] == self.culprit else min(filter(None, (self.calls.batch_size, self.most, len(wanted))))]
+            part = wanted[
+                : 1 if wanted[0] == self.culprit else min(filter(None, (self.calls.batch_size, self.most, len(wanted))))
+            ]
             try:
                 answer = self._patiently(part)
             except TicketsError:
@@ -136,7 +140,9 @@ class Caller:
             except Exception as problem:
                 said.append((False, problem))
 
-        thread = threading.Thread(target=call, daemon=True)  # one that never returns must not hold the process back at its end
+        thread = threading.Thread(
+            target=call, daemon=True
+        )  # one that never returns must not hold the process back at its end
         thread.start()
         thread.join(self.calls.timeout)
         if not said:

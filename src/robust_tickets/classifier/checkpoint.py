@@ -50,7 +50,9 @@ def find_checkpoint(name: str | Path) -> Checkpoint:
             return Checkpoint(folder=embedded, identity=text)
         raise TicketsError(f"the embedded model {text!r} is not installed (package {package})", hint=command)
     if folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1 or not text:
-        raise TicketsError(f"{text!r} is not a model folder", hint="give a folder with config.json and model.safetensors, or a Hub id")
+        raise TicketsError(
+            f"{text!r} is not a model folder", hint="give a folder with config.json and model.safetensors, or a Hub id"
+        )
     return Checkpoint(folder=_from_hub(text), identity=text)
 
 

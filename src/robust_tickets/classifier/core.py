@@ -67,7 +67,9 @@ class Classifier:
     ) -> None:
         self.model, self.tokenizer, self.function, self.graph = model, tokenizer, function, graph
         self._settings = settings_of(tokenizer)  # as they came, for saving
-        self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded; pieces stay remembered
+        self._splicer: tuple[Any, Splicer | None] | None = (
+            None  # made when texts are first encoded; pieces stay remembered
+        )
         self.labels, self.batch_size = checked_labels(labels), batch_size
         self.inputs: Inputs | None = graph.inputs if graph is not None else None
         self.max_length, self.identity = int(max_length), identity
@@ -81,7 +83,8 @@ class Classifier:
                 )
             if model.config.num_labels != len(self.labels):
                 raise TicketsError(
-                    f"the model has {model.config.num_labels} outputs, got {len(self.labels)} labels", hint="give one a class"
+                    f"the model has {model.config.num_labels} outputs, got {len(self.labels)} labels",
+                    hint="give one a class",
                 )
             rename_labels(model.config, self.labels)
             model.eval()
@@ -117,7 +120,15 @@ class Classifier:
         name = f"callable:{name or own}"
         calls = Calls(batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff)
         asked = Caller(fed(function, checked_labels(labels), name), name, calls)
-        return cls(model=None, tokenizer=None, labels=labels, function=asked, identity=name, columns=columns, batch_size=batch_size)
+        return cls(
+            model=None,
+            tokenizer=None,
+            labels=labels,
+            function=asked,
+            identity=name,
+            columns=columns,
+            batch_size=batch_size,
+        )
 
     @classmethod
     def from_pretrained(
@@ -145,7 +156,9 @@ class Classifier:
             with silence():
                 model.save_pretrained(folder)
                 self.save_tokenizer(folder)
-            for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone; these are files like all others
+            for weights in folder.glob(
+                "*.safetensors"
+            ):  # safetensors writes for the owner alone; these are files like all others
                 weights.chmod(0o666 & ~_umask())
         except (OSError, SafetensorError) as problem:  # what safetensors raises on a full disk is no OSError
             raise TicketsError(
@@ -153,7 +166,9 @@ class Classifier:
             ) from None
         if ticket is not None:
             ticket.save(folder / FOLDER)
-        write_about(folder, max_length=self.max_length, columns=self.columns, labels=self.labels, masked=ticket is not None)
+        write_about(
+            folder, max_length=self.max_length, columns=self.columns, labels=self.labels, masked=ticket is not None
+        )
         return folder
 
     def save_tokenizer(self, folder: Path) -> None:
@@ -168,7 +183,9 @@ class Classifier:
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             name = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
-            return hub.upload_folder(repo_id=name, folder_path=folder, **{"commit_message": "Upload classifier", **upload})
+            return hub.upload_folder(
+                repo_id=name, folder_path=folder, **{"commit_message": "Upload classifier", **upload}
+            )
 
     def copy(self) -> Classifier:
         """A deep copy; a wrapped callable is shared, not copied."""
@@ -296,9 +313,13 @@ class Classifier:
         if self.graph is not None:
             return torch.from_numpy(self.graph(rows))
         if self.model is None:
-            return torch.from_numpy(log_probabilities(self.function, [row.columns for row in rows], self.labels, self.identity))
+            return torch.from_numpy(
+                log_probabilities(self.function, [row.columns for row in rows], self.labels, self.identity)
+            )
         assert self.inputs is not None
-        logits = torch.zeros((len(rows), len(self.labels)))  # made here, out of inference mode: callers may do arithmetic in place
+        logits = torch.zeros(
+            (len(rows), len(self.labels))
+        )  # made here, out of inference mode: callers may do arithmetic in place
         with torch.inference_mode(), evaluating(self.model):
             for where in self.inputs.together(rows):
                 logits[where] = self.model(**self.batch([rows[i] for i in where])).logits.float().cpu()

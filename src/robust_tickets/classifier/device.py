@@ -26,6 +26,7 @@ def device_of(asked: str | torch.device | None) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= count:
         told = f"torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)} here"
         raise TicketsError(
-            f"the device {asked!s} was asked for, and {told}", hint="leave it out or take 'cpu'; nvidia-smi shows what is there"
+            f"the device {asked!s} was asked for, and {told}",
+            hint="leave it out or take 'cpu'; nvidia-smi shows what is there",
         )
     return device

@@ -19,6 +19,10 @@ def a_classifier(value: Any, what: str, hint: str = "") -> None:
 
 def model_of(clf: Any, what: str) -> Any:
     """The model that is to be ``what``. Refused is what is no classifier (the task, or the name of a model), and one with none."""
-    order = "load_classifier(name, task) gives one" if isinstance(clf, str) else "give the classifier and the task in this order"
+    order = (
+        "load_classifier(name, task) gives one"
+        if isinstance(clf, str)
+        else "give the classifier and the task in this order"
+    )
     a_classifier(clf, f"to be {what}", order)
     return clf.needs_model(what)

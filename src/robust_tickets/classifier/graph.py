@@ -97,15 +97,24 @@ def open_onnx(
     about = _about(path.parent)
     words = Path(tokenizer) if tokenizer is not None else path.parent
     if tokenizer is None and not has_tokenizer(words):
-        raise TicketsError(f"{path}: which tokenizer? none lies beside it", hint="--tokenizer FOLDER: the one the model was trained with")
-    config: Any = next((read_json(f / "config.json") for f in (path.parent, words) if (f / "config.json").is_file()), {})
+        raise TicketsError(
+            f"{path}: which tokenizer? none lies beside it",
+            hint="--tokenizer FOLDER: the one the model was trained with",
+        )
+    config: Any = next(
+        (read_json(f / "config.json") for f in (path.parent, words) if (f / "config.json").is_file()), {}
+    )
     labels = tuple(labels or about.get("labels") or _labels(config))
     if not labels:
-        raise TicketsError(f"{path}: what are its classes called?", hint="--labels bad,good in the order of the outputs")
+        raise TicketsError(
+            f"{path}: what are its classes called?", hint="--labels bad,good in the order of the outputs"
+        )
     reader = read_tokenizer(words)
     graph = _opened(path, reader, about.get("output"))
     positions = config.get("max_position_embeddings") if not about else None
-    longest = max_length or about.get("max_length") or own_length(reader, positions if isinstance(positions, int) else None)
+    longest = (
+        max_length or about.get("max_length") or own_length(reader, positions if isinstance(positions, int) else None)
+    )
     longest = min(int(longest), graph.width or int(longest))
     _look(graph, reader, path, labels, longest)
     beside = path.parent / "config.json"
@@ -118,7 +127,9 @@ def open_onnx(
     graph.digest = digest({"files": _digests(path), "words": digest_of(reader)})
     read = about.get("columns") or columns
     name = f"onnx:{path}"
-    return Classifier(model=None, tokenizer=reader, labels=labels, max_length=longest, identity=name, columns=read, graph=graph)
+    return Classifier(
+        model=None, tokenizer=reader, labels=labels, max_length=longest, identity=name, columns=read, graph=graph
+    )
 
 
 def session_of(path: Path) -> Any:
@@ -151,8 +162,14 @@ def _about(folder: Path) -> dict[str, Any]:
     about = read_json(path)
     try:
         if about["schema"] != SCHEMA:
-            raise TicketsError(f"{path} has schema {about['schema']!r}, this version reads {SCHEMA}", hint="update the package")
-        told = {"labels": tuple(about["labels"]), "max_length": int(about["max_length"]), "columns": tuple(about["columns"])}
+            raise TicketsError(
+                f"{path} has schema {about['schema']!r}, this version reads {SCHEMA}", hint="update the package"
+            )
+        told = {
+            "labels": tuple(about["labels"]),
+            "max_length": int(about["max_length"]),
+            "columns": tuple(about["columns"]),
+        }
         return told | {"output": str(about["output"])}
     except (KeyError, TypeError, ValueError):
         raise TicketsError(f"{path} is damaged", hint="export the model again") from None
@@ -178,7 +195,9 @@ def _opened(path: Path, tokenizer: Any, output: str | None) -> Graph:
         )
     strange = [node.type for node in asked.values() if node.type not in TYPES]
     if strange:
-        raise TicketsError(f"{path} takes {strange[0]}, expected int64 or int32 token ids", hint="export the graph anew")
+        raise TicketsError(
+            f"{path} takes {strange[0]}, expected int64 or int32 token ids", hint="export the graph anew"
+        )
     offered = [node.name for node in session.get_outputs()]
     names = tuple(name for name in KNOWN if name in asked)
     shape = asked["input_ids"].shape
@@ -217,7 +236,9 @@ def _look(graph: Graph, tokenizer: Any, path: Path, labels: Sequence[str], longe
         )
     graph.inputs = _shared(graph, tokenizer, longest)
     if graph.inputs.side == "alone":
-        say(f"{path.name}: its answers depend on the other texts of a batch (quantised weights?): texts are asked about one at a time")
+        say(
+            f"{path.name}: its answers depend on the other texts of a batch (quantised weights?): texts are asked about one at a time"
+        )
     sums = np.abs(found.astype(np.float64).sum(axis=1) - 1)
     graph.probabilities = bool((found >= 0).all() and (sums < 1e-3).all())
     if graph.probabilities:

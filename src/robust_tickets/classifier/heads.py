@@ -66,7 +66,9 @@ def _shapes_of_head(model_class: Any, config: Any, prefixes: tuple[str, ...]) ->
     import torch
 
     with torch.device("meta"):
-        return {name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefixes)}
+        return {
+            name: tensor for name, tensor in model_class(config).state_dict().items() if not name.startswith(prefixes)
+        }
 
 
 def fitting(config: Any, wanted: Sequence[str]) -> list[int] | None:
@@ -83,10 +85,15 @@ def _reorder(model: Any, order: list[int]) -> None:
     import torch
 
     prefix = f"{model.base_model_prefix}."
-    last = [m for name, m in model.named_modules() if not name.startswith(prefix) and getattr(m, "out_features", None) == len(order)]
+    last = [
+        m
+        for name, m in model.named_modules()
+        if not name.startswith(prefix) and getattr(m, "out_features", None) == len(order)
+    ]
     if not last:
         raise TicketsError(
-            f"no output layer with {len(order)} outputs in {type(model).__name__}", hint="give labels in the checkpoint's order"
+            f"no output layer with {len(order)} outputs in {type(model).__name__}",
+            hint="give labels in the checkpoint's order",
         )
     with torch.no_grad():
         for parameter in last[-1].parameters():
@@ -100,8 +107,13 @@ def unnamed(labels: Sequence[str]) -> bool:
 
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise TicketsError(f"labels are a list of names, got {labels!r:.80}", hint='labels=["bad", "good"], in the order of the outputs')
+        raise TicketsError(
+            f"labels are a list of names, got {labels!r:.80}",
+            hint='labels=["bad", "good"], in the order of the outputs',
+        )
     labels = tuple(str(label) for label in labels)
     if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise TicketsError(f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once")
+        raise TicketsError(
+            f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once"
+        )
     return labels

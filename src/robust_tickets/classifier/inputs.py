@@ -18,7 +18,9 @@ from robust_tickets.classifier.rows import encoded, padded
 from robust_tickets.classifier.texts import Encoded
 from robust_tickets.layout import has_layout, layout_of
 
-Side = Literal["right", "left", "equal", "alone"]  # "equal": only texts of one length together; "alone": no two texts together
+Side = Literal[
+    "right", "left", "equal", "alone"
+]  # "equal": only texts of one length together; "alone": no two texts together
 LONGEST = 512  # tokens of a text where nobody says; what a model of unknown make is cut at
 SHORT, LONG = "a good film", "this is quite a bit longer than the first text, and it has some more words in it"
 AGREE = {"float64": 1e-6, "float32": 1e-4}  # of 1 + the largest logit; what padding may move, by rounding
@@ -74,7 +76,9 @@ def inputs_of(model: Any, tokenizer: Any, max_length: int) -> Inputs:
     """How ``model`` is fed; asks it a few questions where its family is not known."""
     typed = getattr(model.config, "type_vocab_size", 0) > 1
     if has_layout(model):
-        return Inputs(names=("input_ids", "attention_mask", *(("token_type_ids",) if typed else ())), pad=tokenizer.pad_token_id)
+        return Inputs(
+            names=("input_ids", "attention_mask", *(("token_type_ids",) if typed else ())), pad=tokenizer.pad_token_id
+        )
     taken = inspect.signature(model.forward).parameters
     names = tuple(name for name in ("input_ids", "attention_mask", "token_type_ids") if name in taken)
     if "token_type_ids" not in tokenizer.model_input_names:
@@ -83,7 +87,9 @@ def inputs_of(model: Any, tokenizer: Any, max_length: int) -> Inputs:
         model.config.pad_token_id = tokenizer.pad_token_id  # models that read the last token find it by this
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else model.config.pad_token_id
     kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-    return _probed(Inputs(names=names, pad=pad or 0, pad_type=kind), model, tokenizer, max_length, padded=pad is not None)
+    return _probed(
+        Inputs(names=names, pad=pad or 0, pad_type=kind), model, tokenizer, max_length, padded=pad is not None
+    )
 
 
 def _probed(start: Inputs, model: Any, tokenizer: Any, max_length: int, padded: bool) -> Inputs:

@@ -45,7 +45,9 @@ def load_classifier(
     if dtype not in ("float32", "bfloat16", "float16", "float64"):
         raise TicketsError(f"unknown dtype {dtype!r}", hint="one of float32, bfloat16, float16, float64")
     if isinstance(task, str | Path):
-        raise TicketsError(f"expected a loaded task, got {str(task)!r}", hint=f"task = rt.load_task({str(task)!r}), then give task")
+        raise TicketsError(
+            f"expected a loaded task, got {str(task)!r}", hint=f"task = rt.load_task({str(task)!r}), then give task"
+        )
     if not isinstance(name, str | os.PathLike):
         raise TicketsError(
             f"expected a model's folder or name, got {name!r:.60} ({type(name).__name__})",
@@ -59,7 +61,11 @@ def load_classifier(
     found = checkpoint.find_checkpoint(name if path == Path(name) else path)
     config = read_config(found.folder)
     about = read_about(found.folder)
-    wanted = checked_labels(labels if labels is not None else task.labels) if labels is not None or task is not None else None
+    wanted = (
+        checked_labels(labels if labels is not None else task.labels)
+        if labels is not None or task is not None
+        else None
+    )
     if wanted is None or fitting(config, wanted) is not None:
         check_head(config, found.identity)
     else:
@@ -75,7 +81,9 @@ def load_classifier(
     if headless and not lacks.head:
         say(f"{found.identity} {headless[0]}; a new head is made for {', '.join(wanted)}")
     elif not headless and not kept:
-        say(f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}")
+        say(
+            f"{found.identity}: its head knows {', '.join(labels_of_config(config))}; a new one is made for {', '.join(wanted)}"
+        )
     if about.masked:
         put_back(model, found.folder)
     limit = positions_of(model)
@@ -84,7 +92,9 @@ def load_classifier(
     length = max_length if max_length is not None else default
     columns = task.columns if task is not None else about.columns
     model.to(place)
-    return Classifier(model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns)
+    return Classifier(
+        model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns
+    )
 
 
 def _graph(
@@ -98,7 +108,10 @@ def _graph(
             hint="leave the task out to ask or attack it; to train, give the folder of weights that it was made from",
         )
     if dtype != "float32" or device not in (None, "cpu"):
-        raise TicketsError(f"{path}: an ONNX file runs as it is, on the CPU; got dtype={dtype!r}, device={device!r}", hint="leave them out")
+        raise TicketsError(
+            f"{path}: an ONNX file runs as it is, on the CPU; got dtype={dtype!r}, device={device!r}",
+            hint="leave them out",
+        )
     return open_onnx(path, labels=labels, max_length=max_length)
 
 
@@ -111,5 +124,8 @@ def _headless(lacks: checkpoint.Lacks, other: str) -> tuple[str, str] | None:
         return f"has no classification head (it lacks {lacks.head})", train
     if lacks.pooler:  # no head was ever trained on a pooler that is not there
         words = f"has a classification head, but not the pooler that it reads (it lacks {lacks.pooler})"
-        return words, "save the model again with its pooler, or copy it again from where it was trained; to train a new pooler and head"
+        return (
+            words,
+            "save the model again with its pooler, or copy it again from where it was trained; to train a new pooler and head",
+        )
     return None

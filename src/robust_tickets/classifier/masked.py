@@ -106,8 +106,12 @@ def _put_encoder(model: Any, own: Any, head: str, encoder: str) -> None:
                 hint="take the head of the same backbone, and search a whole model",
             )
     with torch.no_grad():
-        changed = sum(not torch.equal(mine[name].to("cpu", torch.float32), parameter) for name, parameter in theirs.items())
+        changed = sum(
+            not torch.equal(mine[name].to("cpu", torch.float32), parameter) for name, parameter in theirs.items()
+        )
         for name, parameter in theirs.items():
             parameter.copy_(mine[name])  # words are shared with the output layer, which follows
     if changed:
-        say(f"masked words: the encoder is {encoder}'s as it is now ({changed} of {len(theirs)} weights differ), the head {head}'s")
+        say(
+            f"masked words: the encoder is {encoder}'s as it is now ({changed} of {len(theirs)} weights differ), the head {head}'s"
+        )

@@ -44,9 +44,14 @@ def put_back(model: Any, folder: Path) -> None:
 
     ticket = Ticket.load(folder / FOLDER)
     if ticket.kind != "unstructured":
-        raise TicketsError(f"{folder / FOLDER} holds a {ticket.kind} ticket, expected the masks of a model", hint="save the model again")
+        raise TicketsError(
+            f"{folder / FOLDER} holds a {ticket.kind} ticket, expected the masks of a model",
+            hint="save the model again",
+        )
     modules = layout_of(model).matrices_of(model)
-    masks = {name: torch.from_numpy(mask.copy()) for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True)}
+    masks = {
+        name: torch.from_numpy(mask.copy()) for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True)
+    }
     for name, mask in masks.items():
         weight = modules[name].weight.detach().cpu() if name in modules else None
         if weight is None or weight.shape != mask.shape or weight.masked_fill(mask, 0.0).any():

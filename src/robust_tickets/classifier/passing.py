@@ -23,11 +23,15 @@ def evaluating(model: Any) -> Iterator[None]:
 
 def check_tokens(rows: Sequence[Encoded]) -> None:
     if not all(row.size for row in rows):
-        raise TicketsError("the tokenizer gives no token for a text, so the model has nothing to read", hint="leave such texts out")
+        raise TicketsError(
+            "the tokenizer gives no token for a text, so the model has nothing to read", hint="leave such texts out"
+        )
 
 
 def check_logits(logits: Any, identity: str) -> None:
     import torch
 
     if not torch.isfinite(logits).all():
-        raise TicketsError(f"the model {identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED)
+        raise TicketsError(
+            f"the model {identity!r} gave logits that are not finite", hint="its weights are broken", exit_code=FAILED
+        )

@@ -40,17 +40,26 @@ def fed(function: Callable[..., Any], labels: Sequence[str], name: str) -> Calla
 def _of_one_class(pipe: Any, ask: Callable[..., Any], labels: tuple[str, ...], name: str) -> Callable[..., Any]:
     """``ask``, where it tells what is needed of the one class that a text has."""
     config, asked = pipe.model.config, getattr(pipe, "_postprocess_params", {})
-    scoring, told, top = _scoring(config, asked.get("function_to_apply")), list(config.id2label.values()), asked.get("top_k", 1)
+    scoring, told, top = (
+        _scoring(config, asked.get("function_to_apply")),
+        list(config.id2label.values()),
+        asked.get("top_k", 1),
+    )
     if len(told) == 1:
         return _with_its_opposite(ask, str(told[0]), scoring, labels, name)
     if scoring != "softmax":
         check_head(config, name)  # of many labels at once, or of numbers
     if scoring == "sigmoid":
-        raise TicketsError(f"{name} scores each of its {len(told)} classes by itself (sigmoid): no probabilities", hint=SOFTMAX)
+        raise TicketsError(
+            f"{name} scores each of its {len(told)} classes by itself (sigmoid): no probabilities", hint=SOFTMAX
+        )
     if top is not None and scoring != "softmax":
         raise TicketsError(f"{name} tells the top class alone, by its logit: no probability", hint=SOFTMAX)
     if top is not None and len(told) > len(labels):  # what is left of 1 is not the other one's
-        raise TicketsError(f"{name} has {len(told)} classes ({', '.join(map(str, told))}), got {len(labels)} labels", hint="name them all")
+        raise TicketsError(
+            f"{name} has {len(told)} classes ({', '.join(map(str, told))}), got {len(labels)} labels",
+            hint="name them all",
+        )
     return ask
 
 
@@ -64,7 +73,9 @@ def _scoring(config: Any, given: Any) -> str:
     return "sigmoid" if kind == "multi_label_classification" or config.num_labels == 1 else "softmax"
 
 
-def _with_its_opposite(ask: Callable[..., Any], one: str, scoring: str, labels: tuple[str, ...], name: str) -> Callable[..., Any]:
+def _with_its_opposite(
+    ask: Callable[..., Any], one: str, scoring: str, labels: tuple[str, ...], name: str
+) -> Callable[..., Any]:
     """A model of one output: where that is the sigmoid of a named class, the other class has the rest; nothing is guessed."""
     alike = [place for place, label in enumerate(labels) if label.casefold() == one.casefold()]
     if scoring != "sigmoid" or len(labels) != 2 or len(alike) != 1 or NUMBERED.fullmatch(one.casefold()):
@@ -88,7 +99,9 @@ def by_label(given: Any, labels: Sequence[str], name: str) -> Any:
     rows = [[row] if isinstance(row, Mapping) else row for row in given]
     for place, row in enumerate(rows):
         if not _is_named(row):
-            raise TicketsError(f"{name} answered text {place} with {row!r:.80}, others with labels and scores", hint=ALL)
+            raise TicketsError(
+                f"{name} answered text {place} with {row!r:.80}, others with labels and scores", hint=ALL
+            )
     names = list(dict.fromkeys(str(told["label"]) for row in rows for told in row))
     classes = {called: _class_of(called, labels) for called in names}
     unknown = [called for called in names if classes[called] is None]
@@ -98,13 +111,20 @@ def by_label(given: Any, labels: Sequence[str], name: str) -> Any:
             hint="give labels by the names that it answers with (--labels; in Python labels=[…]); "
             "what the data calls them is said by --label-map",
         )
-    return [_scores(row, classes, labels, f"{name} answered text {place} with {row!r:.120}") for place, row in enumerate(rows)]
+    return [
+        _scores(row, classes, labels, f"{name} answered text {place} with {row!r:.120}")
+        for place, row in enumerate(rows)
+    ]
 
 
 def _is_named(row: Any) -> bool:
     if isinstance(row, Mapping):
         return "label" in row and "score" in row
-    return isinstance(row, list | tuple) and bool(row) and all(isinstance(told, Mapping) and _is_named(told) for told in row)
+    return (
+        isinstance(row, list | tuple)
+        and bool(row)
+        and all(isinstance(told, Mapping) and _is_named(told) for told in row)
+    )
 
 
 def _class_of(called: str, labels: Sequence[str]) -> int | None:
@@ -118,12 +138,16 @@ def _class_of(called: str, labels: Sequence[str]) -> int | None:
     return int(number[1]) if number and int(number[1]) < len(labels) else None
 
 
-def _scores(row: Sequence[Mapping[str, Any]], classes: Mapping[str, int | None], labels: Sequence[str], answered: str) -> list[float]:
+def _scores(
+    row: Sequence[Mapping[str, Any]], classes: Mapping[str, int | None], labels: Sequence[str], answered: str
+) -> list[float]:
     """The score of every class. Of two classes the top one is enough: the other has the rest."""
     try:
         scores = {classes[str(told["label"])]: float(told["score"]) for told in row}
     except (TypeError, ValueError):
-        raise TicketsError(f"{answered}: a score is no number", hint="give every label the probability of its class") from None
+        raise TicketsError(
+            f"{answered}: a score is no number", hint="give every label the probability of its class"
+        ) from None
     if len(scores) < len(row):
         raise TicketsError(f"{answered}: two scores for one class", hint=f"one score for each of {', '.join(labels)}")
     if len(labels) == 2 and len(scores) == 1:

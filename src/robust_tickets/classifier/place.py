@@ -19,7 +19,9 @@ def model_folder(run: Path, arm: str = "") -> Path:
     except (KeyError, TypeError):
         rows = {}
     if not rows:
-        raise DamagedError(f"{about} names no models", hint="the file is damaged: the command that made the run writes it again")
+        raise DamagedError(
+            f"{about} names no models", hint="the file is damaged: the command that made the run writes it again"
+        )
     if arm not in rows and (arm or len(rows) > 1):
         said = f"has no arm {arm!r}" if arm else f"trained {len(rows)} models"
         raise TicketsError(f"{run} {said}", hint="name one: " + ", ".join(f"{run}:{name}" for name in rows))
@@ -38,7 +40,8 @@ def model_path(model: str | Path) -> Path:
     if run and len(run) > 1 and not there.exists():  # C: is no run; no Hub id has a colon
         what = "is not finished" if (begun / "config.json").is_file() else "is no run folder"
         raise TicketsError(
-            f"{model}: {run} {what}", hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it"
+            f"{model}: {run} {what}",
+            hint="`tickets ls runs` lists them; an unfinished one goes on with the command that began it",
         )
     return model_folder(there) if (there / "arms.json").is_file() else Path(model)
 

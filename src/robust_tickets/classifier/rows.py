@@ -13,7 +13,9 @@ from robust_tickets.lexicon.splice import Frame, Splicer, packed
 
 
 @tokenising()
-def encoded(tokenizer: Any, splicer: Splicer | None, rows: Sequence[tuple[str, ...]], longest: int, token_types: bool) -> list[Encoded]:
+def encoded(
+    tokenizer: Any, splicer: Splicer | None, rows: Sequence[tuple[str, ...]], longest: int, token_types: bool
+) -> list[Encoded]:
     """Token ids of each row, cut to ``longest`` tokens: from its pieces where that is the same, else read whole."""
     out: list[Encoded | None] = [None] * len(rows)
     for width in (1, 2):  # tokenizers want single texts and pairs apart
@@ -59,7 +61,13 @@ def _framed(parts: Sequence[bytes | None], frame: Frame, longest: int, token_typ
 
 
 def padded(
-    rows: Sequence[Encoded], pad: int, token_types: bool, *, left: bool = False, width: int | None = None, pad_type: int = 0
+    rows: Sequence[Encoded],
+    pad: int,
+    token_types: bool,
+    *,
+    left: bool = False,
+    width: int | None = None,
+    pad_type: int = 0,
 ) -> dict[str, np.ndarray]:
     """One batch of int64 arrays, filled up on the right (or ``left``) to the longest row, or to ``width``."""
     sizes = np.array([row.size for row in rows])

@@ -15,16 +15,21 @@ Text = str | tuple[str, ...]
 def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
     """The columns of every text. One string is no list of texts: its letters would be taken for them."""
     if isinstance(texts, str):
-        raise TicketsError(f"expected a list of texts, got the one text {texts!r:.80}", hint="put it into a list: [text]")
+        raise TicketsError(
+            f"expected a list of texts, got the one text {texts!r:.80}", hint="put it into a list: [text]"
+        )
     if not _a_list(texts):
         raise TicketsError(
-            f"expected a list of texts, got a {type(texts).__name__}", hint="give strings, or pairs of them: [text, text, …]"
+            f"expected a list of texts, got a {type(texts).__name__}",
+            hint="give strings, or pairs of them: [text, text, …]",
         )
     return [columns_of(text, place) for place, text in enumerate(texts)]
 
 
 def _a_list(texts: Any) -> bool:
-    if isinstance(texts, bytes | Mapping) or hasattr(texts, "columns"):  # a table of pandas gives the names of its columns
+    if isinstance(texts, bytes | Mapping) or hasattr(
+        texts, "columns"
+    ):  # a table of pandas gives the names of its columns
         return False
     try:
         iter(texts)
@@ -83,7 +88,9 @@ class Encoded(NamedTuple):
 def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Positions in batches of like size whose padded size (texts times the longest) stays within ``budget``; longest first."""
     batch: list[int] = []
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):  # stable; the first batch shows at once whether memory suffices
+    for i in sorted(
+        range(len(sizes)), key=lambda i: -sizes[i]
+    ):  # stable; the first batch shows at once whether memory suffices
         if batch and (len(batch) + 1) * sizes[batch[0]] > budget:
             yield batch
             batch = []

@@ -16,7 +16,11 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.pretrained import load_tokenizer, readable
 
-BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")  # these read characters or bytes and have no vocabulary file
+BYTES = (
+    "CanineTokenizer",
+    "ByT5Tokenizer",
+    "PerceiverTokenizer",
+)  # these read characters or bytes and have no vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
 
 
@@ -44,7 +48,8 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
         raise TicketsError(f"the tokenizer in {folder} knows no word, only special tokens", hint=hint)
     if vocabulary is not None and max(words.values()) >= vocabulary:
         raise TicketsError(
-            f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}", hint="use the model's own"
+            f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}",
+            hint="use the model's own",
         )
     return tokenizer
 
@@ -72,7 +77,9 @@ def digest_of(tokenizer: Any) -> str:
         rules = json.loads(backend.to_str())
         told = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
     else:
-        settings = {k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"}  # no paths
+        settings = {
+            k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"
+        }  # no paths
         words = [] if type(tokenizer).__name__ in BYTES else sorted(tokenizer.get_vocab().items())
         told = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
     return hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass")).hexdigest()

@@ -13,7 +13,9 @@ from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError, tokenising
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 
 
-def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: Sequence[str], name: str) -> np.ndarray:
+def log_probabilities(
+    function: Callable[..., Any] | None, rows: Sequence[tuple[str, ...]], labels: Sequence[str], name: str
+) -> np.ndarray:
     """Ask ``function`` for the probabilities of ``rows``; single texts are passed as strings, pairs as tuples."""
     assert function is not None
     with tokenising():  # a pipeline does
@@ -27,7 +29,9 @@ def log_probabilities(function: Callable[..., Any] | None, rows: Sequence[tuple[
         # one that cannot count ends an attack: each example that is right would fail, and the rest pass for 0 %
         code = BAD_INPUT if p.shape[:1] == (len(rows),) or _counts(function, len(rows[0])) else FAILED
         wanted = (len(rows), len(labels))
-        raise TicketsError(f"{name} returned shape {p.shape}, expected {wanted} (texts, labels)", hint=HINT, exit_code=code)
+        raise TicketsError(
+            f"{name} returned shape {p.shape}, expected {wanted} (texts, labels)", hint=HINT, exit_code=code
+        )
     if not np.isfinite(p).all():
         raise TicketsError(f"{name} returned values that are not finite", hint=HINT)
     wrong = np.flatnonzero((p < -1e-6).any(axis=1) | (abs(p.sum(axis=1) - 1) > 1e-3))

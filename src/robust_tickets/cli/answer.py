@@ -8,11 +8,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, help="key=value, any number of times.")]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", negative="", consume_multiple=False, help="key=value, any number of times."),
+]
 
 MaxFailed = Annotated[
     float,
-    Parameter(help="Percent of the examples, and never fewer than three, above which failed ones end the command with exit code 3."),
+    Parameter(
+        help="Percent of the examples, and never fewer than three, above which failed ones end the command with exit code 3."
+    ),
 ]
 
 Strict = Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")]
@@ -23,7 +28,9 @@ Strict = Annotated[bool, Parameter(negative="", help="Any bad row stops the run.
 class Common:
     """Flags of every verb."""
 
-    json: Annotated[bool, Parameter(negative="", help="One JSON document on standard output, nothing else there.")] = False
+    json: Annotated[bool, Parameter(negative="", help="One JSON document on standard output, nothing else there.")] = (
+        False
+    )
     quiet: Annotated[bool, Parameter(negative="", help="No progress on standard error.")] = False
     debug: Annotated[bool, Parameter(negative="", help="Show tracebacks.")] = False
 

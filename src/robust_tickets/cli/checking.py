@@ -67,10 +67,15 @@ def check(
     wanted, unwanted = [_floor(given) for given in floors], _codes(fail_on)
     if not wanted and not unwanted:
         raise TicketsError(
-            "check: at least how much of what? no --min is given, and no --fail-on", hint="--min clean=90 --min aua=25 --fail-on hollow"
+            "check: at least how much of what? no --min is given, and no --fail-on",
+            hint="--min clean=90 --min aua=25 --fail-on hollow",
         )
     rows = list(measured(run))
-    gates = [gate for row in rows for gate in (*(_gate(row, *floor, interval) for floor in wanted), *_unflagged(row, unwanted))]
+    gates = [
+        gate
+        for row in rows
+        for gate in (*(_gate(row, *floor, interval) for floor in wanted), *_unflagged(row, unwanted))
+    ]
     passed = all(gate["passed"] for gate in gates)
     flags = list(dict.fromkeys(flag.text for row in rows for flag in row.flags))
     told = [f"{_where(row.arm, row.attack)}: {flag.text}" for row in rows for flag in row.flags if flag.code in HOLLOW]
@@ -106,7 +111,8 @@ def _floor(given: str) -> tuple[str, float]:
         least = math.nan
     if not math.isfinite(least) or least < 0 or (name in PERCENT and least > 100):
         raise TicketsError(
-            f"--min {given}: {value!r} is no {'percentage from 0 to 100' if name in PERCENT else 'number'}", hint="for example aua=25"
+            f"--min {given}: {value!r} is no {'percentage from 0 to 100' if name in PERCENT else 'number'}",
+            hint="for example aua=25",
         )
     return name, least
 
@@ -116,7 +122,9 @@ def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
 
     for code in given:
         if code not in (ALL_HOLLOW, *CODES):
-            raise TicketsError(f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (ALL_HOLLOW, *CODES)))
+            raise TicketsError(
+                f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (ALL_HOLLOW, *CODES))
+            )
     return tuple(dict.fromkeys(code for one in given for code in (HOLLOW if one == ALL_HOLLOW else (one,))))
 
 
@@ -157,7 +165,9 @@ def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, A
 
 
 def _short(value: float) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(".")  # as many digits as result.json keeps, so that no number looks equal to its floor
+    return f"{value:.4f}".rstrip("0").rstrip(
+        "."
+    )  # as many digits as result.json keeps, so that no number looks equal to its floor
 
 
 def measured(run: str) -> Iterator[Measured]:
@@ -172,7 +182,9 @@ def measured(run: str) -> Iterator[Measured]:
         yield from _arms(folder, arm)
     elif (folder / RESULT).is_file():
         if arm:
-            raise TicketsError(f"{run}: {folder} is an attack, which has no arms", hint=f"tickets check {folder} --min …")
+            raise TicketsError(
+                f"{run}: {folder} is an attack, which has no arms", hint=f"tickets check {folder} --min …"
+            )
         yield _attacked("", folder, {}, {})
     else:
         raise no_result(folder)
@@ -187,7 +199,9 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
     about = mapping(read_json(folder / "arms.json"))
     arms = {str(mapping(entry).get("name")): mapping(entry) for entry in listed(about.get("arms") or [])}
     if not arms or (wanted and wanted not in arms):
-        raise TicketsError(f"{folder} has no arm {wanted!r}" if arms else f"{folder} has no arm", hint=did_you_mean(wanted, arms))
+        raise TicketsError(
+            f"{folder} has no arm {wanted!r}" if arms else f"{folder} has no arm", hint=did_you_mean(wanted, arms)
+        )
     for name, entry in arms.items():
         if wanted and name != wanted:
             continue
@@ -196,7 +210,9 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
         attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks") or [])]
         if notes:
             raise TicketsError(f"{folder}: {notes[0]}", hint="run the command that made it again")
-        evaluation = mapping(read_json(train / "evaluation.json")) if train and (train / "evaluation.json").is_file() else {}
+        evaluation = (
+            mapping(read_json(train / "evaluation.json")) if train and (train / "evaluation.json").is_file() else {}
+        )
         whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
         values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
         only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
@@ -208,7 +224,9 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
             yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told)
 
 
-def _attacked(arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[Flag, ...] = ()) -> Measured:
+def _attacked(
+    arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[Flag, ...] = ()
+) -> Measured:
     """``told``: that the evaluation saw one answer, which a result may say itself."""
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.attack.result import AttackResult

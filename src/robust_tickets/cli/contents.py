@@ -39,16 +39,27 @@ def contents(asked: list[Paper]) -> Answer:
             grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
             grid.title, grid.title_justify = f"{paper.title} ({paper.name}, {paper.venue})", "left"
             for head in ("id", "title", "rows ×\ncolumns", "numbers", "tasks"):
-                grid.add_column(head, justify="right" if head in ("rows ×\ncolumns", "numbers") else "left", no_wrap=head != "title")
+                grid.add_column(
+                    head, justify="right" if head in ("rows ×\ncolumns", "numbers") else "left", no_wrap=head != "title"
+                )
             for one in (one for one in found if one.paper == paper.id):
-                size = ("figure", "") if one.kind == "figure" else (f"{len(one.rows)} × {len(one.columns)}", str(numbers[one.id]))
+                size = (
+                    ("figure", "")
+                    if one.kind == "figure"
+                    else (f"{len(one.rows)} × {len(one.columns)}", str(numbers[one.id]))
+                )
                 grid.add_row(one.id, one.title, *size, _in_lines(one.tasks))
             console.print(grid)
             console.print()
         count = len([one for one in found if one.kind == "table"])
-        print(f"{sum(numbers.values())} numbers in {count} tables; {len(found) - count} figures, whose values the texts do not give")
+        print(
+            f"{sum(numbers.values())} numbers in {count} tables; {len(found) - count} figures, whose values the texts do not give"
+        )
 
-    return Answer(data={"papers": [asdict(paper) for paper in asked], "tables": entries, "numbers": sum(numbers.values())}, show=show)
+    return Answer(
+        data={"papers": [asdict(paper) for paper in asked], "tables": entries, "numbers": sum(numbers.values())},
+        show=show,
+    )
 
 
 def as_published(table: Table) -> Answer:
@@ -77,7 +88,11 @@ def as_published(table: Table) -> Answer:
         for title, lines in ((f"About {table.id}", notes), (f"About all numbers of {paper.name}", paper.notes)):
             line(f"\n{title}")
             for words in lines:
-                line(textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False))
+                line(
+                    textwrap.fill(
+                        words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
+                    )
+                )
 
     return Answer(data=told, show=show)
 
@@ -94,14 +109,18 @@ def _grid(table: Table, cells: Sequence[Cell], console: Any) -> Any:
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
     grid.add_column("", no_wrap=True)
     for i, column in enumerate(table.columns):
-        first = column.attack and (i == 0 or table.columns[i - 1].attack != column.attack)  # the attack stands over its first column
+        first = column.attack and (
+            i == 0 or table.columns[i - 1].attack != column.attack
+        )  # the attack stands over its first column
         over = f"{SHORT[str(column.attack)] if first else ''}\n" if attacked else ""
         grid.add_column(over + HEADS[column.metric], justify="right", no_wrap=True)
     for task in table.tasks:
         grid.add_row(Text(task, style="bold"))
         rows = [row for row in table.rows if row.task == task]
         for row in rows:
-            found = [values.get((row.task, row.name, row.backbone, column.metric, column.attack)) for column in table.columns]
+            found = [
+                values.get((row.task, row.name, row.backbone, column.metric, column.attack)) for column in table.columns
+            ]
             shown = [_shown(column, value) for column, value in zip(table.columns, found, strict=True)]
             grid.add_row(Text(f" {row.name}"), *shown, end_section=row is rows[-1] and task != table.tasks[-1])
     grid.width = Measurement.get(console, console.options.update(width=10_000), grid).maximum

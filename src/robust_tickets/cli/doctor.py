@@ -40,19 +40,32 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         print("\nextras")
         for row in optional:
             have = ", ".join(f"{k} {v}" for k, v in row["found"].items())
-            lacks = f"{'; ' if have else ''}missing: {', '.join(row['missing'])}  get: {row['get']}" if row["missing"] else ""
+            lacks = (
+                f"{'; ' if have else ''}missing: {', '.join(row['missing'])}  get: {row['get']}"
+                if row["missing"]
+                else ""
+            )
             print(f"  {_mark(not row['missing'])} {row['extra']:<11} {have}{lacks}")
         print("\nresources")
         for row in resources:
-            print(f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['substitute'] else ''}")
-            print(f"    {'found' if row['found'] else 'looked'}: {row['where']}" + ("" if row["found"] else f"\n    get: {row['get']}"))
+            print(
+                f"  {_mark(row['found'])} {row['kind']:<11} {row['what']}{' (a substitute)' if row['substitute'] else ''}"
+            )
+            print(
+                f"    {'found' if row['found'] else 'looked'}: {row['where']}"
+                + ("" if row["found"] else f"\n    get: {row['get']}")
+            )
         print("\ncache")
         parts = ", ".join(f"{name} {_size(size)}" for name, size in cache["parts"].items())
         print(f"  {cache['where']}: {parts or 'empty'}")
         if not cache["writable"]:
-            print("    cannot be written: every command makes again what it needs of it; ROBUST_TICKETS_CACHE names another folder")
+            print(
+                "    cannot be written: every command makes again what it needs of it; ROBUST_TICKETS_CACHE names another folder"
+            )
         if cache["parts"].keys() - {KEPT}:
-            print(f"    any of these may be removed{f' but {KEPT}' * (KEPT in cache['parts'])}: what is needed again is made again")
+            print(
+                f"    any of these may be removed{f' but {KEPT}' * (KEPT in cache['parts'])}: what is needed again is made again"
+            )
         print("\nattacks")
         wide = max(len(row["attack"]) for row in attacks)
         for row in attacks:
@@ -68,7 +81,11 @@ def _cache() -> dict[str, Any]:
     sizes = {}
     with suppress(OSError):  # not there, or not for us to read
         sizes = {entry.name: _bytes(entry) for entry in place.iterdir() if os.path.isdir(entry)}
-    return {"where": str(place), "parts": dict(sorted(sizes.items(), key=lambda item: -item[1])), "writable": cache_writable()}
+    return {
+        "where": str(place),
+        "parts": dict(sorted(sizes.items(), key=lambda item: -item[1])),
+        "writable": cache_writable(),
+    }
 
 
 def _bytes(folder: Path) -> int:
@@ -90,7 +107,12 @@ def _size(count: float) -> str:
 def _extra(extra: str) -> dict[str, Any]:
     have = versions(EXTRAS[extra])
     missing = [name for name in EXTRAS[extra] if name not in have]
-    return {"extra": extra, "found": have, "missing": missing, "get": f'pip install "robust-tickets[{extra}]"' if missing else ""}
+    return {
+        "extra": extra,
+        "found": have,
+        "missing": missing,
+        "get": f'pip install "robust-tickets[{extra}]"' if missing else "",
+    }
 
 
 def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -99,7 +121,14 @@ def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
     needs = needs_of(name)
     if needs is None:
-        return {"attack": name, "ready": None, "needs": [], "missing": [], "substitutes": [], "why": "a plug-in: ask its package"}
+        return {
+            "attack": name,
+            "ready": None,
+            "needs": [],
+            "missing": [],
+            "substitutes": [],
+            "why": "a plug-in: ask its package",
+        }
     missing = [kind for kind in needs if not resources[kind]["found"]]
     substitutes = [kind for kind in needs if resources[kind]["substitute"]]
     said = [f"not without {', '.join(missing)}"] if missing else []

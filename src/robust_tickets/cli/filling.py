@@ -78,13 +78,24 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
     )  # fmt: skip
     shown = {one.id for one in tables() if one.kind == "figure"}
     outcomes = tuple(one for one in read_all(ask.results) if one.unit not in (*summary.refused, *planned.refused))
-    filled = [one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells]  # of searches there are none
+    filled = [
+        one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells
+    ]  # of searches there are none
     figures = [
-        drawing.draw(id, outcomes, ask.results, ask.flavour, {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id})
+        drawing.draw(
+            id,
+            outcomes,
+            ask.results,
+            ask.flavour,
+            {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id},
+        )
         for id in plan.tables
         if id in shown
     ]
-    written = [*(path for one in filled for path in tell.write(one, ask.out)), *(drawing.write(one, ask.out) for one in figures)]
+    written = [
+        *(path for one in filled for path in tell.write(one, ask.out)),
+        *(drawing.write(one, ask.out) for one in figures),
+    ]
     written += files.write(ask.results) if outcomes else []
     told = {
         **as_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled],
@@ -101,7 +112,9 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
         for line in _failed(summary):
             print(line)
         if summary.left:
-            print(f"left by the budget: {counted(len(summary.left), 'training run')}; {_next(planned, summary, budget)}")
+            print(
+                f"left by the budget: {counted(len(summary.left), 'training run')}; {_next(planned, summary, budget)}"
+            )
         for path in written:
             print(f"written: {path}")
 
@@ -117,7 +130,11 @@ def _failed(summary: Summary) -> list[str]:
         reasons.setdefault(told_of(message), []).append(id)
     lines = []
     for why, ids in reasons.items():
-        lines += [f"failed: {id}: {why}" for id in ids] if len(ids) < MANY else [f"failed: {ids[0]} and {len(ids) - 1} others: {why}"]
+        lines += (
+            [f"failed: {id}: {why}" for id in ids]
+            if len(ids) < MANY
+            else [f"failed: {ids[0]} and {len(ids) - 1} others: {why}"]
+        )
     return lines
 
 
@@ -139,7 +156,9 @@ def of_results(results: Path, files: Files) -> Answer:
     """Files made of results that are there."""
     files.check()
     written = [str(path) for path in files.write(results)]
-    return Answer(data={"written": written}, show=lambda console: print("\n".join(f"written: {path}" for path in written)))
+    return Answer(
+        data={"written": written}, show=lambda console: print("\n".join(f"written: {path}" for path in written))
+    )
 
 
 def _summary(summary: Any) -> dict[str, Any]:

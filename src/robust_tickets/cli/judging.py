@@ -64,7 +64,9 @@ def replay(
         Padded tokens in one forward pass; changes speed and memory, not results.
     """
     if not models:
-        raise TicketsError("replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER")
+        raise TicketsError(
+            "replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER"
+        )
     if len(label_map) > 1 and len(label_map) != len(models):
         raise TicketsError(
             f"replay: {len(label_map)} label maps for {len(models)} models",

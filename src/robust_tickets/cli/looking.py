@@ -50,7 +50,11 @@ def _about(kind: str, name: str) -> str:
     if kind == "recipes":
         return str(tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))["title"])
     file = files(REGISTRIES[kind].package) / f"{name}.py"
-    said = ast.get_docstring(ast.parse(file.read_text("utf-8"))) if file.is_file() else _plugged(*REGISTRIES[kind].place_of(name))
+    said = (
+        ast.get_docstring(ast.parse(file.read_text("utf-8")))
+        if file.is_file()
+        else _plugged(*REGISTRIES[kind].place_of(name))
+    )
     return " ".join((said or "").partition("\n\n")[0].split())
 
 

@@ -46,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Spinning OpenMP threads cost a training step 6 times its time where another process wants a core too (docs/log.md);
     # the setting is read when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if (most := threads.allowed()) is not None:  # else a container of 2 processors on a machine of 64 has 64 threads fight for them
+    if (
+        most := threads.allowed()
+    ) is not None:  # else a container of 2 processors on a machine of 64 has 64 threads fight for them
         os.environ.setdefault("OMP_NUM_THREADS", str(most))
     try:
         code = _run(arguments)
@@ -84,7 +86,10 @@ def _run(arguments: list[str]) -> int:
         if debug:
             progress.write(traceback.format_exc())
         return _fail(
-            f"code that was called ended the process (exit {end.code})", "see that it returns, or raises an error", FAILED, as_json
+            f"code that was called ended the process (exit {end.code})",
+            "see that it returns, or raises an error",
+            FAILED,
+            as_json,
         )
     except Exception as problem:
         if debug:
@@ -120,7 +125,10 @@ def _unexpected(problem: Exception) -> tuple[str, str]:
     """Failures that no house foresaw, in words: memory and disk have their own."""
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if isinstance(problem, MemoryError) or "out of memory" in text.lower():
-        return f"out of memory: {text}", "lower batch_size or max_length and run the same command: finished stages are kept"
+        return (
+            f"out of memory: {text}",
+            "lower batch_size or max_length and run the same command: finished stages are kept",
+        )
     if isinstance(problem, OSError) or "No space left on device" in text:  # what a Rust package raises is no OSError
         return f"{text}", "check the disk and the folder's rights, then run the same command"
     return f"{type(problem).__name__}: {text}", "run again with --debug for the traceback; finished stages are kept"

@@ -19,7 +19,9 @@ from robust_tickets.progress import say
 class Data:
     """Which task, and where it lies."""
 
-    task: Annotated[str, Parameter(help="A registered task, a Hub id, or a csv, tsv, jsonl or parquet file or folder.")] = "reviews"
+    task: Annotated[
+        str, Parameter(help="A registered task, a Hub id, or a csv, tsv, jsonl or parquet file or folder.")
+    ] = "reviews"
     data: Annotated[str | None, Parameter(help="Local files of a registered task.")] = None
     text: Annotated[str | None, Parameter(help="The text column; a pair as premise,hypothesis.")] = None
     label: Annotated[str | None, Parameter(help="The label column.")] = None
@@ -27,7 +29,9 @@ class Data:
     validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
     strict: Strict = False
     max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
-    max_test_rows: Annotated[int | None, Parameter(help="Select and evaluate on seeded subsets of so many rows.")] = None
+    max_test_rows: Annotated[int | None, Parameter(help="Select and evaluate on seeded subsets of so many rows.")] = (
+        None
+    )
 
     def look(self) -> None:
         """Refuse a file that is not there, before anything heavy is loaded."""
@@ -163,7 +167,9 @@ def draw(
         "round_to": round_to,
     }
     drawn = Ticket.load(ticket).draw(**Draw(**units, sparsity=sparsity, scope=scope).asked())
-    if is_folder(out) and (out / "stage.json").exists():  # or a search would be found done with a ticket that it did not find
+    if (
+        is_folder(out) and (out / "stage.json").exists()
+    ):  # or a search would be found done with a ticket that it did not find
         raise TicketsError(f"{out} holds finished work (see its stage.json)", hint="give another --out")
     drawn.save(out)
     return _ticket(drawn, out)
@@ -199,7 +205,9 @@ def train(
         The one seed.
     """
     if without and not ticket:
-        raise TicketsError(f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER")
+        raise TicketsError(
+            f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER"
+        )
     is_folder(out)
     data.look()
     say(f"loading {model}")
@@ -229,7 +237,8 @@ def train(
     def show(console: Any) -> None:
         low, high = evaluation["interval"]
         console.print(
-            f"{evaluation['accuracy']:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}", markup=False
+            f"{evaluation['accuracy']:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}",
+            markup=False,
         )
         print(f"model: {told['model']}")
 
@@ -237,12 +246,22 @@ def train(
 
 
 def _ticket(ticket: Any, out: Path) -> Answer:
-    told = {"ticket": str(out), "kind": ticket.kind, "removed": ticket.removed, "sparsity": ticket.sparsity, "digest": ticket.digest}
+    told = {
+        "ticket": str(out),
+        "kind": ticket.kind,
+        "removed": ticket.removed,
+        "sparsity": ticket.sparsity,
+        "digest": ticket.digest,
+    }
     if ticket.rounding:
         told["rounded"] = dict(ticket.provenance["rounded"])
     words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
     structured = ticket.kind == "structured"
-    more = f"{ticket.sparsity:.1%} of the prunable weights" if structured else f"of {len(ticket.names)} matrices; a mask brings no speed"
+    more = (
+        f"{ticket.sparsity:.1%} of the prunable weights"
+        if structured
+        else f"of {len(ticket.names)} matrices; a mask brings no speed"
+    )
 
     def show(console: Any) -> None:
         console.print(f"ticket without {words} ({more})", markup=False)

@@ -33,7 +33,9 @@ class Opening:
 
     labels: Annotated[
         str | None,
-        Parameter(help="The classes in the order of the outputs: bad,good; of an ONNX file, a function, or a model with LABEL_0."),
+        Parameter(
+            help="The classes in the order of the outputs: bad,good; of an ONNX file, a function, or a model with LABEL_0."
+        ),
     ] = None
     tokenizer: Annotated[str | None, Parameter(help="The tokenizer's folder, for an ONNX file.")] = None
     max_length: Annotated[
@@ -41,7 +43,9 @@ class Opening:
     ] = None
     device: Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, …; a GPU if there is one.")] = None
     batch_size: Annotated[int | None, Parameter(help="Texts in one call of a function.")] = None
-    retries: Annotated[int, Parameter(help="How often a function's failed call is tried again, after 0.5, 1, 2, … seconds.")] = 0
+    retries: Annotated[
+        int, Parameter(help="How often a function's failed call is tried again, after 0.5, 1, 2, … seconds.")
+    ] = 0
     rate_limit: Annotated[float | None, Parameter(help="Calls of a function in a second, at most.")] = None
     timeout: Annotated[float | None, Parameter(help="Seconds to wait for a function's answer.")] = None
 
@@ -58,19 +62,30 @@ class Opening:
         at_least("--retries", self.retries, 0, "0 tries nothing again")
         for flag, value in (("--rate-limit", self.rate_limit), ("--timeout", self.timeout)):
             if value is not None and not 0 < value < MOST:
-                raise TicketsError(f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none")
+                raise TicketsError(
+                    f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none"
+                )
         if (file := FILE.match(model)) is not None:
-            raise TicketsError(f"{model} is a Python file, expected a function", hint=f"write {_function_in(Path(file[1]), file[3] or '')}")
+            raise TicketsError(
+                f"{model} is a Python file, expected a function",
+                hint=f"write {_function_in(Path(file[1]), file[3] or '')}",
+            )
         if is_function(model):
             return self._function(model, names)
         self._refuse(
-            "a Python function", batch_size=self.batch_size, retries=self.retries or None, rate_limit=self.rate_limit, timeout=self.timeout
+            "a Python function",
+            batch_size=self.batch_size,
+            retries=self.retries or None,
+            rate_limit=self.rate_limit,
+            timeout=self.timeout,
         )
         path = model_path(model)
         if (graph := graph_of(path)) is not None:
             return self._graph(graph, names)
         if self.tokenizer is not None and (beside := graph_beside(path)) is not None:
-            raise TicketsError(f"--tokenizer is for an ONNX file, and {path} opens as weights", hint=f"leave it out, or give {beside}")
+            raise TicketsError(
+                f"--tokenizer is for an ONNX file, and {path} opens as weights", hint=f"leave it out, or give {beside}"
+            )
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
 
@@ -86,15 +101,21 @@ class Opening:
 
         if self.device not in (None, "cpu"):
             raise TicketsError(f"--device {self.device}: an ONNX file runs on the CPU", hint="leave it out")
-        return open_onnx(path, tokenizer=self.tokenizer, labels=split(self.labels), max_length=self.max_length, columns=columns)
+        return open_onnx(
+            path, tokenizer=self.tokenizer, labels=split(self.labels), max_length=self.max_length, columns=columns
+        )
 
     def _function(self, name: str, columns: Any) -> Any:
         from robust_tickets.classifier import Classifier
 
-        self._refuse("a model with a tokenizer", tokenizer=self.tokenizer, max_length=self.max_length, device=self.device)
+        self._refuse(
+            "a model with a tokenizer", tokenizer=self.tokenizer, max_length=self.max_length, device=self.device
+        )
         labels = split(self.labels)
         if labels is None:
-            raise TicketsError(f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns")
+            raise TicketsError(
+                f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns"
+            )
         found = imported(name)
         if not callable(found):
             raise TicketsError(
@@ -128,7 +149,9 @@ def mapped(given: str | None) -> dict[str, int | str] | None:
     for part in given.split(","):
         name, equals, value = (piece.strip() for piece in part.rpartition("="))
         if not equals or not name or not value or name in found:
-            raise TicketsError(f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1")
+            raise TicketsError(
+                f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1"
+            )
         found[name] = int(value) if value.isdecimal() else value
     return found
 
@@ -146,7 +169,9 @@ def is_function(model: str) -> bool:
         return False
     run = Path(model.partition(":")[0])
     begun = any((run / name).is_file() for name in ("arms.json", "config.json"))
-    code = (run / "__init__.py").is_file() or run.with_name(run.name + ".py").is_file()  # a package, or a module and a folder beside it
+    code = (run / "__init__.py").is_file() or run.with_name(
+        run.name + ".py"
+    ).is_file()  # a package, or a module and a folder beside it
     return not run.is_dir() or (code and not begun)
 
 
@@ -161,7 +186,9 @@ def _function_in(path: Path, name: str) -> str:
             body = ast.parse(path.read_bytes()).body
         except (OSError, ValueError, SyntaxError, RecursionError):
             body = []
-        name = next((one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")), "FUNCTION")
+        name = next(
+            (one.name for one in body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")), "FUNCTION"
+        )
     elsewhere = "" if path.absolute() == Path.cwd() / inside else f" in {path.absolute().parent}"
     return ".".join(inside.with_suffix("").parts) + f":{name}{elsewhere}"
 

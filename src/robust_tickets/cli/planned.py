@@ -49,7 +49,9 @@ class Planned:
     device: Device
     refused: Mapping[Unit, str] = field(default_factory=dict)  # why results that are there are not taken
     absent: Path | None = None  # the folder of results, where there is none
-    elsewhere: tuple[float, Device] | None = None  # what it would take on the GPU that the numbers were measured on, where this is none
+    elsewhere: tuple[float, Device] | None = (
+        None  # what it would take on the GPU that the numbers were measured on, where this is none
+    )
 
 
 def make(ask: Ask) -> Planned:
@@ -67,7 +69,9 @@ def make(ask: Ask) -> Planned:
     only, on = read_only(ask.only), device()
     outcomes = read_all(ask.results)
     if ask.campaign is not None:
-        made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes)
+        made = campaign(
+            ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks, outcomes=outcomes
+        )
     else:
         made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
     asked = [one for one in outcomes if one.unit in made.attacks or (part_of(one.notes) and not ask.subset)]
@@ -95,7 +99,9 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     lines = [plan.title, f"{counted(len(plan.cells), 'cell')}{barred}; {' and '.join(runs)}, {done or 'none'} done"]
     places = planned.places
     if planned.absent is not None:
-        lines.append(f"results: there is no folder {planned.absent} here, so that nothing counts as done; --results names another")
+        lines.append(
+            f"results: there is no folder {planned.absent} here, so that nothing counts as done; --results names another"
+        )
     for words, count in Counter(planned.refused.values()).items():
         lines.append(f"not taken: {counted(count, 'result')}: {words}; give another folder as --results")
     if places.data is None and plan.units:
@@ -104,7 +110,11 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     if places.models is None and plan.units:
         lines.append("models: from the Hub; or --models FOLDER with one folder a backbone")
     if cost.units:
-        parts = ", ".join(f"{kind} {duration(getattr(cost, kind))}" for kind in ("search", "train", "attack") if getattr(cost, kind) >= 1)
+        parts = ", ".join(
+            f"{kind} {duration(getattr(cost, kind))}"
+            for kind in ("search", "train", "attack")
+            if getattr(cost, kind) >= 1
+        )
         other = f"; about {duration(planned.elsewhere[0])} on {planned.elsewhere[1].about}" if planned.elsewhere else ""
         lines.append(f"cost: about {duration(cost.total)} on {planned.device.about} ({parts}){other}")
     elif plan.units:
@@ -123,7 +133,9 @@ def show_plan(planned: Planned, budget: float | None, console: Any) -> None:
         console.print(Text(line), soft_wrap=True)
     grid = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     rows = _arms(planned.plan, planned.cost)
-    sets = list(dict.fromkeys(tuple(row["attacks"]) for row in rows if row["attacks"]))  # most arms have the same attacks
+    sets = list(
+        dict.fromkeys(tuple(row["attacks"]) for row in rows if row["attacks"])
+    )  # most arms have the same attacks
     for head in ("arm", "task", "runs", "done", "left", "attacks"):
         grid.add_column(head, justify="right" if head in ("runs", "done", "left") else "left", no_wrap=True)
     for row in rows:
@@ -136,13 +148,19 @@ def show_plan(planned: Planned, budget: float | None, console: Any) -> None:
         console.print(grid)
     for i, names in enumerate(sets, start=1):
         first = f"attacks{f' ({i})' * (len(sets) > 1)}: "
-        console.print(Text(textwrap.fill(", ".join(names), console.width, initial_indent=first, subsequent_indent="  ")))
+        console.print(
+            Text(textwrap.fill(", ".join(names), console.width, initial_indent=first, subsequent_indent="  "))
+        )
     lacking = reasons(planned.plan)
     if lacking:
         console.print("\nmissing")
     for why, count in lacking.items():
         words = f"{counted(count, 'cell') if count else 'some attacks'}: {why}"
-        console.print(Text(textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)))
+        console.print(
+            Text(
+                textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+            )
+        )
 
 
 def reasons(plan: Plan) -> dict[str, int]:
@@ -190,7 +208,9 @@ def as_data(planned: Planned, budget: float | None) -> dict[str, Any]:
         "done": [unit.id for unit in cost.done],
         "refused": list(planned.refused.values()),
         "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
-        "elsewhere": {"device": planned.elsewhere[1].about, "seconds": planned.elsewhere[0]} if planned.elsewhere else None,
+        "elsewhere": {"device": planned.elsewhere[1].about, "seconds": planned.elsewhere[0]}
+        if planned.elsewhere
+        else None,
         "missing": list(plan.missing),
     }
     return told if budget is None else {**told, "budget": budget, "fit": _fit(cost, budget)}

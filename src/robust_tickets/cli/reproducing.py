@@ -90,12 +90,25 @@ def reproduce(
     answers
         Likewise the findings, as Markdown: the answers to the campaigns' questions, and what is left to run.
     """
-    runs = {"--only": bool(only), "--seeds": seeds is not None, "--budget": budget is not None, "--attacks": attacks is not None}
+    runs = {
+        "--only": bool(only),
+        "--seeds": seeds is not None,
+        "--budget": budget is not None,
+        "--attacks": attacks is not None,
+    }
     asked = [flag for flag, given in runs.items() if given]  # which runs, or how many
     if list_ or published:
-        return _published(tables, list_, published, paper, bool(campaign or asked) or dry_run or page is not None or answers is not None)
+        return _published(
+            tables,
+            list_,
+            published,
+            paper,
+            bool(campaign or asked) or dry_run or page is not None or answers is not None,
+        )
     if paper is not None:
-        raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
+        raise TicketsError(
+            "reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}"
+        )
     files = filling.Files(page=page, answers=answers)
     if files.asked and not tables and campaign is None and not dry_run:
         if asked:
@@ -137,7 +150,9 @@ def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str
     if list_:
         return contents.contents([papers.paper(paper)] if paper else list(papers.papers()))
     if paper is not None:
-        raise TicketsError("reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}")
+        raise TicketsError(
+            "reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}"
+        )
     return contents.as_published(papers.table(tables[0]))
 
 

@@ -28,7 +28,9 @@ def _share(root: Path) -> float | None:
         if (root / "cpu.max").is_file():
             quota, period = (root / "cpu.max").read_text(encoding="ascii").split()
         else:
-            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period"))
+            quota, period = (
+                (root / "cpu" / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period")
+            )
         used, of = int(quota), int(period)  # v2 says "max" where there is no limit, v1 -1
     except (OSError, ValueError):
         return None

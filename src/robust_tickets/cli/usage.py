@@ -19,7 +19,10 @@ def said(problem: CycloptsError) -> tuple[str, str]:
         field, verb = problem.argument.field_info, _verb(problem)
         if field.is_positional:
             return _missing(field.name.upper(), verb, typing.get_args(problem.argument.hint))
-        return f"{verb}: {problem.argument.name} is missing, or nothing stands behind it", f"`tickets {verb} --help` says what it may be"
+        return (
+            f"{verb}: {problem.argument.name} is missing, or nothing stands behind it",
+            f"`tickets {verb} --help` says what it may be",
+        )
     return str(problem), HELP
 
 

@@ -106,8 +106,12 @@ def attack(
         The same as a .parquet file.
     """
     if data is None and task is None:
-        raise TicketsError("attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column")
-    check_numbers({"n": n, "query_budget": query_budget, "token_budget": token_budget, "live": live, "workers": workers}, flag)
+        raise TicketsError(
+            "attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column"
+        )
+    check_numbers(
+        {"n": n, "query_budget": query_budget, "token_budget": token_budget, "live": live, "workers": workers}, flag
+    )
     check_failed(max_failed, "--max-failed")
     is_folder(out)
     look_for(data, calibration, seen)
@@ -119,7 +123,11 @@ def attack(
     from robust_tickets.walk.recipe import tree_of
     from robust_tickets.walk.stages import announce
 
-    tables = [checked(path, *endings) for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",))) if path is not None]
+    tables = [
+        checked(path, *endings)
+        for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",)))
+        if path is not None
+    ]
     for path in tables:
         if any(given is not None and path.resolve() == Path(given).resolve() for given in (data, calibration, seen)):
             raise TicketsError(f"{path} is a file to read from", hint="write the table to another file")
@@ -132,7 +140,13 @@ def attack(
     def read(source: str, **options: Any) -> Any:
         if Path(source).is_file():
             options["splits"] = {"test": "all"}
-        reading: dict[str, Any] = {"labels": victim.labels, "label_map": mapping, "by_id": False, "any_text": True, "strict": strict}
+        reading: dict[str, Any] = {
+            "labels": victim.labels,
+            "label_map": mapping,
+            "by_id": False,
+            "any_text": True,
+            "strict": strict,
+        }
         return announce(load_task(source, text=columns(text), label=label, **reading, **options))
 
     loaded = read(task, data=data) if task else read(str(data))
@@ -169,7 +183,9 @@ def attack(
         print(f"result: {out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
     if failed:
-        warn(f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again")
+        warn(
+            f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again"
+        )
     return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
 
 
@@ -230,9 +246,14 @@ def predict(
 
     def show(console: Any) -> None:
         counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
-        print(f"{told['rows']} rows: {counts}" + (f"; {_rows(told['bad'], 'bad ')} left without a label:" if told["bad"] else ""))
+        print(
+            f"{told['rows']} rows: {counts}"
+            + (f"; {_rows(told['bad'], 'bad ')} left without a label:" if told["bad"] else "")
+        )
         for reason in told["reasons"][:REASONS]:
-            print(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})")  # an error message may have several lines
+            print(
+                f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})"
+            )  # an error message may have several lines
         if len(told["reasons"]) > REASONS:
             print(f"  … and {len(told['reasons']) - REASONS} other reasons")
         if told["hint"]:
@@ -266,7 +287,9 @@ def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> A
         raise TicketsError("report: where should the page of several folders go?", hint="--out report.html")
     page = out or runs[0] / "report.html"
     if page.is_dir():
-        raise TicketsError(f"report: --out {page} is a folder", hint=f"give the file to write: --out {page / 'report.html'}")
+        raise TicketsError(
+            f"report: --out {page} is a folder", hint=f"give the file to write: --out {page / 'report.html'}"
+        )
     write_report(page, list(runs))
     return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))
 
@@ -297,6 +320,9 @@ def export(
 
     path = model_path(model)
     clf = Classifier.from_pretrained(path if path.exists() else model)
-    say(f"writing {out}" + (": the graph is traced, then its answers are compared with the model's" if format == "onnx" else ""))
+    say(
+        f"writing {out}"
+        + (": the graph is traced, then its answers are compared with the model's" if format == "onnx" else "")
+    )
     folder = write(clf, out, format=format, evidence=evidence_of(path))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))

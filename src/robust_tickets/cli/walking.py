@@ -93,10 +93,18 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
 
     models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
     read = read_run(folder)
-    told = {"models": models, "run": str(folder), "report": str(page), "arms": figures(folder), "warnings": warnings(read)}
+    told = {
+        "models": models,
+        "run": str(folder),
+        "report": str(page),
+        "arms": figures(folder),
+        "warnings": warnings(read),
+    }
     failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.codes for found in arm.attacks)]
     if failed:
-        warn(f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again")
+        warn(
+            f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again"
+        )
     return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
 
 

@@ -37,22 +37,31 @@ class Batches:
     seed: int = 0
     shuffle: bool = True
     token_types: bool = False  # does the model take token_type_ids
-    tokens: TokenTable | None = field(default=None, compare=False, repr=False)  # of the same split, tokenizer, length and types
+    tokens: TokenTable | None = field(
+        default=None, compare=False, repr=False
+    )  # of the same split, tokenizer, length and types
     widths: tuple[int, ...] = ()  # tokens that a batch is padded to: the first that holds it; none: its longest row
-    by_tokens: bool = False  # pools are sorted by tokens, not by characters: a fifth less padding, and an order that needs the table
+    by_tokens: bool = (
+        False  # pools are sorted by tokens, not by characters: a fifth less padding, and an order that needs the table
+    )
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.max_length < 1:
             raise TicketsError(
-                f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}", hint="change the value"
+                f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}",
+                hint="change the value",
             )
         if any(width < 1 for width in self.widths) or list(self.widths) != sorted(set(self.widths)):
-            raise TicketsError(f"widths must rise, from 1 token or more, got {self.widths}", hint="leave them out to pad to the longest")
+            raise TicketsError(
+                f"widths must rise, from 1 token or more, got {self.widths}",
+                hint="leave them out to pad to the longest",
+            )
         if self.by_tokens and self.tokens is None:
             raise TicketsError("an order by tokens needs a token table", hint="give tokens, or leave by_tokens out")
         if self.tokens is not None and len(self.tokens) != len(self.split):
             raise TicketsError(
-                f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}", hint="make it of the split that is read"
+                f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}",
+                hint="make it of the split that is read",
             )
 
     def __len__(self) -> int:
@@ -93,7 +102,11 @@ class Batches:
     def _batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         import torch
 
-        batch = self._read(rows) if self.tokens is None else self.tokens.batch(rows, self._width(int(self.tokens.lengths[rows].max())))
+        batch = (
+            self._read(rows)
+            if self.tokens is None
+            else self.tokens.batch(rows, self._width(int(self.tokens.lengths[rows].max())))
+        )
         batch["labels"] = torch.from_numpy(self.split.labels[rows].astype(np.int64))
         if not self.shuffle:
             batch["index"] = torch.from_numpy(rows.astype(np.int64))
@@ -126,6 +139,9 @@ class Batches:
         more = self._width(longest) - longest
         if not more:
             return {name: encoded[name] for name in names}
-        filling = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0) or 0}
+        filling = {
+            "input_ids": self.tokenizer.pad_token_id,
+            "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0) or 0,
+        }
         sides = (more, 0) if self.tokenizer.padding_side == "left" else (0, more)
         return {name: pad(encoded[name], sides, value=filling.get(name, 0)) for name in names}

@@ -53,8 +53,14 @@ class MaskedBlocks:
 
     def __post_init__(self) -> None:
         if self.tokenizer.mask_token_id is None:
-            raise TicketsError("the tokenizer has no mask token", hint="use a model that was pretrained on masked words")
-        if not 0 < self.probability < 1 or min(self.masked, self.replaced) < 0 or self.masked + self.replaced > 1 + 1e-9:
+            raise TicketsError(
+                "the tokenizer has no mask token", hint="use a model that was pretrained on masked words"
+            )
+        if (
+            not 0 < self.probability < 1
+            or min(self.masked, self.replaced) < 0
+            or self.masked + self.replaced > 1 + 1e-9
+        ):
             raise TicketsError(
                 f"masking {self.probability} of the tokens, {self.masked} and {self.replaced} of them by the mask and by other words,"
                 " does not add up",
@@ -79,7 +85,9 @@ class MaskedBlocks:
         order = numpy_generator(self.seed, "blocks", epoch).permutation(count) if self.shuffle else np.arange(count)
         for number in range(start, len(self)):
             rows = np.sort(order[number * self.batch_size : (number + 1) * self.batch_size])  # sorted: read forwards
-            yield self._batch(np.array(self.blocks[rows], dtype=np.int64), numpy_generator(self.seed, "masks", epoch, number))
+            yield self._batch(
+                np.array(self.blocks[rows], dtype=np.int64), numpy_generator(self.seed, "masks", epoch, number)
+            )
 
     def _batch(self, ids: np.ndarray, dice: np.random.Generator) -> dict[str, torch.Tensor]:
         import torch
@@ -89,7 +97,10 @@ class MaskedBlocks:
         if not chosen.any():  # a loss over no token is not a number: the likeliest one is asked for
             chosen.flat[draw.argmin()] = True
         fate, others = dice.random(ids.shape), self.words[dice.integers(len(self.words), size=ids.shape)]
-        by_mask, by_word = chosen & (fate < self.masked), chosen & (fate >= self.masked) & (fate < self.masked + self.replaced)
+        by_mask, by_word = (
+            chosen & (fate < self.masked),
+            chosen & (fate >= self.masked) & (fate < self.masked + self.replaced),
+        )
         seen = np.where(by_mask, self.tokenizer.mask_token_id, np.where(by_word, others, ids))
         batch = {"input_ids": seen, "attention_mask": np.ones_like(ids)}
         if self.token_types:
@@ -100,7 +111,9 @@ class MaskedBlocks:
 
 def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
-    kind = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4")  # ids may have gaps: their number says nothing
+    kind = np.dtype(
+        "<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4"
+    )  # ids may have gaps: their number says nothing
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
     report, told = cached(read_report, "corpus", f"{key}.json")
     path = told.with_suffix(".ids")
@@ -116,7 +129,9 @@ def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
         short = f"{corpus.name} holds less than one block of {block} tokens" + (f"; {bad}" if bad else "")
         raise TicketsError(short, hint="give more text, or a smaller block")
     if report["unknown"] > count * block // 2:
-        raise TicketsError(f"the tokenizer does not know most words of {corpus.name}", hint="give text in the model's language")
+        raise TicketsError(
+            f"the tokenizer does not know most words of {corpus.name}", hint="give text in the model's language"
+        )
     return np.memmap(path, dtype=kind, mode="r", shape=(count, block))
 
 
@@ -137,7 +152,10 @@ def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dic
 def _around(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """The special tokens that a text gets before and after it."""
     told = tokenizer("a", return_special_tokens_mask=True)
-    ids, inside = np.array(told["input_ids"], dtype=np.int64), np.flatnonzero(np.array(told["special_tokens_mask"]) == 0)
+    ids, inside = (
+        np.array(told["input_ids"], dtype=np.int64),
+        np.flatnonzero(np.array(told["special_tokens_mask"]) == 0),
+    )
     return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
@@ -147,7 +165,9 @@ def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, Any]) -> Iterat
     with track(f"tokenising {corpus.name} (million characters)", max(1, corpus.size // 10**6)) as bar:
         for texts in _groups(corpus, report):
             with tokenising():
-                ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+                ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
+                    "input_ids"
+                ]
             yield np.array([number for one in ids for number in (*one, end)], dtype=np.int64)
             told, read = read // 10**6, read + sum(map(len, texts))
             bar.advance(read // 10**6 - told)

@@ -11,7 +11,21 @@ from robust_tickets.data.rows import CsvRows, Rows, TsvRows
 from robust_tickets.errors import TicketsError, did_you_mean
 
 LABELS = frozenset(
-    ["label", "labels", "class", "target", "sentiment", "category", "stars", "rating", "topic", "gold_label", "intent", "emotion", "y"]
+    [
+        "label",
+        "labels",
+        "class",
+        "target",
+        "sentiment",
+        "category",
+        "stars",
+        "rating",
+        "topic",
+        "gold_label",
+        "intent",
+        "emotion",
+        "y",
+    ]
 )
 TEXTS = frozenset(
     [
@@ -64,7 +78,8 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(given) > 2:
         raise TicketsError(
-            f"a text is one column or a pair, got {len(given)}", hint='for example premise,hypothesis; in Python ("premise", "hypothesis")'
+            f"a text is one column or a pair, got {len(given)}",
+            hint='for example premise,hypothesis; in Python ("premise", "hypothesis")',
         )
     if len(set(given)) < len(given):
         raise TicketsError(f"the text is the column {given[0]!r} twice", hint=SAY_BOTH)
@@ -81,7 +96,9 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     rest = [c for c in rows.columns if c not in texts and c != label]
     unused = f"; not used: {_listed(rest)}" if rest else ""
     return Columns(
-        texts=texts, label=label, note=f"{_name(rows)}: text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}"
+        texts=texts,
+        label=label,
+        note=f"{_name(rows)}: text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}",
     )
 
 
@@ -141,7 +158,8 @@ def _present(rows: Rows, name: str, how: str) -> None:
         _separated(rows)
         hint = did_you_mean(name, rows.columns)
         raise TicketsError(
-            f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}", hint=hint if len(hint) < LONGEST_HINT else how
+            f"{rows.name} has no column {name!r}; it has {_listed(rows.columns)}",
+            hint=hint if len(hint) < LONGEST_HINT else how,
         )
     if rows.columns.count(name) > 1:
         raise TicketsError(f"{rows.name} has {rows.columns.count(name)} columns called {name!r}", hint="rename them")
@@ -179,7 +197,9 @@ def _no_header(rows: Rows) -> TicketsError:
 
 
 def _values(rows: Rows, column: str) -> list[object]:
-    return [r.values[0] for r in islice(rows.records((column,)), SAMPLE) if not r.problem and r.values[0] not in (None, "")]
+    return [
+        r.values[0] for r in islice(rows.records((column,)), SAMPLE) if not r.problem and r.values[0] not in (None, "")
+    ]
 
 
 def _distinct(rows: Rows, column: str) -> int:

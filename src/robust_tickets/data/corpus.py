@@ -44,7 +44,9 @@ def find_corpus(name: str, *, column: str = "", task: Any = None) -> Corpus:
         raise TicketsError("a search on masked words needs a corpus, got none", hint=f"none is shipped; give {HOW}")
     if name == "task":
         if task is None:
-            raise TicketsError("corpus='task' takes the training texts of a task, got no task", hint="give the task, or another corpus")
+            raise TicketsError(
+                "corpus='task' takes the training texts of a task, got no task", hint="give the task, or another corpus"
+            )
         return _of_task(task)
     path = Path(name).expanduser()
     if path.exists():
@@ -68,9 +70,14 @@ def _files(path: Path) -> list[Path]:
     """The file, or the files of a folder; where some of them are called train, only those."""
     if not path.is_dir():
         if path.suffix.lower() not in KNOWN:
-            raise TicketsError(f"{path}: a corpus ends in {', '.join(KNOWN)}", hint="plain text, one document a line: rename it to .txt")
+            raise TicketsError(
+                f"{path}: a corpus ends in {', '.join(KNOWN)}",
+                hint="plain text, one document a line: rename it to .txt",
+            )
         return [path]
-    files = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in KNOWN and not f.name.startswith("."))
+    files = sorted(
+        f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in KNOWN and not f.name.startswith(".")
+    )
     if not files:
         raise TicketsError(f"{path} holds no text", hint=f"files end in {', '.join(KNOWN)}")
     train = [f for f in files if f.name.startswith("train")]
@@ -89,7 +96,12 @@ def _of_files(files: Sequence[Path], column: str) -> Corpus:
         for read in readers:
             yield from read()
 
-    return Corpus(name=files[0].name if len(files) == 1 else files[0].parent.name, digest=content, size=sum(map(_size, files)), texts=texts)
+    return Corpus(
+        name=files[0].name if len(files) == 1 else files[0].parent.name,
+        digest=content,
+        size=sum(map(_size, files)),
+        texts=texts,
+    )
 
 
 def _size(file: Path) -> int:
@@ -105,7 +117,9 @@ def _size(file: Path) -> int:
 def _lines(path: Path) -> Callable[[], Iterator[Text]]:
     with open(path, "rb") as raw:
         if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}")
+            raise TicketsError(
+                f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}"
+            )
 
     def texts() -> Iterator[Text]:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as stream:
@@ -118,7 +132,10 @@ def _lines(path: Path) -> Callable[[], Iterator[Text]]:
 def _rows(rows: Rows, column: str) -> Callable[[], Iterator[Text]]:
     wanted = column or ("text" if "text" in rows.columns else rows.columns[0] if len(rows.columns) == 1 else "")
     if wanted not in rows.columns:
-        raise TicketsError(f"{rows.name}: which column holds the text? columns: {', '.join(rows.columns)}", hint="name it: corpus_column=…")
+        raise TicketsError(
+            f"{rows.name}: which column holds the text? columns: {', '.join(rows.columns)}",
+            hint="name it: corpus_column=…",
+        )
 
     def texts() -> Iterator[Text]:
         for _, values, problem in rows.records((wanted,)):

@@ -47,7 +47,9 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> So
         ) from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
-        found = datasets.load_dataset(hub_id, config or None, trust_remote_code=False)  # datasets 3 asks on the terminal
+        found = datasets.load_dataset(
+            hub_id, config or None, trust_remote_code=False
+        )  # datasets 3 asks on the terminal
     except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise TicketsError(

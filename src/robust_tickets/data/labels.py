@@ -93,7 +93,11 @@ def match(
     by_name = _by_name(values, names)
     if by_name or not values:
         other = [v for v, i in by_name.items() if v != canonical(names[i])]
-        note = f"label names differ in case or spaces: {few(other)} read as {few([names[by_name[v]] for v in other])}" if other else ""
+        note = (
+            f"label names differ in case or spaces: {few(other)} read as {few([names[by_name[v]] for v in other])}"
+            if other
+            else ""
+        )
         return Match(ids=by_name, note=note)
     if declared:
         inner, across = match(values, declared, where), _across(declared, names, where)
@@ -116,7 +120,9 @@ def match(
             hint=_renamed(order(values), names),
         )
     return Match(
-        ids=numbers, note=f"the ids {few(order(numbers))} read as {few([names[numbers[v]] for v in order(numbers)])}", guessed=True
+        ids=numbers,
+        note=f"the ids {few(order(numbers))} read as {few([names[numbers[v]] for v in order(numbers)])}",
+        guessed=True,
     )
 
 
@@ -128,7 +134,9 @@ def _renamed(values: Sequence[str], names: Sequence[str]) -> str:
         typed = "" if any("," in value for value in values) else f"--set {setting} with `tickets run`, "
         return f"if {means}: {typed}labels={tuple(values)!r} in Python; else the same in another order"
     column = "--label COLUMN, with `tickets run` --set label=COLUMN"
-    return f"write its labels as {few(names)}, or as their numbers 0 to {len(names) - 1}; or name another column: {column}"
+    return (
+        f"write its labels as {few(names)}, or as their numbers 0 to {len(names) - 1}; or name another column: {column}"
+    )
 
 
 def pasted(values: Sequence[str], names: Sequence[str]) -> str:
@@ -141,7 +149,9 @@ def pasted(values: Sequence[str], names: Sequence[str]) -> str:
     return f"--label-map {','.join(f'{value}={name}' for value, name in pairs)}"
 
 
-def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str], label_map: Mapping[str, int | str]) -> Match:
+def _mapped(
+    values: Sequence[str], names: Sequence[str], where: str, declared: Sequence[str], label_map: Mapping[str, int | str]
+) -> Match:
     """By the map, then by name; ids of a source that names its classes are read as these names first.
 
     Where classes are called by numbers (stars 1 to 5), a number of the map is such a name: as a position it would mean the class beside it.
@@ -150,7 +160,11 @@ def _mapped(values: Sequence[str], names: Sequence[str], where: str, declared: S
     for key, wanted in label_map.items():
         at = wanted if isinstance(wanted, int) and not called else _by_name([str(wanted)], names).get(str(wanted), -1)
         if not 0 <= at < len(names):
-            ways = "by its name, which may be a number here" if called else f"by name or by number from 0 to {len(names) - 1}"
+            ways = (
+                "by its name, which may be a number here"
+                if called
+                else f"by name or by number from 0 to {len(names) - 1}"
+            )
             raise TicketsError(
                 f"the label map sends {key!r} to {wanted!r}; the classifier's classes are {few(names)}",
                 hint=f"NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, {ways}",
@@ -176,7 +190,9 @@ def check(names: Sequence[str], where: str) -> None:
         raise TicketsError(f"the labels name a class twice: {few(names)}", hint="name each class once")
     if len(names) < 2:
         found = f"only one class ({names[0]!r})" if names else "no labelled row, so no class"
-        raise TicketsError(f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column")
+        raise TicketsError(
+            f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column"
+        )
 
 
 def doubts(names: Sequence[str], column: str, rows: int) -> list[str]:
@@ -191,10 +207,14 @@ def doubts(names: Sequence[str], column: str, rows: int) -> list[str]:
         twins.setdefault(_fold(name), []).append(name)
     for same in twins.values():
         if len(same) > 1:
-            said.append(f"the classes {' and '.join(map(repr, same))} differ in case or spaces only and are kept apart: are they one?")
+            said.append(
+                f"the classes {' and '.join(map(repr, same))} differ in case or spaces only and are kept apart: are they one?"
+            )
     for name in names:
         if _fold(name) in EMPTY_WORDS:
-            said.append(f"the class {name!r} looks like a missing value but is taken as a name; empty such fields to leave the rows out")
+            said.append(
+                f"the class {name!r} looks like a missing value but is taken as a name; empty such fields to leave the rows out"
+            )
     if {"true", "false"} & set(twins) and {"0", "1"} & set(twins):
         said.append(f"the classes {few(names)} mix true/false with 0/1, which are different classes here")
     return said

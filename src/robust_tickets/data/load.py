@@ -68,7 +68,9 @@ def load_task(
             if found.lone:
                 found.splits = {"train": found.splits[ALL]}
             if name in found.splits:
-                found.notes.append(f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}")
+                found.notes.append(
+                    f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}"
+                )
             found.splits[name] = [open_rows(Path(extra).expanduser())]
     return _Loading(
         found,
@@ -147,16 +149,24 @@ class _Loading:
             if role not in ROLES:
                 raise TicketsError(f"splits= has no role {role!r}", hint=did_you_mean(role, ROLES))
             if split not in self.source.splits and not self.source.lone:
-                raise TicketsError(f"{self.source.name} has no split {split!r}", hint=did_you_mean(split, self.source.splits))
+                raise TicketsError(
+                    f"{self.source.name} has no split {split!r}", hint=did_you_mean(split, self.source.splits)
+                )
         if self.selects_nothing and ("validation" in self.roles or self.source.lone):
             raise TicketsError(
                 f"{self.source.name}: validation is {NONE!r}, and "
-                + ("a lone file is divided into three" if self.source.lone else f"splits= says {self.roles['validation']!r} selects"),
+                + (
+                    "a lone file is divided into three"
+                    if self.source.lone
+                    else f"splits= says {self.roles['validation']!r} selects"
+                ),
                 hint="leave one of them out" if not self.source.lone else "give a folder with train and test files",
             )
         chosen = list(self.roles.values())
         if len(set(chosen)) != len(chosen):
-            raise TicketsError(f"splits= gives one split two roles: {self.roles}", hint="what is attacked must not train or select")
+            raise TicketsError(
+                f"splits= gives one split two roles: {self.roles}", hint="what is attacked must not train or select"
+            )
 
     def _columns(self) -> dict[str, Columns]:
         """Which columns to read in each split, by the training split's where there is one."""
@@ -194,7 +204,10 @@ class _Loading:
             files = self.source.splits[name]
             for rows in files[1:]:
                 if rows.columns != files[0].columns:
-                    raise TicketsError(f"{rows.name} has other columns than {files[0].name}", hint="shards of a split have equal columns")
+                    raise TicketsError(
+                        f"{rows.name} has other columns than {files[0].name}",
+                        hint="shards of a split have equal columns",
+                    )
             where = spec.where if spec and spec.where and spec.where[0] in files[0].columns else None
             reading = Reading(texts=chosen.texts, label=chosen.label, where=where, any_text=self.any_text)
             pairs = [(rows, convert(rows, reading)) for rows in files]
@@ -223,7 +236,9 @@ class _Loading:
         names = self.labels or declared
         if not names:
             for file, done in converted[name]:
-                self._refuse(file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad])
+                self._refuse(
+                    file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad]
+                )
             names = order(v for _, done in converted[name] for v in done.values)
             self.warnings += doubts(names, columns[name].label, sum(done.rows for _, done in converted[name]))
         check(names, rows.name)
@@ -245,7 +260,9 @@ class _Loading:
         left_out = 0
         values = list(dict.fromkeys(v for _, done in files for v in done.values if v != missing))
         matched = match(values, names, files[0][0].name, declared, label_map=self.label_map, by_id=self.by_id)
-        if matched.note and names != declared:  # read as ids though the names were only found in train: a guess that must be seen
+        if (
+            matched.note and names != declared
+        ):  # read as ids though the names were only found in train: a guess that must be seen
             (self.warnings if matched.guessed and not self.labels else self.notes).append(f"{name}: {matched.note}")
         if matched.idle:
             self.warnings.append(f"{name}: the label map names {few(matched.idle)}, which no row has")
@@ -266,10 +283,14 @@ class _Loading:
             self._refuse(rows, count, done.rows + done.bad_count, bad, about)
             if count:
                 self.skipped += bad
-                self.notes.append(f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}")
+                self.notes.append(
+                    f"{Path(rows.name).name}: skipped {count} bad of {done.rows + done.bad_count} rows, first {bad[0]}"
+                )
             if done.mended:
                 path = Path(rows.name)
-                escaped = path.suffix.lower() == ".jsonl"  # of which broken bytes are bad rows: what is left was written as \ud83d
+                escaped = (
+                    path.suffix.lower() == ".jsonl"
+                )  # of which broken bytes are bad rows: what is left was written as \ud83d
                 what, how = ("half of a surrogate pair", "") if escaped else ("broken UTF-8", f"; {to_utf8(path)}")
                 told = f"{done.mended} of {done.rows} rows hold {what}, which the classifier reads as U+FFFD"
                 self.warnings.append(f"{path.name}: {told}{how}")
@@ -290,7 +311,9 @@ class _Loading:
             broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
             raise TicketsError(
                 f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}{about}",
-                hint=to_utf8(Path(rows.name)) if broken else "mend or remove these rows, or name the columns of the text and of the label",
+                hint=to_utf8(Path(rows.name))
+                if broken
+                else "mend or remove these rows, or name the columns of the text and of the label",
             )
 
     def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:
@@ -357,7 +380,8 @@ class _Loading:
             seen = np.isin(splits[name].keys, splits[train].keys)
             if seen.all():
                 raise TicketsError(
-                    f"all {len(seen)} rows of {name} stand in {train} too", hint="give other rows, or do not drop those seen"
+                    f"all {len(seen)} rows of {name} stand in {train} too",
+                    hint="give other rows, or do not drop those seen",
                 )
             if seen.any():
                 splits[name] = splits[name].select(np.flatnonzero(~seen))
@@ -366,8 +390,12 @@ class _Loading:
     def _carve(self, splits: dict[str, Split], train: str, name: str, role: str) -> None:
         mask = divide.carve(splits[train].keys, self.seed, role)
         if mask.all():
-            raise TicketsError(f"{train} has too few different texts to make a {name} split of it", hint=f"give {role}=FILE")
+            raise TicketsError(
+                f"{train} has too few different texts to make a {name} split of it", hint=f"give {role}=FILE"
+            )
         carved, rest = splits[train].select(np.flatnonzero(mask)), splits[train].select(np.flatnonzero(~mask))
         carved.name = name
         splits[name], splits[train] = carved, rest
-        self.notes.append(f"{name}: {len(carved)} rows carved from {train} by hash of the text and seed {self.seed}; {len(rest)} stay")
+        self.notes.append(
+            f"{name}: {len(carved)} rows carved from {train} by hash of the text and seed {self.seed}; {len(rest)} stay"
+        )

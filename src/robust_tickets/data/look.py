@@ -16,7 +16,9 @@ FEWEST = 30  # rows of a test split below which a percentage says little: one ro
 COUNTED = 20  # classes named with their counts
 
 
-def look(splits: Mapping[str, Split], train: str, validation: str, test: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+def look(
+    splits: Mapping[str, Split], train: str, validation: str, test: str, names: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Notes and warnings. Selecting on the very texts that are reported on is refused."""
     notes, warnings = [], []
     counted = train if train in splits else test
@@ -25,10 +27,17 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
     if train not in splits:
         notes.append(f"no {train} split here: this task can be evaluated and attacked, not trained")
     for name in dict.fromkeys((train, test)):
-        absent = [n for n, count in zip(names, _counts(splits[name], names), strict=True) if not count] if name in splits else []
+        absent = (
+            [n for n, count in zip(names, _counts(splits[name], names), strict=True) if not count]
+            if name in splits
+            else []
+        )
         if absent:
             warnings.append(f"{_called(name)} has no row of the class(es) {few(absent)}")
-    for name, effect in ((train, "so the results flatter the model"), (validation, "so what is picked on one is favoured by the other")):
+    for name, effect in (
+        (train, "so the results flatter the model"),
+        (validation, "so what is picked on one is favoured by the other"),
+    ):
         if name == test or name not in splits or test not in splits:
             continue
         if name == validation and np.array_equal(np.sort(splits[name].keys), np.sort(splits[test].keys)):
@@ -38,9 +47,13 @@ def look(splits: Mapping[str, Split], train: str, validation: str, test: str, na
             )
         shared = int(np.isin(splits[test].keys, splits[name].keys).sum())
         if shared:
-            warnings.append(f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {name}, {effect}")
+            warnings.append(
+                f"{shared} of {len(splits[test])} rows of {test} have a text that is also in {name}, {effect}"
+            )
     if test in splits and len(splits[test]) < FEWEST:
-        warnings.append(f"{_called(test)} has only {len(splits[test])} rows: differences between models will hardly show")
+        warnings.append(
+            f"{_called(test)} has only {len(splits[test])} rows: differences between models will hardly show"
+        )
     return notes, warnings
 
 
@@ -87,6 +100,8 @@ def _counts(split: Split, names: Sequence[str]) -> list[int]:
 
 
 def _classes(split: Split, name: str, names: Sequence[str]) -> str:
-    shown = [f"{n if len(n) <= 40 else n[:39] + '…'} {count}" for n, count in zip(names, _counts(split, names), strict=True)]
+    shown = [
+        f"{n if len(n) <= 40 else n[:39] + '…'} {count}" for n, count in zip(names, _counts(split, names), strict=True)
+    ]
     more = f", … ({len(names)} classes)" if len(names) > COUNTED else ""
     return f"classes, with their rows in {name}: {', '.join(shown[:COUNTED])}{more}"

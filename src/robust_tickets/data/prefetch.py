@@ -31,7 +31,9 @@ class _End:
     problem: BaseException | None = None
 
 
-def prefetched(batches: Iterable[Mapping[str, Tensor]], depth: int = DEPTH, pin: bool = False) -> Generator[dict[str, Tensor]]:
+def prefetched(
+    batches: Iterable[Mapping[str, Tensor]], depth: int = DEPTH, pin: bool = False
+) -> Generator[dict[str, Tensor]]:
     """The same batches, up to ``depth`` of them made ahead; ``pin``: in memory that a GPU copies from without waiting."""
     if depth < 1:
         raise TicketsError(f"at least one batch is made ahead, got {depth}", hint="leave depth out")

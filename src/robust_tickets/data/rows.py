@@ -64,13 +64,17 @@ class CsvRows(Rows):
         first = next((line for line in _head(path).splitlines() if line.strip()), "")
         self.delimiter = next((d for d in (",", ";", "\t") if d in first), ",")
         if self.delimiter != ",":
-            self.notes = (f"{path.name}: fields are separated by {'tabs' if self.delimiter == chr(9) else 'semicolons'}",)
+            self.notes = (
+                f"{path.name}: fields are separated by {'tabs' if self.delimiter == chr(9) else 'semicolons'}",
+            )
         with open(path, "rb") as raw:
             reader = self._reader(raw)
             try:
                 self.columns = tuple(name.strip() for name in _first(reader))
             except csv.Error as problem:
-                raise TicketsError(f"{path}:1: the header cannot be read: {problem}", hint="the first row names the columns") from None
+                raise TicketsError(
+                    f"{path}:1: the header cannot be read: {problem}", hint="the first row names the columns"
+                ) from None
 
     def _reader(self, raw: Any) -> Any:
         stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -213,7 +217,9 @@ class ParquetRows(Rows):
             yield
         except (pyarrow.ArrowException, OSError) as problem:
             why = next(iter(str(problem).splitlines()), type(problem).__name__)
-            raise TicketsError(f"{self.path} is not a readable parquet file: {why}", hint="write or download it again") from None
+            raise TicketsError(
+                f"{self.path} is not a readable parquet file: {why}", hint="write or download it again"
+            ) from None
 
     def count(self) -> int:
         with self._open() as file:
@@ -254,15 +260,21 @@ def open_rows(path: Path) -> Rows:
         raise TicketsError(f"no such file: {path}", hint=look_again(path))
     if path.suffix.lower() not in READERS:
         raise TicketsError(
-            f"{path}: files end in {', '.join(READERS)}", hint="rename or convert the file (one JSON object a line is .jsonl)"
+            f"{path}: files end in {', '.join(READERS)}",
+            hint="rename or convert the file (one JSON object a line is .jsonl)",
         )
     if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
-        raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}")
+        raise TicketsError(
+            f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}"
+        )
     _one_object_a_line(path)
     rows = READERS[path.suffix.lower()](path)
     if not rows.columns:
         if isinstance(rows, JsonlRows) and _head(path).strip():
-            raise TicketsError(f"no line of {path} is a JSON object with keys", hint='write one object a line: {"text": "…", "label": "…"}')
+            raise TicketsError(
+                f"no line of {path} is a JSON object with keys",
+                hint='write one object a line: {"text": "…", "label": "…"}',
+            )
         raise TicketsError(f"{path} has no rows", hint="give a file with a header (csv, tsv) and at least a few rows")
     return rows
 
@@ -274,7 +286,9 @@ def to_utf8(path: Path) -> str:
     """
     if path.suffix.lower() == ".parquet":
         return f"{path.name} holds texts that are not UTF-8: write it again from the right encoding"
-    return f"{path.name} is not UTF-8; if it is Windows-1252 or Latin-1: iconv -f CP1252 -t UTF-8 {from_to(path, 'utf8')}"
+    return (
+        f"{path.name} is not UTF-8; if it is Windows-1252 or Latin-1: iconv -f CP1252 -t UTF-8 {from_to(path, 'utf8')}"
+    )
 
 
 def from_to(path: Path, made: str, sign: str = "") -> str:

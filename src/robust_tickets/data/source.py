@@ -13,7 +13,14 @@ from robust_tickets.data.tasks import TASKS, TaskSpec, task_named
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import look_again
 
-ALIASES = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation", "testing": "test"}
+ALIASES = {
+    "training": "train",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "eval": "validation",
+    "testing": "test",
+}
 STEM = re.compile(r"(train|training|validation|valid|val|dev|eval|test|testing)(?:_(matched|mismatched))?")
 SHARD = re.compile(r"(.+?)[-_](\d+)-of-(\d+)")
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
@@ -49,7 +56,9 @@ def find(source: str | Path, data: str | Path | None) -> Source:
         found = _registered(str(source), spec, data)
         if data is None and Path(source).exists():
             kind = "folder" if Path(source).is_dir() else "file"
-            found.notes.append(f"{source} is the registered task, not the {kind} of this name here; for that say ./{source}")
+            found.notes.append(
+                f"{source} is the registered task, not the {kind} of this name here; for that say ./{source}"
+            )
         return found
     if data is not None:
         raise TicketsError(
@@ -67,7 +76,8 @@ def find(source: str | Path, data: str | Path | None) -> Source:
     if path.suffix or len(path.parts) > 1:
         raise TicketsError(f"no such file or folder: {source}", hint=look_again(path))
     raise TicketsError(
-        f"{str(source)!r} is no registered task, no file, no folder and no Hub id (owner/name)", hint=did_you_mean(str(source), TASKS)
+        f"{str(source)!r} is no registered task, no file, no folder and no Hub id (owner/name)",
+        hint=did_you_mean(str(source), TASKS),
     )
 
 
@@ -79,7 +89,10 @@ def from_path(path: Path, config: str = "") -> Source:
     folder = _with_files(path, config)
     files = _files(folder)
     if not files:
-        raise TicketsError(f"{path} holds no data file", hint=f"files end in {', '.join(READERS)}; name them train, validation and test")
+        raise TicketsError(
+            f"{path} holds no data file",
+            hint=f"files end in {', '.join(READERS)}; name them train, validation and test",
+        )
     if len(files) == 1 and not _split_of(files[0]):
         return Source(name, {ALL: [open_rows(files[0])]})
     groups: dict[str, list[Path]] = {}
@@ -93,7 +106,11 @@ def from_path(path: Path, config: str = "") -> Source:
             hint="rename them, or give one file and test=…, validation=…",
         )
     notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
-    return Source(name, {split: [open_rows(f) for f in _whole(split, members)] for split, members in sorted(groups.items())}, notes)
+    return Source(
+        name,
+        {split: [open_rows(f) for f in _whole(split, members)] for split, members in sorted(groups.items())},
+        notes,
+    )
 
 
 def _registered(name: str, spec: TaskSpec, data: str | Path | None) -> Source:
@@ -125,7 +142,9 @@ def _in_package(name: str, spec: TaskSpec) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith("."))
+    return sorted(
+        f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith(".")
+    )
 
 
 def _with_files(folder: Path, config: str) -> Path:
@@ -159,10 +178,14 @@ def _whole(split: str, files: list[Path]) -> list[Path]:
         return files
     kinds = {(m[1], m[3], f.suffix) for m, f in zip(shards, files, strict=True) if m}
     if not all(shards) or len(kinds) != 1:
-        raise TicketsError(f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}", hint="keep one of them")
+        raise TicketsError(
+            f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}",
+            hint="keep one of them",
+        )
     of = int(next(iter(kinds))[1])
     if len(files) != of:
         raise TicketsError(
-            f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}", hint="fetch the others"
+            f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}",
+            hint="fetch the others",
         )
     return sorted(files, key=lambda f: int(SHARD.fullmatch(f.stem)[2]))  # type: ignore[index]

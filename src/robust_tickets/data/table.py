@@ -49,7 +49,9 @@ class Reading:
     texts: tuple[str, ...]
     label: str
     where: tuple[str, str] | None = None
-    any_text: bool = False  # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
+    any_text: bool = (
+        False  # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,11 @@ class Table:
     """Rows of one or more Arrow files (shards), read by position."""
 
     def __init__(
-        self, batches: Sequence[pa.RecordBatch], width: int, records: Sequence[int] = (), files: Sequence[tuple[str, str]] = ()
+        self,
+        batches: Sequence[pa.RecordBatch],
+        width: int,
+        records: Sequence[int] = (),
+        files: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.batches = [b for b in batches if b.num_rows]
         self.width = width
@@ -200,7 +206,9 @@ def convert(rows: Rows, reading: Reading) -> Converted:
         write_report(told, report, path)
     except OSError as problem:
         raise TicketsError(
-            f"could not write {path}: {problem}", hint="free some disk space, or set ROBUST_TICKETS_CACHE", exit_code=FAILED
+            f"could not write {path}: {problem}",
+            hint="free some disk space, or set ROBUST_TICKETS_CACHE",
+            exit_code=FAILED,
         ) from None
     return _converted(path, source, report)
 
@@ -224,7 +232,11 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
     width, codes, state = len(reading.texts), dict[str, int](), {"records": 0, "bad": 0, "mended": 0}
     bad: list[tuple[int, str]] = []
     kept = 0
-    bar = track(f"reading {Path(rows.name).name} (MB)", rows.size // 10**6) if rows.size > SHOW_PROGRESS else nullcontext()
+    bar = (
+        track(f"reading {Path(rows.name).name} (MB)", rows.size // 10**6)
+        if rows.size > SHOW_PROGRESS
+        else nullcontext()
+    )
     with bar as shown, pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _schema(width)) as writer:
         buffer, told = _Buffer(width), 0
         for texts, code, line in _good(rows, reading, codes, bad, state):

@@ -52,7 +52,14 @@ class Split:
         self.labels.setflags(write=False)
 
     @classmethod
-    def of(cls, texts: Sequence[str | Sequence[str]], labels: Sequence[int], *, name: str = "test", columns: tuple[str, ...] = ()) -> Split:
+    def of(
+        cls,
+        texts: Sequence[str | Sequence[str]],
+        labels: Sequence[int],
+        *,
+        name: str = "test",
+        columns: tuple[str, ...] = (),
+    ) -> Split:
         """A split of texts (or pairs) that are already in memory."""
         from robust_tickets.classifier.texts import rows_of
         from robust_tickets.data.table import memory_table

@@ -40,7 +40,9 @@ ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("entailment", "neutral", "contradiction")
 
 
-def _glue(config: str, columns: tuple[str, ...], labels: tuple[str, ...], about: str, test: str = "validation") -> TaskSpec:
+def _glue(
+    config: str, columns: tuple[str, ...], labels: tuple[str, ...], about: str, test: str = "validation"
+) -> TaskSpec:
     return TaskSpec(hub=GLUE, config=config, columns=columns, labels=labels, about=about, test=test)
 
 
@@ -48,10 +50,23 @@ TASKS: dict[str, TaskSpec] = {
     "sst2": _glue("sst2", ("sentence",), SENTIMENT, "Stanford Sentiment Treebank, phrases of film reviews (GLUE)"),
     "qnli": _glue("qnli", ("question", "sentence"), ENTAILMENT, "does the sentence answer the question (GLUE)"),
     "qqp": _glue("qqp", ("question1", "question2"), ("not_duplicate", "duplicate"), "Quora question pairs (GLUE)"),
-    "mnli": _glue("mnli", ("premise", "hypothesis"), INFERENCE, "natural language inference, many genres (GLUE)", "validation_matched"),
+    "mnli": _glue(
+        "mnli",
+        ("premise", "hypothesis"),
+        INFERENCE,
+        "natural language inference, many genres (GLUE)",
+        "validation_matched",
+    ),
     "mrpc": _glue("mrpc", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), "Microsoft paraphrases (GLUE)"),
     "rte": _glue("rte", ("sentence1", "sentence2"), ENTAILMENT, "recognising textual entailment (GLUE)"),
-    "imdb": TaskSpec(hub="stanfordnlp/imdb", columns=("text",), labels=SENTIMENT, max_length=256, batch_size=8, about="long film reviews"),
+    "imdb": TaskSpec(
+        hub="stanfordnlp/imdb",
+        columns=("text",),
+        labels=SENTIMENT,
+        max_length=256,
+        batch_size=8,
+        about="long film reviews",
+    ),
     "ag_news": TaskSpec(
         hub="fancyzhx/ag_news",
         columns=("text",),

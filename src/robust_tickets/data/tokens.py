@@ -75,7 +75,9 @@ class TokenTable:
         return {name: torch.from_numpy(values) for name, values in made.items()}
 
 
-def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool = False, *, make: bool = True) -> TokenTable | None:
+def token_table(
+    split: Split, tokenizer: Any, max_length: int, token_types: bool = False, *, make: bool = True
+) -> TokenTable | None:
     """The tokens of ``split``, each row as ``Batches`` reads it: from the cache, or made now.
 
     None where there is none and ``make`` is False, where they cannot be kept, and where the tokenizer cannot pad.
@@ -97,7 +99,9 @@ def token_table(split: Split, tokenizer: Any, max_length: int, token_types: bool
     if found is None and make:
         try:
             base = cache_folder("tokens") / name
-            if base == place or (found := _found(base)) is None:  # a temporary folder may have it, where the cache cannot be written
+            if (
+                base == place or (found := _found(base)) is None
+            ):  # a temporary folder may have it, where the cache cannot be written
                 _make(base, split, tokenizer, max_length, token_types)
                 found = _found(base)
         except (TicketsError, OSError) as problem:  # of the disk: training can do without
@@ -121,7 +125,9 @@ def _path(base: Path, name: str) -> Path:
 def _found(base: Path) -> dict[str, np.ndarray] | None:
     """The arrays under ``base``, if all of them are there and as they were written."""
     report = read_report(_path(base, "json"))
-    return None if report is None else {name: _mapped(_path(base, name), kind) for name, kind in report["kinds"].items()}
+    return (
+        None if report is None else {name: _mapped(_path(base, name), kind) for name, kind in report["kinds"].items()}
+    )
 
 
 def _mapped(path: Path, kind: str) -> np.ndarray:
@@ -142,7 +148,9 @@ def _make(base: Path, split: Split, tokenizer: Any, max_length: int, token_types
             lengths[start + 1 : start + 1 + len(rows)] = [len(row) for row in rows]
             if plain and types is not None:
                 zeros = [row.count(0) for row in types]
-                plain = all(row[:n].count(0) == n and row.count(1) == len(row) - n for row, n in zip(types, zeros, strict=True))
+                plain = all(
+                    row[:n].count(0) == n and row.count(1) == len(row) - n for row, n in zip(types, zeros, strict=True)
+                )
                 firsts[start : start + len(rows)] = zeros
             yield _flat(rows, kinds["ids"])
 

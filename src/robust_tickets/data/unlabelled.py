@@ -20,7 +20,9 @@ class Unlabelled(NamedTuple):
     rest: tuple[Any, ...] = ()
 
 
-def open_texts(path: str | Path, text: str | Sequence[str] | None = None, like: Sequence[str] = ()) -> tuple[Rows, tuple[str, ...]]:
+def open_texts(
+    path: str | Path, text: str | Sequence[str] | None = None, like: Sequence[str] = ()
+) -> tuple[Rows, tuple[str, ...]]:
     """The reader of ``path`` and its text columns: those given, else those called as in ``like``, else the only reading possible."""
     rows = open_rows(Path(path).expanduser())
     if text is None and like and all(name in rows.columns for name in like):

@@ -40,11 +40,15 @@ def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = 
     """At most ``most`` widths for batches with these longest rows and numbers of rows; each fits into one. ``longest``: the model's."""
     maxima, rows = np.asarray(maxima, dtype=np.int64), np.asarray(rows, dtype=np.int64)
     if most < 1 or price < 0:
-        raise TicketsError(f"at least one width at a price of at least 0, got {most} and {price}", hint="leave both out")
+        raise TicketsError(
+            f"at least one width at a price of at least 0, got {most} and {price}", hint="leave both out"
+        )
     if len(maxima) == 0:
         return (longest,)
     if maxima.max() > longest or maxima.min() < 0:
-        raise TicketsError(f"a batch of {maxima.max()} tokens does not fit {longest}", hint="cut texts at the same length")
+        raise TicketsError(
+            f"a batch of {maxima.max()} tokens does not fit {longest}", hint="cut texts at the same length"
+        )
     grid = np.array(ladder(GRID, longest))
     at = np.searchsorted(grid, maxima)  # the narrowest that a batch fits into
     used, at = np.unique(at, return_inverse=True)

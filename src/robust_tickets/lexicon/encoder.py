@@ -50,7 +50,11 @@ def model_files(path: Path) -> list[Path] | None:
     files = list(dict.fromkeys(file for pattern in FILES for file in sorted(path.glob(pattern))))
     names = {file.name for file in files if file.parent == transformer_folder(path)}
     complete = "config.json" in names and any(name.endswith(".safetensors") for name in names)
-    return files if complete and names & {"tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model"} else None
+    return (
+        files
+        if complete and names & {"tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model"}
+        else None
+    )
 
 
 class SentenceEncoder:
@@ -72,20 +76,26 @@ class SentenceEncoder:
         self._splicer: tuple[Splicer | None] | None = None  # made when texts are first encoded
 
     @classmethod
-    def load(cls, path: Path | str, *, name: str | None = None, device: str = "cpu") -> SentenceEncoder | UniversalEncoder:
+    def load(
+        cls, path: Path | str, *, name: str | None = None, device: str = "cpu"
+    ) -> SentenceEncoder | UniversalEncoder:
         """The encoder of a folder, whichever kind lies there."""
         folder = Path(path)
         if saved_model_files(folder):
             return UniversalEncoder.load(folder, name=name)
         if model_files(folder) is None:
-            raise TicketsError(f"no sentence encoder in {folder}", hint="expected config.json, model.safetensors and a tokenizer")
+            raise TicketsError(
+                f"no sentence encoder in {folder}", hint="expected config.json, model.safetensors and a tokenizer"
+            )
         import torch
 
         pooling, steps, inner = poolings(folder), steps_after(folder, device), transformer_folder(folder)
         tokenizer = load_tokenizer(inner)
         model, missing = load_model(inner, "encoder", read_config(inner), dtype=torch.float32)
         if lost := sorted(key for key in missing if "pooler" not in key):  # no pooling of ours asks the pooler
-            raise TicketsError(f"{folder} lacks weights of the encoder ({lost[0]} and {len(lost) - 1} more)", hint="get it again")
+            raise TicketsError(
+                f"{folder} lacks weights of the encoder ({lost[0]} and {len(lost) - 1} more)", hint="get it again"
+            )
         said = _said(folder, inner)
         return cls(
             model.to(device),
@@ -109,7 +119,9 @@ class SentenceEncoder:
         rows = np.empty((len(ids), width), dtype=np.float32)
         device = self.model.device
         for batch in _batches([len(each) for each in ids], TOKENS["cpu" if device.type == "cpu" else "gpu"]):
-            tokens, mask = (torch.from_numpy(array).to(device) for array in self._padded([ids[place] for place in batch]))
+            tokens, mask = (
+                torch.from_numpy(array).to(device) for array in self._padded([ids[place] for place in batch])
+            )
             with torch.inference_mode():
                 states = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
                 pooled = pool(states, mask, self.pooling)
@@ -128,7 +140,9 @@ class SentenceEncoder:
         found: list[bytes | None] = [None] * len(texts) if splicer is None else splicer.framed(texts, self.max_length)
         left = [place for place, ids in enumerate(found) if ids is None]
         if left:
-            told = self.tokenizer([texts[place] for place in left], truncation=True, max_length=self.max_length)["input_ids"]
+            told = self.tokenizer([texts[place] for place in left], truncation=True, max_length=self.max_length)[
+                "input_ids"
+            ]
             for place, ids in zip(left, told, strict=True):
                 found[place] = packed(ids)
         return [np.frombuffer(ids or b"", dtype="<i4") for ids in found]
@@ -163,5 +177,9 @@ def _said(*folders: Path) -> dict[str, Any]:
 
 def _max_length(said: dict[str, Any], model: Any, tokenizer: Any) -> int:
     """What the encoder was trained with, else what the model and its tokenizer can take."""
-    limits = [said.get("max_seq_length"), getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length]
+    limits = [
+        said.get("max_seq_length"),
+        getattr(model.config, "max_position_embeddings", None),
+        tokenizer.model_max_length,
+    ]
     return min(limit for limit in [*limits, 512] if isinstance(limit, int) and limit > 0)

@@ -18,7 +18,10 @@ from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_fi
 from robust_tickets.lexicon.digests import file_digest
 
 NOTE = "resource.json"
-BERT = (440_449_768, "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3")  # bytes, sha256: google-bert/bert-base-uncased
+BERT = (
+    440_449_768,
+    "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+)  # bytes, sha256: google-bert/bert-base-uncased
 COUNTER_FITTED = (65_713, 300)  # words, width
 
 
@@ -55,7 +58,9 @@ class Kind:
     published: tuple[str, ...] = ()  # Hub ids of the papers' own
     prefixes: Mapping[str, Said] = field(default_factory=dict)
     name: Callable[[Path], str] = lambda path: ""  # what it is called wherever it lies; else by its folder
-    needs: Callable[[Path], list[tuple[str, str]]] = lambda path: []  # packages it cannot be used without, and how to get each
+    needs: Callable[[Path], list[tuple[str, str]]] = (
+        lambda path: []
+    )  # packages it cannot be used without, and how to get each
     lacks: Callable[[Path], str] = lambda path: ""  # what is wrong with a folder that nearly holds it
 
 
@@ -64,7 +69,9 @@ def _nltk_folders() -> list[Place]:
     said = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
     prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
-    return [Place(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]]
+    return [
+        Place(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
+    ]
 
 
 def _textattack_folders() -> list[Place]:
@@ -122,7 +129,9 @@ KINDS: dict[str, Kind] = {
         is_substitute=lambda path: spacy_tagger.pipeline_files(path) is not None,
         folders=_nltk_folders,
         owner="NLTK's folders",
-        prefixes={"spacy": Said(what="a spaCy pipeline", find=spacy_tagger.pipeline_folder, files=spacy_tagger.pipeline_files)},
+        prefixes={
+            "spacy": Said(what="a spaCy pipeline", find=spacy_tagger.pipeline_folder, files=spacy_tagger.pipeline_files)
+        },
         name=lambda path: spacy_tagger.name_of(path) if spacy_tagger.pipeline_files(path) else tagger.MODEL,
         needs=lambda path: [("spacy", spacy_tagger.GET)] if spacy_tagger.pipeline_files(path) else [],
     ),
@@ -139,7 +148,9 @@ KINDS: dict[str, Kind] = {
         hub="sentence-transformers/all-MiniLM-L6-v2",
         prefixes={
             "use": Said(what="a SavedModel of USE", find=_path, files=use.use_files, name=use.NAME, substitute=False),
-            "use-lite": Said(what="a SavedModel of USE-lite", find=_path, files=use.lite_files, name=use.LITE, substitute=True),
+            "use-lite": Said(
+                what="a SavedModel of USE-lite", find=_path, files=use.lite_files, name=use.LITE, substitute=True
+            ),
         },
         needs=use.needs,
     ),

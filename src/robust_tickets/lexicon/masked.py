@@ -41,27 +41,34 @@ class MaskedModel:
     def load(cls, path: Path | str, *, device: str = "cpu") -> MaskedModel:
         folder = Path(path)
         if model_files(folder) is None:
-            raise TicketsError(f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer")
+            raise TicketsError(
+                f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer"
+            )
         import torch
 
         tokenizer = load_tokenizer(folder)
         model, missing = load_model(folder, "masked language model", read_config(folder), dtype=torch.float32)
         if missing:  # they are random: it would offer any word
             raise TicketsError(
-                f"{folder} has no pretrained head for masked words (it lacks {min(missing)})", hint="take another checkpoint"
+                f"{folder} has no pretrained head for masked words (it lacks {min(missing)})",
+                hint="take another checkpoint",
             )
         return cls(model.to(device), tokenizer)
 
     @cached_property
     def tokens(self) -> list[str]:
         """The token of every id; empty for those that only round the model's vocabulary up."""
-        return [token or "" for token in self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size)))]
+        return [
+            token or "" for token in self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size)))
+        ]
 
     @cached_property
     def whole_words(self) -> np.ndarray:
         """Ids of tokens that are exactly one word without the mark of a piece, and not mere punctuation."""
         bare = [token.replace(CONTINUES, "") for token in self.tokens]
-        return np.array([i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)])
+        return np.array(
+            [i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)]
+        )
 
     @tokenising()
     def encode(self, text: str) -> list[int]:
@@ -92,4 +99,6 @@ class MaskedModel:
         ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
         seen = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         with torch.inference_mode():
-            return self.model(input_ids=ids.to(self.model.device), attention_mask=seen.to(self.model.device)).logits.float()
+            return self.model(
+                input_ids=ids.to(self.model.device), attention_mask=seen.to(self.model.device)
+            ).logits.float()

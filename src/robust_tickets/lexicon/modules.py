@@ -35,7 +35,9 @@ def parts_of(folder: Path) -> list[tuple[str, Path]]:
     except (TypeError, KeyError):
         raise TicketsError(f"{file} is not a list of modules", hint="get the folder again") from None
     if outside := [part["path"] for part in raw if not inside(str(part["path"]))]:
-        raise TicketsError(f"{file} names the folder {outside[0]!r:.80}, expected one inside", hint="get the folder again")
+        raise TicketsError(
+            f"{file} names the folder {outside[0]!r:.80}, expected one inside", hint="get the folder again"
+        )
     kinds = [kind for kind, _ in parts]
     refused = [kind for kind in kinds[1:] if kind not in ("Pooling", "Dense", "Normalize", "Dropout")]
     if refused or kinds[:1] != ["Transformer"] or kinds[1:2] != ["Pooling"] or kinds.count("Pooling") != 1:
@@ -56,7 +58,9 @@ def poolings(folder: Path) -> tuple[str, ...]:
     if not file.is_file():
         return ("mean",)
     raw = _settings(file)
-    asked = [key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on is True]
+    asked = [
+        key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on is True
+    ]
     said = raw.get("pooling_mode", "mean")
     asked = asked or ([str(each) for each in said] if isinstance(said, list) else [str(said)])
     modes = [SPELLINGS.get(each, each) for each in asked]
@@ -88,7 +92,9 @@ def pool(states: torch.Tensor, mask: torch.Tensor, modes: tuple[str, ...]) -> to
             last = mask.shape[1] - 1 - mask.flip(1).argmax(1)
             rows.append(states[torch.arange(len(states), device=states.device), last])
         elif mode == "weightedmean":  # later tokens count more
-            place = weight * torch.arange(1, states.shape[1] + 1, device=states.device, dtype=states.dtype)[None, :, None]
+            place = (
+                weight * torch.arange(1, states.shape[1] + 1, device=states.device, dtype=states.dtype)[None, :, None]
+            )
             rows.append((states * place).sum(1) / place.sum(1).clamp(min=1e-9))
         else:
             total = (states * weight).sum(1)
@@ -137,6 +143,8 @@ def _dense(place: Path, device: str) -> Step:
         weights = load_weights(place)
         weight = weights["linear.weight"].float().to(device)
     except (OSError, KeyError, SafetensorError):
-        raise TicketsError(f"{place} has no model.safetensors with its layer", hint="save it in that form; pickles are not read") from None
+        raise TicketsError(
+            f"{place} has no model.safetensors with its layer", hint="save it in that form; pickles are not read"
+        ) from None
     bias = weights.get("linear.bias")
     return Dense(weight, None if bias is None else bias.float().to(device), getattr(torch.nn, name)())

@@ -58,7 +58,11 @@ class Table:
         except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile):
             return cls.empty(length)
         shape = (len(found.rows), length)
-        fits = found.near.shape == found.cosines.shape == shape and found.rows.dtype == np.int64 and found.near.dtype == np.int32
+        fits = (
+            found.near.shape == found.cosines.shape == shape
+            and found.rows.dtype == np.int64
+            and found.near.dtype == np.int32
+        )
         inside = (
             fits
             and bool((np.diff(found.rows) > 0).all())

@@ -21,7 +21,9 @@ LONGEST = 1000  # characters of a context whose decisions are remembered
 class Perceptron:
     """``tag(words)`` gives Penn Treebank tags; ``tag(words, last)`` stops after the word at ``last``."""
 
-    def __init__(self, weights: Mapping[str, Mapping[str, float]], certain: Mapping[str, str], classes: Sequence[str]) -> None:
+    def __init__(
+        self, weights: Mapping[str, Mapping[str, float]], certain: Mapping[str, str], classes: Sequence[str]
+    ) -> None:
         self.certain = certain  # words that nearly always have one tag
         self.classes = sorted(classes, reverse=True)  # so that the first maximum is the one with the later name
         self._weights = weights
@@ -33,7 +35,9 @@ class Perceptron:
         end = len(words) if last is None else last + 1
         shown = [*START, *map(shape, words[: end + 2]), *END]
         before, before2 = START
-        decide: Callable[..., str] = self._decided if sum(map(len, words)) <= LONGEST else self._decide  # what is remembered is bounded
+        decide: Callable[..., str] = (
+            self._decided if sum(map(len, words)) <= LONGEST else self._decide
+        )  # what is remembered is bounded
         found = []
         for i in range(end):
             tag = self.certain.get(words[i])
@@ -45,7 +49,9 @@ class Perceptron:
             before, before2 = tag, before
         return found
 
-    def _decide(self, word: str, left2: str, left: str, own: str, right: str, right2: str | None, before: str, before2: str) -> str:
+    def _decide(
+        self, word: str, left2: str, left: str, own: str, right: str, right2: str | None, before: str, before2: str
+    ) -> str:
         names = (
             "bias",
             f"i suffix {word[-3:]}",

@@ -26,7 +26,10 @@ CONVERT = (
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
 MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
-MOST = {"num_labels": 100_000, "num_hidden_layers": 10_000}  # in config.json: lists of so many are made before any weight is seen
+MOST = {
+    "num_labels": 100_000,
+    "num_hidden_layers": 10_000,
+}  # in config.json: lists of so many are made before any weight is seen
 MODELS = {
     "encoder": "MODEL_MAPPING",
     "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -44,10 +47,14 @@ def read_config(folder: Path) -> Any:
     try:
         raw = read_json(folder / "config.json")
     except TicketsError as problem:
-        raise TicketsError(problem.message, hint="copy or download the model again: without the file it cannot be opened") from None
+        raise TicketsError(
+            problem.message, hint="copy or download the model again: without the file it cannot be opened"
+        ) from None
     family = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(family, str):
-        raise TicketsError(f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote")
+        raise TicketsError(
+            f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote"
+        )
     if family not in CONFIG_MAPPING:
         own = ", and the code that the folder names for it (auto_map) is never run" if "auto_map" in raw else ""
         raise TicketsError(
@@ -57,13 +64,20 @@ def read_config(folder: Path) -> Any:
     for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
         for key, most in MOST.items():
             if isinstance(part.get(key), int) and part[key] > most:
-                raise TicketsError(f"{folder / 'config.json'} asks for {key}={part[key]}, at most {most} are read", hint="check the file")
+                raise TicketsError(
+                    f"{folder / 'config.json'} asks for {key}={part[key]}, at most {most} are read",
+                    hint="check the file",
+                )
     try:  # an attention of its own choice may be a kernel of the Hub, which is code
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True, attn_implementation=None)
+        return AutoConfig.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True, attn_implementation=None
+        )
     except TicketsError:
         raise
     except Exception as problem:  # transformers raises many kinds for a bad config
-        raise TicketsError(f"{folder / 'config.json'} does not describe a model: {first_line(problem)}", hint="check the file") from None
+        raise TicketsError(
+            f"{folder / 'config.json'} does not describe a model: {first_line(problem)}", hint="check the file"
+        ) from None
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -74,7 +88,8 @@ def load_tokenizer(folder: Path) -> Any:
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as problem:  # transformers raises many kinds
         raise TicketsError(
-            f"no tokenizer could be read from {folder}: {first_line(problem)}", hint="save or copy the tokenizer there too"
+            f"no tokenizer could be read from {folder}: {first_line(problem)}",
+            hint="save or copy the tokenizer there too",
         ) from None
 
 
@@ -85,7 +100,9 @@ def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any
 
     known = getattr(transformers, MODELS[kind])
     if type(config) not in known:
-        raise TicketsError(f"{folder} holds a {config.model_type}, of which transformers has no {kind}", hint=f"give a {kind}")
+        raise TicketsError(
+            f"{folder} holds a {config.model_type}, of which transformers has no {kind}", hint=f"give a {kind}"
+        )
     check_weights(folder)
     model_class = _class_of(known[type(config)], config)
     if not isinstance(config, model_class.config_class):  # of a family whose config holds one for texts
@@ -107,7 +124,8 @@ def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any
         raise
     except Exception as problem:
         raise TicketsError(
-            f"the weights in {folder} could not be read: {first_line(problem)}", hint="the files are damaged or do not fit config.json"
+            f"the weights in {folder} could not be read: {first_line(problem)}",
+            hint="the files are damaged or do not fit config.json",
         ) from None
     for name, there, said in sorted(info["mismatched_keys"]):
         raise TicketsError(
@@ -127,7 +145,10 @@ def load_weights(folder: Path) -> dict[str, Any]:
         with safe_open(file, framework="pt") as opened:
             names = opened.keys()
             if len(tensors) + len(names) > MOST_NAMES:
-                raise TicketsError(f"{file} names {len(names)} weights, at most {MOST_NAMES} are read", hint="the file is no text model's")
+                raise TicketsError(
+                    f"{file} names {len(names)} weights, at most {MOST_NAMES} are read",
+                    hint="the file is no text model's",
+                )
             tensors.update({name: opened.get_tensor(name) for name in names})
     return tensors
 
@@ -188,7 +209,9 @@ def check_weights(folder: Path) -> None:
 
 def is_complete(folder: Path) -> bool:
     """Whether a config and all weights are there."""
-    return (folder / "config.json").is_file() and has_weights(folder) and all(file.is_file() for file in _shards(folder))
+    return (
+        (folder / "config.json").is_file() and has_weights(folder) and all(file.is_file() for file in _shards(folder))
+    )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -222,7 +245,9 @@ def inside(name: str) -> bool:
 def _home(folder: Path) -> Path:
     """What links in a folder may not leave: the folder, or the whole cache of the Hub, whose folders are links."""
     real = folder.resolve()
-    return next((at.parent for at in real.parents if at.name.startswith("models--") and at / "snapshots" in real.parents), real)
+    return next(
+        (at.parent for at in real.parents if at.name.startswith("models--") and at / "snapshots" in real.parents), real
+    )
 
 
 def readable(path: Path) -> None:

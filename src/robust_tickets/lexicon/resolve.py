@@ -34,7 +34,13 @@ class Resource:
     substitute: bool  # not the one of the papers
 
     def record(self) -> dict[str, object]:
-        return {"kind": self.kind, "name": self.name, "origin": self.origin, "digest": self.digest, "substitute": self.substitute}
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "origin": self.origin,
+            "digest": self.digest,
+            "substitute": self.substitute,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +72,9 @@ def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | Non
     looked: list[str] = []
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
-        raise TicketsError(f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind, setting or kind))
+        raise TicketsError(
+            f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind, setting or kind)
+        )
     package, get = _absent(known, found.path)
     if package:
         raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get)
@@ -106,7 +114,16 @@ def status(kind: str | None = None) -> list[Status]:
             package, how = _absent(known, found.path)
             where, get = (f"{_unusable(found, package)}", how) if package else (where, get)
             found = None if package else found
-        lines.append(Status(kind=key, what=known.what, found=bool(found), where=where, substitute=bool(found) and substitute, get=get))
+        lines.append(
+            Status(
+                kind=key,
+                what=known.what,
+                found=bool(found),
+                where=where,
+                substitute=bool(found) and substitute,
+                get=get,
+            )
+        )
     return lines
 
 
@@ -117,7 +134,9 @@ def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
         path = said.find(rest)
         if path and said.files(path):
             return Found(path=path, origin="given path", name=said.name, substitute=said.substitute)
-        looked.append(f"{rest} (given), which {'is not' if path else 'does not exist, and no package of that name carries,'} {said.what}")
+        looked.append(
+            f"{rest} (given), which {'is not' if path else 'does not exist, and no package of that name carries,'} {said.what}"
+        )
         return None
     path = Path(text).expanduser()
     if path.exists():
@@ -142,7 +161,9 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
         inside = []
     here = [folder for folder in inside if _files(kind, folder)]
     if here:
-        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder))))  # the published one first
+        best = min(
+            here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder)))
+        )  # the published one first
         return Found(path=best, origin="cache", name=best.name)
     looked.append(f"the cache ({cache})" + "".join(_because(kind, folder) for folder in inside))
     folders = kind.folders()
@@ -150,7 +171,9 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
         if _files(kind, place.path) and not _absent(kind, place.path)[0]:
             return _placed(place)
     if folders:
-        looked.append(f"{kind.owner} (" + ", ".join(f"{place.path}{_because(kind, place.path)}" for place in folders) + ")")
+        looked.append(
+            f"{kind.owner} (" + ", ".join(f"{place.path}{_because(kind, place.path)}" for place in folders) + ")"
+        )
     for embedded in kind.packages:
         if found := _package(kind, embedded, looked):
             return found
@@ -161,7 +184,9 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
 
 
 def _placed(place: Place) -> Found:
-    return Found(path=place.path, origin="installed folder", name=place.name or place.path.name, substitute=place.substitute)
+    return Found(
+        path=place.path, origin="installed folder", name=place.name or place.path.name, substitute=place.substitute
+    )
 
 
 def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
@@ -197,8 +222,12 @@ def _hub(kind: Kind, repository: str, looked: list[str], *, network: bool) -> Fo
 
 def _hub_cache(repository: str) -> Path | None:
     """What the Hub's own cache holds of a repository, found without importing its library."""
-    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface").expanduser()
-    root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser() / f"models--{repository.replace('/', '--')}"
+    home = Path(
+        os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    ).expanduser()
+    root = (
+        Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser() / f"models--{repository.replace('/', '--')}"
+    )
     try:
         commit = (root / "refs" / "main").read_text(encoding="ascii").strip()
         folder = root / "snapshots" / commit

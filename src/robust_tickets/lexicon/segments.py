@@ -28,7 +28,9 @@ def cut(text: str) -> list[str]:
 def _tokenizer() -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it imports setuptools' pkg_resources, where there is one, which warns of its end
+            warnings.simplefilter(
+                "ignore"
+            )  # it imports setuptools' pkg_resources, where there is one, which warns of its end
             import jieba
     except ImportError as error:
         raise TicketsError(
@@ -37,7 +39,9 @@ def _tokenizer() -> Any:
         ) from error
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
-    with tempfile.TemporaryDirectory() as folder:  # it would read a cache of its own making from the shared folder for temporary files
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # it would read a cache of its own making from the shared folder for temporary files
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return tokenizer

@@ -28,7 +28,14 @@ LookUp = Callable[[Sequence[str]], Sequence[Sequence[str]]]  # the candidates of
 def source_of(source: str) -> Resource:
     """What ``source`` names, with the digest of its content; refuses what is not there."""
     if source == "wordnet":
-        return Resource(kind="synonyms", name="WordNet 3.0", path=Path(), origin="this package", digest=wordnet.digest(), substitute=False)
+        return Resource(
+            kind="synonyms",
+            name="WordNet 3.0",
+            path=Path(),
+            origin="this package",
+            digest=wordnet.digest(),
+            substitute=False,
+        )
     path = Path(source).expanduser()
     if path.suffix == ".json" and path.is_file():
         said = note(path)
@@ -43,10 +50,14 @@ def source_of(source: str) -> Resource:
     if source != "vectors" and not path.exists():
         came = f"{PUBLISHED} came with Jia et al. (2019), Certified Robustness to Adversarial Word Substitutions; "
         where = "" if path.is_absolute() else f" (looked in {Path.cwd()})"
-        raise TicketsError(f"no such source of synonyms: {source}{where}", hint=(came if path.name == PUBLISHED else "") + HOW)
+        raise TicketsError(
+            f"no such source of synonyms: {source}{where}", hint=(came if path.name == PUBLISHED else "") + HOW
+        )
     if source != "vectors" and not word_files(path):
         why = f" ({lacks(path)})" if lacks(path) else ""
-        raise TicketsError(f"{source} is no source of synonyms: it holds neither word vectors nor lists of words{why}", hint=HOW)
+        raise TicketsError(
+            f"{source} is no source of synonyms: it holds neither word vectors nor lists of words{why}", hint=HOW
+        )
     return resolve("vectors", None if source == "vectors" else source, setting="source")
 
 

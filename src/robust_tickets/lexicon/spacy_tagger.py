@@ -43,7 +43,11 @@ def pipeline_files(path: Path) -> list[Path] | None:
     if not (path / "config.cfg").is_file() or not (path / "meta.json").is_file():
         return None
     hidden = {"README.md", "LICENSE", "LICENSES_SOURCES"}
-    return [file for file in sorted(path.glob("**/*")) if file.is_file() and file.name not in hidden and "__pycache__" not in file.parts]
+    return [
+        file
+        for file in sorted(path.glob("**/*"))
+        if file.is_file() and file.name not in hidden and "__pycache__" not in file.parts
+    ]
 
 
 def pipeline_folder(name: str) -> Path | None:
@@ -89,7 +93,10 @@ class SpacyTagger(Remembering):
                 f"the spaCy pipeline {path} could not be loaded: {why}", hint="get it again, for this version of spaCy"
             ) from None
         if not tagged:
-            raise TicketsError(f"the spaCy pipeline {path} gives no parts of speech", hint="give one with a tagger, such as en_core_web_sm")
+            raise TicketsError(
+                f"the spaCy pipeline {path} gives no parts of speech",
+                hint="give one with a tagger, such as en_core_web_sm",
+            )
         return found
 
     def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -50,7 +50,9 @@ class Splicer:
         spaced = _kind(rules)
         if spaced is None:
             return None
-        own = type(backend).from_str(backend.to_str())  # truncation and padding of the tokenizer's own follow its last call
+        own = type(backend).from_str(
+            backend.to_str()
+        )  # truncation and padding of the tokenizer's own follow its last call
         own.no_truncation()
         own.no_padding()
         found = cls(own, spaced)
@@ -62,7 +64,9 @@ class Splicer:
             self._first.clear()
             self._rest.clear()
         self._learn(self._first, {pieces[0] for pieces in cut} - self._first.keys(), "")
-        self._learn(self._rest, set().union(*(pieces[1:] for pieces in cut)) - self._rest.keys(), " " if self.spaced else "")
+        self._learn(
+            self._rest, set().union(*(pieces[1:] for pieces in cut)) - self._rest.keys(), " " if self.spaced else ""
+        )
         return [self._joined(pieces) for pieces in cut]
 
     def framed(self, texts: Sequence[str], longest: int) -> list[bytes | None]:
@@ -78,7 +82,10 @@ class Splicer:
             if not self.spaced:
                 return b"".join(map(self._first.__getitem__, pieces))  # type: ignore[arg-type]
             return b"".join([self._first[pieces[0]], *map(self._rest.__getitem__, pieces[1:])])  # type: ignore[list-item]
-        except (KeyError, TypeError):  # a piece too long to be remembered, or one that must be read with its surroundings
+        except (
+            KeyError,
+            TypeError,
+        ):  # a piece too long to be remembered, or one that must be read with its surroundings
             return None
 
     def _learn(self, known: dict[str, bytes | None], new: set[str], before: str) -> None:
@@ -112,7 +119,9 @@ def _kind(rules: dict[str, Any]) -> bool | None:
     if cutter.get("type") == "BertPreTokenizer":
         return False
     plain = cutter.get("type") == "ByteLevel" and not cutter.get("add_prefix_space") and cutter.get("use_regex", True)
-    return True if plain and not any(token.get("rstrip") for token in added) else None  # rstrip takes the next piece's space
+    return (
+        True if plain and not any(token.get("rstrip") for token in added) else None
+    )  # rstrip takes the next piece's space
 
 
 def _frame(backend: Any, texts: tuple[str, ...]) -> Frame | None:

@@ -80,7 +80,12 @@ class SynonymTable:
                 stopped += bool(alone[place]) and surface.lower() in stop
                 swapped += bool(swappable[place])
         share = max(total, 1)
-        return {"words": total, "one_token": single / share, "stop_words": stopped / share, "swappable": swapped / share}
+        return {
+            "words": total,
+            "one_token": single / share,
+            "stop_words": stopped / share,
+            "swappable": swapped / share,
+        }
 
 
 def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 50, rows: int = 0) -> SynonymTable:

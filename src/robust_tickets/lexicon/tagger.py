@@ -55,7 +55,9 @@ class Tagger(Remembering):
         lines = files[3].read_text(encoding="utf-8").splitlines()
         pairs = [line.split() for line in lines if line.strip()]
         if any(len(pair) != 2 for pair in pairs):
-            raise TicketsError(f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one")
+            raise TicketsError(
+                f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one"
+            )
         return cls(Perceptron(weights, tagdict, classes), {pair[0]: pair[1] for pair in pairs})
 
     def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -57,7 +57,9 @@ class UniversalEncoder:
         except TicketsError:
             raise
         except Exception as problem:  # TensorFlow's errors have no common base
-            raise TicketsError(f"{name} does not encode a text: {_first(problem)}", hint="give a module of USE or USE-lite") from None
+            raise TicketsError(
+                f"{name} does not encode a text: {_first(problem)}", hint="give a module of USE or USE-lite"
+            ) from None
 
     @classmethod
     def load(cls, path: Path | str, *, name: str | None = None) -> UniversalEncoder:
@@ -89,11 +91,15 @@ class UniversalEncoder:
         if isinstance(answer, dict):
             name = next((name for name in ("outputs", "default") if name in answer), None)
             if name is None and len(answer) != 1:
-                raise TicketsError(f"{self.name} answers with {sorted(answer)}", hint="expected outputs or default, one row a text")
+                raise TicketsError(
+                    f"{self.name} answers with {sorted(answer)}", hint="expected outputs or default, one row a text"
+                )
             answer = answer[name] if name else next(iter(answer.values()))
         rows = np.asarray(answer, dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
-            raise TicketsError(f"{self.name} answers {len(texts)} texts with the shape {rows.shape}", hint="expected one row a text")
+            raise TicketsError(
+                f"{self.name} answers {len(texts)} texts with the shape {rows.shape}", hint="expected one row a text"
+            )
         return rows
 
 
@@ -109,7 +115,9 @@ def _module(tensorflow: Any, folder: Path) -> Any:
         except ValueError:  # several graphs, for use and for training: the one for use has no tag
             return tensorflow.saved_model.load(str(folder), tags=[])
     except Exception as problem:  # TensorFlow's errors have no common base
-        raise TicketsError(f"{folder} could not be loaded: {_first(problem)}", hint="the module is damaged: get it again") from None
+        raise TicketsError(
+            f"{folder} could not be loaded: {_first(problem)}", hint="the module is damaged: get it again"
+        ) from None
 
 
 def _plain(tensorflow: Any, module: Any, folder: Path) -> Call:
@@ -119,7 +127,8 @@ def _plain(tensorflow: Any, module: Any, folder: Path) -> Call:
     names = list(signature.structured_input_signature[1])
     if len(names) != 1:
         raise TicketsError(
-            f"{folder} takes {', '.join(names)}, not one list of texts", hint="give a module of USE, or of USE-lite as a whole"
+            f"{folder} takes {', '.join(names)}, not one list of texts",
+            hint="give a module of USE, or of USE-lite as a whole",
         )
     return lambda texts: signature(**{names[0]: tensorflow.constant(texts)})
 
@@ -150,7 +159,8 @@ def _signature(module: Any, folder: Path) -> Any:
         if name in module.signatures:
             return module.signatures[name]
     raise TicketsError(
-        f"{folder} has no signature to call it by, only {sorted(module.signatures)}", hint="give a module of USE or USE-lite"
+        f"{folder} has no signature to call it by, only {sorted(module.signatures)}",
+        hint="give a module of USE or USE-lite",
     )
 
 

@@ -27,9 +27,7 @@ from robust_tickets.lexicon.digests import file_digest
 
 TEXTATTACK, PICKLE, NEAREST = "paragram.npy", "wordlist.pickle", "nn.npy"
 LISTS = ("wordlist.txt", "wordlist.json", "words.txt")
-CONVERT = (
-    "python -c \"import json, pickle; json.dump(pickle.load(open('wordlist.pickle', 'rb')), open('wordlist.json', 'w'))\" in that folder"
-)
+CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('wordlist.pickle', 'rb')), open('wordlist.json', 'w'))\" in that folder"
 
 
 def vector_files(path: Path) -> list[Path] | None:
@@ -42,7 +40,11 @@ def vector_files(path: Path) -> list[Path] | None:
     lists = [path / name for name in LISTS if (path / name).is_file()]
     if (path / TEXTATTACK).is_file() and lists:
         return [lists[0], path / TEXTATTACK, *([path / NEAREST] if (path / NEAREST).is_file() else [])]
-    texts = [file for file in sorted(path.glob("*.txt")) if any(part in file.name.lower() for part in ("vector", "glove", "word2vec"))]
+    texts = [
+        file
+        for file in sorted(path.glob("*.txt"))
+        if any(part in file.name.lower() for part in ("vector", "glove", "word2vec"))
+    ]
     texts += sorted(path.glob("*.vec"))
     return texts if len(texts) == 1 else None
 
@@ -60,7 +62,11 @@ def lacks(path: Path) -> str:
     if not path.is_dir() or vector_files(path):
         return ""
     if (path / TEXTATTACK).is_file():
-        what = f"its {PICKLE} is not opened, because a pickle can run anything" if (path / PICKLE).is_file() else "it has no list of words"
+        what = (
+            f"its {PICKLE} is not opened, because a pickle can run anything"
+            if (path / PICKLE).is_file()
+            else "it has no list of words"
+        )
         return f"{TEXTATTACK} is there, but {what}; if you trust it, run {CONVERT}"
     if (path / "words.txt").is_file():
         return f"words.txt is there, with {len(list(path.glob('vectors*.npy')))} files vectors*.npy instead of one"
@@ -78,7 +84,9 @@ def read_vectors(files: list[Path]) -> tuple[list[str], Any, Any]:
     if nearest is not None:
         fits = nearest.ndim == 2 and len(nearest) == len(words) and np.issubdtype(nearest.dtype, np.integer)
         if not fits or (nearest.size and not 0 <= nearest.min() <= nearest.max() < len(words)):
-            raise TicketsError(f"{tables[0]} is not a table of {len(words)} words' neighbours", hint="get it again, or remove it")
+            raise TicketsError(
+                f"{tables[0]} is not a table of {len(words)} words' neighbours", hint="get it again, or remove it"
+            )
     return words, matrix, nearest
 
 
@@ -91,7 +99,9 @@ def _words(file: Path) -> list[str]:
         rows = {row: word for word, row in raw.items() if isinstance(row, int)}
         raw = [rows.get(row) for row in range(len(raw))]
     if not isinstance(raw, list) or not all(isinstance(word, str) for word in raw):
-        raise TicketsError(f"{file} is neither a list of words nor a table of each word's row", hint="every row needs one word")
+        raise TicketsError(
+            f"{file} is neither a list of words nor a table of each word's row", hint="every row needs one word"
+        )
     return raw
 
 
@@ -108,14 +118,20 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as problem:
-        raise TicketsError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}", hint="save it as UTF-8") from None
+        raise TicketsError(
+            f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}", hint="save it as UTF-8"
+        ) from None
     except OSError as problem:
-        raise TicketsError(f"could not read {path}: {problem.strerror or problem}", hint="check the path and its rights") from None
+        raise TicketsError(
+            f"could not read {path}: {problem.strerror or problem}", hint="check the path and its rights"
+        ) from None
 
 
 def convert(text: Path) -> list[Path]:
     """A text file as words.txt and vectors.npy in the cache; read twice, so that the numbers are never held together."""
-    made, words_file = cached(lambda there: os.path.isfile(there) or None, "vectors", file_digest(text)[:32], "words.json")  # written last
+    made, words_file = cached(
+        lambda there: os.path.isfile(there) or None, "vectors", file_digest(text)[:32], "words.json"
+    )  # written last
     matrix_file = words_file.with_name("vectors.npy")
     if not made:
         with _readable(text):
@@ -123,7 +139,10 @@ def convert(text: Path) -> list[Path]:
             for number, word, values in _lines(text):
                 width = width or len(values)
                 if len(values) != width or not word or not width:
-                    raise TicketsError(f"{text}, line {number}: {len(values)} values where {width} were expected", hint="check the file")
+                    raise TicketsError(
+                        f"{text}, line {number}: {len(values)} values where {width} were expected",
+                        hint="check the file",
+                    )
                 words.append(word)
             if not words:
                 raise TicketsError(f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'")
@@ -168,4 +187,6 @@ def _array(text: Path, shape: tuple[int, int]) -> Iterator[bytes]:
         try:
             yield np.array(values, dtype="<f4").tobytes()
         except ValueError:
-            raise TicketsError(f"{text}, line {number}: not 'word v1 v2 …'", hint="the file is damaged or of another kind") from None
+            raise TicketsError(
+                f"{text}, line {number}: not 'word v1 v2 …'", hint="the file is damaged or of another kind"
+            ) from None

@@ -38,20 +38,27 @@ class Vectors:
     def __init__(self, words: Sequence[str], matrix: Any, *, nearest: Any = None, digest: str | None = None) -> None:
         if matrix.ndim != 2 or len(words) != matrix.shape[0] or not matrix.shape[1]:
             raise TicketsError(
-                f"{len(words)} words do not go with a matrix of shape {tuple(matrix.shape)}", hint="one row a word, at least one column"
+                f"{len(words)} words do not go with a matrix of shape {tuple(matrix.shape)}",
+                hint="one row a word, at least one column",
             )
         self.words = tuple(words)
         self.matrix, self.nearest = matrix, nearest
         self.index = {word: row for row, word in reversed(list(enumerate(words)))}
         self._digest = digest
-        self._norms = np.concatenate([np.linalg.norm(block.astype(np.float64), axis=1) for _, block in self._blocks()] or [np.ones(0)])
+        self._norms = np.concatenate(
+            [np.linalg.norm(block.astype(np.float64), axis=1) for _, block in self._blocks()] or [np.ones(0)]
+        )
         if not np.isfinite(self._norms).all():
             row = int(np.flatnonzero(~np.isfinite(self._norms))[0])
-            raise TicketsError(f"the vector of {words[row]!r} (row {row}) is not finite", hint="the file is damaged: get it again")
+            raise TicketsError(
+                f"the vector of {words[row]!r} (row {row}) is not finite", hint="the file is damaged: get it again"
+            )
         self._norms[self._norms == 0] = np.inf  # a zero vector is like nothing: cosine 0
         self._tables: dict[int, Table] = {}
         self._ready: dict[tuple[str, int], Neighbours] = {}
-        self._near: dict[str, dict[str, float]] = {}  # the same lists by word: an attack asks for the cosines of its candidates
+        self._near: dict[
+            str, dict[str, float]
+        ] = {}  # the same lists by word: an attack asks for the cosines of its candidates
         self._measured = lru_cache(maxsize=PAIRS)(self._measure)
 
     @classmethod
@@ -60,7 +67,8 @@ class Vectors:
         files = vector_files(Path(path))
         if files is None:
             raise TicketsError(
-                f"no word vectors in {path}", hint="expected words.txt with one vectors*.npy, or a text file of 'word v1 v2 …'"
+                f"no word vectors in {path}",
+                hint="expected words.txt with one vectors*.npy, or a text file of 'word v1 v2 …'",
             )
         words, matrix, nearest = read_vectors(files)
         return cls(words, matrix, nearest=nearest, digest=digest)
@@ -127,7 +135,9 @@ class Vectors:
                 table = table.joined(Table.read(place, len(self), length))  # a temporary folder may have it
                 if len(new := table.without(rows)):
                     table = table.joined(self._build(new, length))
-                    table.joined(Table.read(place, len(self), length)).write(place)  # another process may have added its own meanwhile
+                    table.joined(Table.read(place, len(self), length)).write(
+                        place
+                    )  # another process may have added its own meanwhile
         self._tables[n] = table
 
     def _build(self, rows: np.ndarray, length: int) -> Table:
@@ -170,7 +180,9 @@ class Vectors:
         scores /= self._norms.astype(np.float32)
         scores[np.arange(len(rows)), rows] = -np.inf  # not itself
         if len(self.index) < len(self):
-            scores[:, [row for row, word in enumerate(self.words) if self.index[word] != row]] = -np.inf  # a second listing of a word
+            scores[
+                :, [row for row, word in enumerate(self.words) if self.index[word] != row]
+            ] = -np.inf  # a second listing of a word
         found = [self._best(row, line, n) for row, line in zip(rows, scores, strict=True)]
         return np.array([near for near, _ in found], dtype=np.int32), np.array([cosines for _, cosines in found])
 

@@ -44,8 +44,12 @@ class WordLists:
 def read_lists(path: Path) -> dict[str, list[str]]:
     """The lists of a file; refuses what is no table of lists of words."""
     lists = read_json(path)
-    if not isinstance(lists, dict) or not all(isinstance(near, list) and all(isinstance(n, str) for n in near) for near in lists.values()):
-        raise TicketsError(f"{path} is not a table of word lists", hint='expected JSON: {"good": ["fine", "decent"], …}')
+    if not isinstance(lists, dict) or not all(
+        isinstance(near, list) and all(isinstance(n, str) for n in near) for near in lists.values()
+    ):
+        raise TicketsError(
+            f"{path} is not a table of word lists", hint='expected JSON: {"good": ["fine", "decent"], …}'
+        )
     return lists
 
 

@@ -81,8 +81,12 @@ def _flops_outside(module: Any, layout: Layout, tokens: int) -> int:
     """What is not in a layer: the pooler and classifier read one token; ELECTRA's projected embeddings, DeBERTa's convolution read all."""
     inside = {id(m) for layer in layout.layers_of(module) for m in layer.modules()}
     encoder = {id(m): name for name, m in encoder_of(module).named_modules()}
-    products = [m for m in module.modules() if id(m) not in inside and (hasattr(m, "in_features") or hasattr(m, "kernel_size"))]
-    return sum(2 * m.weight.numel() * (tokens if encoder.get(id(m), layout.pooler) != layout.pooler else 1) for m in products)
+    products = [
+        m for m in module.modules() if id(m) not in inside and (hasattr(m, "in_features") or hasattr(m, "kernel_size"))
+    ]
+    return sum(
+        2 * m.weight.numel() * (tokens if encoder.get(id(m), layout.pooler) != layout.pooler else 1) for m in products
+    )
 
 
 def _module(model: Any) -> Any:

@@ -28,7 +28,9 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     if not 0 < level < 1:
         raise TicketsError(f"the level of an interval lies between 0 and 1, got {level}", hint="0.95 is usual")
     if not 0 <= successes <= n:
-        raise TicketsError(f"a proportion needs 0 <= successes <= n, got {successes} of {n}", hint="count the successes again")
+        raise TicketsError(
+            f"a proportion needs 0 <= successes <= n, got {successes} of {n}", hint="count the successes again"
+        )
     if n == 0:
         return 0.0, 1.0  # nothing was seen, so nothing is known
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -51,7 +53,9 @@ def mcnemar_exact(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray
     return min(1.0, float(binomtest(only_a, only_a + only_b, 0.5).pvalue))
 
 
-def paired_interval(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+def paired_interval(
+    a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, level: float = 0.95
+) -> tuple[float, float]:
     """Interval of the difference of two proportions on the same examples, ``a`` minus ``b``: Newcombe's square-and-add of Wilson's.
 
     Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. It has width where two arms never differ on the few examples seen,
@@ -77,7 +81,12 @@ def paired_interval(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarr
 
 
 def bootstrap_difference(
-    a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, *, seed: int = 0, level: float = 0.95, resamples: int = RESAMPLES
+    a: Sequence[float] | np.ndarray,
+    b: Sequence[float] | np.ndarray,
+    *,
+    seed: int = 0,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
 ) -> tuple[float, float, float]:
     """Mean of ``a - b`` over paired examples, and its percentile bootstrap interval: (difference, low, high)."""
     first, second = np.asarray(a, dtype=np.float64).reshape(-1), np.asarray(b, dtype=np.float64).reshape(-1)
@@ -91,7 +100,8 @@ def bootstrap_difference(
     # in slices, so that 100,000 examples do not ask for gigabytes of indices
     step = max(1, 4_000_000 // gaps.size)
     means = [
-        gaps[generator.integers(0, gaps.size, size=(min(step, resamples - i), gaps.size))].mean(axis=1) for i in range(0, resamples, step)
+        gaps[generator.integers(0, gaps.size, size=(min(step, resamples - i), gaps.size))].mean(axis=1)
+        for i in range(0, resamples, step)
     ]
     low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
     return float(gaps.mean()), float(low), float(high)
@@ -124,7 +134,12 @@ def classification(
         "accuracy": 100 * float(hits.sum()) / truth.size,
         "macro_f1": 100 * float(f1[(real + said) > 0].mean()),
         "per_class": [
-            {"n": int(real[c]), "precision": 100 * float(precision[c]), "recall": 100 * float(recall[c]), "f1": 100 * float(f1[c])}
+            {
+                "n": int(real[c]),
+                "precision": 100 * float(precision[c]),
+                "recall": 100 * float(recall[c]),
+                "f1": 100 * float(f1[c]),
+            }
             for c in range(classes)
         ],
     }
@@ -166,4 +181,6 @@ def _paired(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray) -> t
 
 def _same_length(first: np.ndarray, second: np.ndarray) -> None:
     if first.shape != second.shape:
-        raise TicketsError(f"paired results need the same examples, got {first.size} and {second.size}", hint="join them by id first")
+        raise TicketsError(
+            f"paired results need the same examples, got {first.size} and {second.size}", hint="join them by id first"
+        )

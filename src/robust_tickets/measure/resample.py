@@ -57,7 +57,9 @@ def two_level_difference(
     return _percentiles(first - second, level)
 
 
-def permutation_p(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, *, side: Side = "two-sided", seed: int = 0) -> float:
+def permutation_p(
+    a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, *, side: Side = "two-sided", seed: int = 0
+) -> float:
     """p that the runs of two arms come from one distribution: the share of splits whose difference of means is at least as large.
 
     Exact, whatever the distribution, over all splits of the runs into arms of these sizes; beyond ``SPLITS``, over as many drawn ones,
@@ -68,7 +70,9 @@ def permutation_p(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarr
     first, second = as_values(a), as_values(b)
     pool, n = np.concatenate([first, second]), first.size
     slack = 1e-12 * float(np.abs(pool).max())  # equal splits summed in another order are equal
-    pool = pool - pool.mean()  # then the difference of means is the first arm's sum times a constant, for arms of any sizes
+    pool = (
+        pool - pool.mean()
+    )  # then the difference of means is the first arm's sum times a constant, for arms of any sizes
     seen = float(pool[:n].sum())
     sums, drawn = _split_sums(np.sort(pool), n, seed)  # sorted: the order of the runs changes no draw
     as_far = {
@@ -82,7 +86,9 @@ def permutation_p(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarr
 def percent(run: Outcomes) -> float:
     """How many of a run's examples came out true, in percent."""
     if not run:
-        raise TicketsError("a run's outcomes hold no example", hint="leave out the run, or give its value without outcomes")
+        raise TicketsError(
+            "a run's outcomes hold no example", hint="leave out the run, or give its value without outcomes"
+        )
     return 100 * sum(map(bool, run.values())) / len(run)
 
 
@@ -95,16 +101,23 @@ def _split_sums(pool: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, int]:
     generator = numpy_generator(seed, "permutation", SPLITS)
     step = max(1, CELLS // pool.size)
     sizes = [min(step, SPLITS - i) for i in range(0, SPLITS, step)]
-    return np.concatenate([generator.permuted(np.tile(pool, (size, 1)), axis=1)[:, :n].sum(axis=1) for size in sizes]), 1
+    return np.concatenate(
+        [generator.permuted(np.tile(pool, (size, 1)), axis=1)[:, :n].sum(axis=1) for size in sizes]
+    ), 1
 
 
 def _resampled(runs: Sequence[Outcomes], resamples: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
     """Of each resample of the examples, the percentage of every run (resamples x runs); and the generator that draws the runs."""
     if resamples < 1000:
-        raise TicketsError(f"a bootstrap needs at least 1000 resamples, got {resamples}", hint=f"{RESAMPLES} take a fraction of a second")
+        raise TicketsError(
+            f"a bootstrap needs at least 1000 resamples, got {resamples}",
+            hint=f"{RESAMPLES} take a fraction of a second",
+        )
     fewest = min(map(len, runs))
     if fewest < FEWEST_EXAMPLES:
-        raise TicketsError(f"a bootstrap over examples needs {FEWEST_EXAMPLES} a run, got {fewest}", hint="use the interval over runs")
+        raise TicketsError(
+            f"a bootstrap over examples needs {FEWEST_EXAMPLES} a run, got {fewest}", hint="use the interval over runs"
+        )
     ids = sorted(set().union(*runs))
     column = {name: i for i, name in enumerate(ids)}
     there, stood = np.zeros((len(ids), len(runs))), np.zeros((len(ids), len(runs)))

@@ -59,7 +59,13 @@ class TrainedRun:
 
     @classmethod
     def of_statuses(
-        cls, statuses: Mapping[str, str], *, seed: int, repeat: int = 0, source: str = "", measure: Literal["aua", "clean", "suc"] = "aua"
+        cls,
+        statuses: Mapping[str, str],
+        *,
+        seed: int,
+        repeat: int = 0,
+        source: str = "",
+        measure: Literal["aua", "clean", "suc"] = "aua",
     ) -> TrainedRun:
         """A run from what an attack did to each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
 
@@ -72,7 +78,9 @@ class TrainedRun:
         left_out = (ERROR, SKIPPED, UNKNOWN) if measure == "suc" else (ERROR,)
         counted = {name: status for name, status in statuses.items() if status not in left_out}
         true = {"aua": (FAILED,), "clean": (FAILED, SUCCESS, UNKNOWN), "suc": (SUCCESS,)}[measure]
-        return cls.of_outcomes({name: status in true for name, status in counted.items()}, seed=seed, repeat=repeat, source=source)
+        return cls.of_outcomes(
+            {name: status in true for name, status in counted.items()}, seed=seed, repeat=repeat, source=source
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +99,8 @@ class RunSet:
         if twice:
             seed, repeat = twice[0]
             raise TicketsError(
-                f"{self.name} holds repeat {repeat} of seed {seed} twice", hint="number the repeats of a seed from 0; give each result once"
+                f"{self.name} holds repeat {repeat} of seed {seed} twice",
+                hint="number the repeats of a seed from 0; give each result once",
             )
 
     @classmethod
@@ -151,13 +160,19 @@ class RunSummary:
         return low <= value <= high
 
 
-def summarise_runs(arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, further: int = 1) -> RunSummary:
+def summarise_runs(
+    arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, further: int = 1
+) -> RunSummary:
     """Mean, spread and intervals over an arm's runs; see ``student`` and ``resample`` for what each interval assumes.
 
     ``resamples=0`` leaves out the bootstrap over examples. ``further``: runs of which the number to be held against these is the mean.
     """
     values = unit_values(arm)
-    bootstrap = two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed) if resamples and arm.outcomes else None
+    bootstrap = (
+        two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed)
+        if resamples and arm.outcomes
+        else None
+    )
     return RunSummary(
         name=arm.name,
         n=values.size,

@@ -45,7 +45,11 @@ def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     groups = [np.array(found) for found in by_seed.values() if len(found) > 1]
     between = float(values.std(ddof=1)) if values.size > 1 else None
     degrees = sum(group.size - 1 for group in groups)
-    within = math.sqrt(math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees) if degrees else None
+    within = (
+        math.sqrt(math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees)
+        if degrees
+        else None
+    )
     return SeedSpread(
         name=arm.name,
         seeds=values.size,

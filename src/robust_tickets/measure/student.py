@@ -61,14 +61,18 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
     return float(found.mean()) - half, float(found.mean()) + half
 
 
-def prediction_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL, further: int = 1) -> Interval | None:
+def prediction_interval(
+    values: Sequence[float] | np.ndarray, level: float = LEVEL, further: int = 1
+) -> Interval | None:
     """Where the mean of ``further`` more runs would fall: wider than the interval of the mean, since these have their own luck too.
 
     Same assumptions as ``mean_interval``, and of one run it leans harder on the normal shape. For a published number, which is one run of
     others, or the mean of as many.
     """
     if further < 1:
-        raise TicketsError(f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of")
+        raise TicketsError(
+            f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of"
+        )
     found = as_values(values)
     if _deviation(found) == 0:
         return None
@@ -81,7 +85,9 @@ def deviation_interval(deviation: float, degrees: int, level: float = LEVEL) -> 
     check_level(level)
     from scipy.special import chdtri
 
-    low, high = (deviation * math.sqrt(degrees / float(chdtri(degrees, tail))) for tail in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (
+        deviation * math.sqrt(degrees / float(chdtri(degrees, tail))) for tail in ((1 - level) / 2, (1 + level) / 2)
+    )
     return low, high
 
 
@@ -96,7 +102,10 @@ def welch(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> W
 
 
 def predicted_difference(
-    a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, level: float = LEVEL, further: tuple[int, int] = (1, 1)
+    a: Sequence[float] | np.ndarray,
+    b: Sequence[float] | np.ndarray,
+    level: float = LEVEL,
+    further: tuple[int, int] = (1, 1),
 ) -> Interval | None:
     """Where the mean of so many further runs of ``a``, less that of so many of ``b``, would fall; with 1 and 1, one run a side.
 
@@ -104,7 +113,9 @@ def predicted_difference(
     paper.
     """
     if min(further) < 1:
-        raise TicketsError(f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of")
+        raise TicketsError(
+            f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of"
+        )
     first, second = as_values(a), as_values(b)
     if min(first.size, second.size) < 2:
         return None
@@ -113,7 +124,9 @@ def predicted_difference(
 
 def _satterthwaite(first: np.ndarray, second: np.ndarray, more: tuple[float, float]) -> Welch:
     """``more``: what each arm's variance counts beside 1/n."""
-    parts = [_deviation(x) ** 2 / x.size + _deviation(x) ** 2 * own for x, own in zip((first, second), more, strict=True)]
+    parts = [
+        _deviation(x) ** 2 / x.size + _deviation(x) ** 2 * own for x, own in zip((first, second), more, strict=True)
+    ]
     total, difference = math.fsum(parts), float(first.mean() - second.mean())
     if total == 0:
         return Welch(difference=difference, error=0.0, degrees=float(first.size + second.size - 2))
@@ -136,7 +149,9 @@ def as_values(values: Sequence[float] | np.ndarray) -> np.ndarray:
     if found.size == 0:
         raise TicketsError("a set of runs needs at least one run", hint="leave out the arm that has none")
     if not np.isfinite(found).all():
-        raise TicketsError(f"a run's value is a finite number, got {found.tolist()}", hint="leave out runs without a value")
+        raise TicketsError(
+            f"a run's value is a finite number, got {found.tolist()}", hint="leave out runs without a value"
+        )
     return found
 
 
@@ -147,7 +162,10 @@ def check_level(level: float) -> None:
 
 def check_margin(margin: float) -> None:
     if not 0 < margin < math.inf:
-        raise TicketsError(f"the margin of an equivalence must be above 0, got {margin}", hint="5 points of accuracy under attack is usual")
+        raise TicketsError(
+            f"the margin of an equivalence must be above 0, got {margin}",
+            hint="5 points of accuracy under attack is usual",
+        )
 
 
 def _deviation(values: np.ndarray) -> float:

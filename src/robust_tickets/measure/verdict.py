@@ -88,7 +88,9 @@ def compare_runs(
     """
     check_margin(margin)
     check_level(level)
-    first, second = (x if isinstance(x, RunSet) else RunSet.of_values(name, x) for x, name in ((arm, "arm"), (other, "other")))
+    first, second = (
+        x if isinstance(x, RunSet) else RunSet.of_values(name, x) for x, name in ((arm, "arm"), (other, "other"))
+    )
     a, b = as_values(first.values), as_values(second.values)
     found, permuted = welch(a, b), permutation_p(a, b, seed=seed)
     p = None if found is None else found.p
@@ -96,7 +98,10 @@ def compare_runs(
     if found is not None and found.error == 0:
         p, same = (
             permuted,
-            max(permutation_p(a + margin, b, side="greater", seed=seed), permutation_p(a - margin, b, side="less", seed=seed)),
+            max(
+                permutation_p(a + margin, b, side="greater", seed=seed),
+                permutation_p(a - margin, b, side="less", seed=seed),
+            ),
         )
     bootstrap = None
     if resamples and first.outcomes and second.outcomes:
@@ -131,7 +136,9 @@ def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) ->
     """
     levels = {comparison.level for comparison in comparisons}
     if len(levels) > 1:
-        raise TicketsError(f"a family of claims has one level, got {sorted(levels)}", hint="compare all of them at the same level")
+        raise TicketsError(
+            f"a family of claims has one level, got {sorted(levels)}", hint="compare all of them at the same level"
+        )
     claims = [comparison for comparison in comparisons if comparison.enough]
     count = max(of or 0, len(claims))
     different = iter(holm([_known(claim.p) for claim in claims], count))

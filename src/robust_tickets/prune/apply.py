@@ -25,7 +25,8 @@ def apply(model: AnyModel, ticket: Ticket) -> AnyModel:
     inner = given.needs_model("masked") if hasattr(given, "with_model") else given
     if not hasattr(inner, "config"):
         raise TicketsError(
-            f"expected a Classifier or a transformers model, got {type(model).__name__}", hint="load one with load_classifier"
+            f"expected a Classifier or a transformers model, got {type(model).__name__}",
+            hint="load one with load_classifier",
         )
     masks = fitting(inner, ticket)
     masked = copy.deepcopy(inner)
@@ -39,11 +40,15 @@ def fitting(model: Any, ticket: Ticket) -> dict[str, Any]:
 
     if ticket.kind != "unstructured":
         raise TicketsError(
-            f"a {ticket.kind} ticket is not applied as a mask: it takes heads and neurons out", hint="use compact(model, ticket)"
+            f"a {ticket.kind} ticket is not applied as a mask: it takes heads and neurons out",
+            hint="use compact(model, ticket)",
         )
     layout = layout_of(model)
     if ticket.family != layout.family:
-        raise TicketsError(f"the ticket is for {ticket.family}, the model is {layout.family}", hint="use a ticket found on this backbone")
+        raise TicketsError(
+            f"the ticket is for {ticket.family}, the model is {layout.family}",
+            hint="use a ticket found on this backbone",
+        )
     hint = "use a ticket found on a model of this shape"
     modules, named = layout.matrices_of(model), dict(zip(ticket.names, ticket.masks["weights"], strict=True))
     pooler = f"{layout.pooler}.weight"
@@ -56,7 +61,9 @@ def fitting(model: Any, ticket: Ticket) -> dict[str, Any]:
             raise TicketsError(f"the model has {name}, which the ticket does not know", hint=hint)
         have = tuple(modules[name].weight.shape)
         if named[name].shape != have:
-            raise TicketsError(f"{name}: the ticket is for {_by(named[name].shape)}, the model has {_by(have)}", hint=hint)
+            raise TicketsError(
+                f"{name}: the ticket is for {_by(named[name].shape)}, the model has {_by(have)}", hint=hint
+            )
     return {name: torch.from_numpy(mask.copy()) for name, mask in named.items() if name in modules}
 
 

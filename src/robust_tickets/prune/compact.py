@@ -29,7 +29,10 @@ def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
     check(inner, ticket, layout)
     before = kept_by(inner.config)
     chosen = {group: ticket.kept(group) for group in before}
-    kept = {group: [[old[i] for i in new] for old, new in zip(before[group], chosen[group], strict=True)] for group in before}
+    kept = {
+        group: [[old[i] for i in new] for old, new in zip(before[group], chosen[group], strict=True)]
+        for group in before
+    }
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
     masks = _masks(inner)
     for cut in cuts(inner, layout, chosen):
@@ -67,7 +70,14 @@ def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
         gone[cut.kept.to(gone.device)] = False
         tensors[cut.name].index_fill_(cut.dim, gone.nonzero().flatten(), 0.0)
     return _rewrapped(
-        model, _rebuilt(type(inner), convert(inner.config, type(inner.config), **_fields(inner.config)), tensors, inner, _masks(inner))
+        model,
+        _rebuilt(
+            type(inner),
+            convert(inner.config, type(inner.config), **_fields(inner.config)),
+            tensors,
+            inner,
+            _masks(inner),
+        ),
     )
 
 
@@ -79,7 +89,10 @@ def check(model: Any, ticket: Ticket, layout: Layout) -> None:
             hint="only tickets of heads and neurons can be compacted; use apply(model, ticket)",
         )
     if ticket.family != layout.family:
-        raise TicketsError(f"the ticket is for {ticket.family}, the model is {layout.family}", hint="use a ticket found on this backbone")
+        raise TicketsError(
+            f"the ticket is for {ticket.family}, the model is {layout.family}",
+            hint="use a ticket found on this backbone",
+        )
     have = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
     for group, masks in ticket.masks.items():
         wants = [len(mask) for mask in masks]
@@ -87,7 +100,9 @@ def check(model: Any, ticket: Ticket, layout: Layout) -> None:
             where = next((i for i, (a, b) in enumerate(zip(wants, have[group], strict=False)) if a != b), None)
             what = f"{len(wants)} layers" if where is None else f"{wants[where]} {group} in layer {where}"
             has = f"{len(have[group])}" if where is None else f"{have[group][where]}"
-            raise TicketsError(f"the ticket is for {what}, the model has {has}", hint="use a ticket found on a model of this shape")
+            raise TicketsError(
+                f"the ticket is for {what}, the model has {has}", hint="use a ticket found on a model of this shape"
+            )
 
 
 def _unwrapped(model: Any) -> tuple[Any, Layout]:
@@ -95,7 +110,8 @@ def _unwrapped(model: Any) -> tuple[Any, Layout]:
         model = model.needs_model("pruned")
     if not hasattr(model, "config"):
         raise TicketsError(
-            f"expected a Classifier or a transformers model, got {type(model).__name__}", hint="load one with load_classifier"
+            f"expected a Classifier or a transformers model, got {type(model).__name__}",
+            hint="load one with load_classifier",
         )
     return model, layout_of(model)
 
@@ -119,9 +135,13 @@ def _prefix(model: Any) -> str:
     return "" if encoder_of(model) is model else f"{model.base_model_prefix}."
 
 
-def _rebuilt(model_class: Any, config: Any, tensors: dict[str, torch.Tensor], like: Any, masks: dict[str, torch.Tensor]) -> Any:
+def _rebuilt(
+    model_class: Any, config: Any, tensors: dict[str, torch.Tensor], like: Any, masks: dict[str, torch.Tensor]
+) -> Any:
     """A model of copies of ``tensors``, with the mode and the frozen parameters of ``like``, and its ``masks``."""
-    model = assemble(model_class, config, {name: tensor.clone() for name, tensor in tensors.items()}, dict(like.named_buffers()))
+    model = assemble(
+        model_class, config, {name: tensor.clone() for name, tensor in tensors.items()}, dict(like.named_buffers())
+    )
     trained = {name: parameter.requires_grad for name, parameter in like.named_parameters()}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trained[name])

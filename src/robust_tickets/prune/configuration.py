@@ -35,7 +35,10 @@ def ticket_config(family: str) -> Any:
         body = {
             "__module__": __name__,
             "__doc__": f"{stock.__name__} and, per layer, the heads and neurons that a ticket kept.",
-            "__annotations__": {"kept_heads": list | None, "kept_neurons": list | None},  # per layer: indices, or their text
+            "__annotations__": {
+                "kept_heads": list | None,
+                "kept_neurons": list | None,
+            },  # per layer: indices, or their text
             "model_type": PREFIX + family,
             "kept_heads": None,  # None: all of them
             "kept_neurons": None,
@@ -55,7 +58,9 @@ def _read_texts(self: Any, **kwargs: Any) -> None:
     for group, size in layout_of(self).sizes(self).items():
         kept = getattr(self, f"kept_{group}")
         if isinstance(kept, list):
-            setattr(self, f"kept_{group}", [from_text(layer, size) if isinstance(layer, str) else layer for layer in kept])
+            setattr(
+                self, f"kept_{group}", [from_text(layer, size) if isinstance(layer, str) else layer for layer in kept]
+            )
 
 
 def _write_texts(self: Any) -> dict[str, Any]:
@@ -85,7 +90,10 @@ def from_text(text: str, size: int) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         ends = (first, last) if dash else (first, first)
-        if not all(end.isascii() and end.isdigit() and len(end) < 10 for end in ends) or not int(ends[0]) <= int(ends[1]) < size:
+        if (
+            not all(end.isascii() and end.isdigit() and len(end) < 10 for end in ends)
+            or not int(ends[0]) <= int(ends[1]) < size
+        ):
             raise TicketsError(
                 f"kept indices in the config: {part!r:.40} in {text!r:.40} is no index and no range below {size}",
                 hint="the config is damaged or belongs to another model",
@@ -136,7 +144,8 @@ def _checked(group: str, kept: Any, layers: int, size: int) -> list[list[int]]:
         whole = isinstance(indices, Sequence) and all(type(i) is int for i in indices)
         if not whole or not indices or list(indices) != sorted(set(indices)) or indices[0] < 0 or indices[-1] >= size:
             raise TicketsError(
-                f"{field}, layer {layer}, must be one or more rising indices from 0 to {size - 1}, got {indices!r:.80}", hint=hint
+                f"{field}, layer {layer}, must be one or more rising indices from 0 to {size - 1}, got {indices!r:.80}",
+                hint=hint,
             )
     return [list(indices) for indices in kept]
 

@@ -40,7 +40,10 @@ class Gates(nn.Module):
         if not self._hooks:
             hooks: list[Any] = []
             for i, layer in enumerate(self._layout.layers_of(self._model[0])):
-                for path, coefficients in ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons)):
+                for path, coefficients in (
+                    (self._layout.attention_output, self.heads),
+                    (self._layout.down, self.neurons),
+                ):
                     projection, scale = layer.get_submodule(path), _Scale(self, coefficients, i)
                     hooks.append(projection.register_forward_pre_hook(scale.begin))
                     hooks.append(projection.register_forward_hook(scale.end, always_call=True))
@@ -71,7 +74,9 @@ class Gates(nn.Module):
     def snapshot(self) -> dict[str, list[np.ndarray]]:
         """Copies of all coefficients, float32; later training does not move them."""
         return {
-            group: [parameter.detach().float().cpu().numpy().copy() for parameter in parameters]  # numpy() alone would alias on the CPU
+            group: [
+                parameter.detach().float().cpu().numpy().copy() for parameter in parameters
+            ]  # numpy() alone would alias on the CPU
             for group, parameters in (("heads", self.heads), ("neurons", self.neurons))
         }
 
@@ -79,7 +84,11 @@ class Gates(nn.Module):
         """How each projection is computed with in half precision."""
         layers = enumerate(self._layout.layers_of(self._model[0]))
         groups = ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons))
-        return {layer.get_submodule(path): Scaled(layer.get_submodule(path), group[i]) for i, layer in layers for path, group in groups}
+        return {
+            layer.get_submodule(path): Scaled(layer.get_submodule(path), group[i])
+            for i, layer in layers
+            for path, group in groups
+        }
 
     def l1(self, head_weight: float, neuron_weight: float) -> Tensor:
         """head_weight * sum |c_H| + neuron_weight * sum |c_F|: plain sums over all layers."""
@@ -135,4 +144,8 @@ class Scaled:
 
 def spread(coefficients: Tensor, weight: Tensor) -> Tensor:
     """A coefficient for each column: several columns of a head share one."""
-    return coefficients.repeat_interleave(weight.shape[1] // len(coefficients)) if weight.shape[1] != len(coefficients) else coefficients
+    return (
+        coefficients.repeat_interleave(weight.shape[1] // len(coefficients))
+        if weight.shape[1] != len(coefficients)
+        else coefficients
+    )

@@ -93,7 +93,9 @@ class HardConcrete(nn.Module):
         self.granularity, self.generator, self.freeze, self._layout = granularity, generator, freeze, layout
         # in tuples, so that the model does not become a part of this module and of its state dict
         self._model, self._covered, self._hooks = (model,), tuple(covered), ()  # type: tuple[Any], tuple[Covered, ...], tuple[Any, ...]
-        self._drawn: dict[int, Tensor] = {}  # this pass's samples; of a gate per weight, the gated matrix of the layer that runs
+        self._drawn: dict[
+            int, Tensor
+        ] = {}  # this pass's samples; of a gate per weight, the gated matrix of the layer that runs
         self._by_hand: dict[int, tuple[Tensor, Tensor]] = {}  # the same for matrices that are gated by hand
         self._required: dict[str, bool] = {}
         self.aside = False  # the working weights are gated by hand: the hooks let them pass
@@ -110,7 +112,9 @@ class HardConcrete(nn.Module):
             return self
         model = self._model[0]
         renamed = hasattr(model, "is_activation_checkpointing")  # in transformers 5.23
-        if getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing"):  # no default: absent is not "no"
+        if getattr(
+            model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing"
+        ):  # no default: absent is not "no"
             raise TicketsError(
                 "gates are drawn in every forward pass, and gradient checkpointing runs it twice: the second draw would be another one",
                 hint="switch it off on the model, and take a smaller batch_size with accumulate",
@@ -118,7 +122,10 @@ class HardConcrete(nn.Module):
         encoder = encoder_of(model)
         hooks: list[Any] = []
         for whole in (encoder, *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
-            hooks += [whole.register_forward_pre_hook(self._forget), whole.register_forward_hook(self._forget, always_call=True)]
+            hooks += [
+                whole.register_forward_pre_hook(self._forget),
+                whole.register_forward_hook(self._forget, always_call=True),
+            ]
         for entry in self._covered:
             gated = _Gated(self, entry)
             hooks.append(entry.module.register_forward_pre_hook(gated.begin))
@@ -189,7 +196,9 @@ class HardConcrete(nn.Module):
         count = sum(p.numel() for p in self.log_alpha)
         exact = torch.stack([(p.abs() > EXACT).sum() for p in self.log_alpha]).sum() / count
         below = torch.stack([(p < 0).sum() for p in self.log_alpha]).sum() / count
-        return torch.stack([means @ self._weights["per_matrix"], means @ self._weights["global"], exact.to(means), below.to(means)])
+        return torch.stack(
+            [means @ self._weights["per_matrix"], means @ self._weights["global"], exact.to(means), below.to(means)]
+        )
 
     def snapshot(self) -> list[np.ndarray]:
         """Copies of every log alpha, float32; later training does not move them."""
@@ -199,7 +208,8 @@ class HardConcrete(nn.Module):
         """log alpha of every gated matrix at that matrix's shape; float32, read-only where one gate covers many weights."""
         return [
             np.broadcast_to(
-                entry.spread(self.log_alpha[entry.gate].detach()).float().cpu().numpy().copy(), entry.module._parameters["weight"].shape
+                entry.spread(self.log_alpha[entry.gate].detach()).float().cpu().numpy().copy(),
+                entry.module._parameters["weight"].shape,
             )
             for entry in self._covered
         ]
@@ -210,7 +220,10 @@ class HardConcrete(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(torch.zeros(1)).dtype in HALVES:
-            raise TicketsError("gates stay in float32: their gradients vanish in half precision", hint="use autocast, or move them only")
+            raise TicketsError(
+                "gates stay in float32: their gradients vanish in half precision",
+                hint="use autocast, or move them only",
+            )
         self._weights = {name: fn(weights) for name, weights in self._weights.items()}
         return super()._apply(fn, recurse)
 
@@ -323,14 +336,18 @@ def _plan(model: Any, layout: Layout, granularity: str) -> tuple[list[tuple[int,
     matrices = layout.matrices_of(model)
     for name, module in matrices.items():
         if module._parameters.get("weight") is None:
-            raise TicketsError(f"{name} is not a plain matrix", hint="search on a model that no other masks are applied to")
+            raise TicketsError(
+                f"{name} is not a plain matrix", hint="search on a model that no other masks are applied to"
+            )
     if granularity in ("weight", "matrix"):
         shapes = [tuple(m.weight.shape) if granularity == "weight" else () for m in matrices.values()]
         return shapes, [Covered(name, module, i) for i, (name, module) in enumerate(matrices.items())]
     if granularity == "layer":
         groups = {name: _layer(name, layout) for name in matrices}
         order = list(dict.fromkeys(groups.values()))
-        return [()] * len(order), [Covered(name, module, order.index(groups[name])) for name, module in matrices.items()]
+        return [()] * len(order), [
+            Covered(name, module, order.index(groups[name])) for name, module in matrices.items()
+        ]
     group = f"{granularity}s"
     counts = layout.heads_of(model) if group == "heads" else layout.neurons_of(model)
     each = layout.head_size(model) if group == "heads" else 1

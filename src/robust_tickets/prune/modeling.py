@@ -29,7 +29,9 @@ class Cut(NamedTuple):
     size: int
 
 
-def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]], of: dict[str, list[int]] | None = None) -> Iterator[Cut]:
+def cuts(
+    model: Any, layout: Layout, kept: dict[str, list[list[int]]], of: dict[str, list[int]] | None = None
+) -> Iterator[Cut]:
     """Every tensor of ``model`` that loses rows or columns when each layer keeps ``kept``.
 
     The indices count units among ``of`` many in each layer: by default those that the model has now. A fused projection keeps the same
@@ -40,7 +42,9 @@ def cuts(model: Any, layout: Layout, kept: dict[str, list[list[int]]], of: dict[
     wide = {"heads": layout.head_size(model), "neurons": 1}
     for i, layer in enumerate(layout.layers_of(model)):
         length = {group: of[group][i] * wide[group] for group in wide}
-        units = {group: [unit * wide[group] + j for unit in kept[group][i] for j in range(wide[group])] for group in wide}
+        units = {
+            group: [unit * wide[group] + j for unit in kept[group][i] for j in range(wide[group])] for group in wide
+        }
         at = f"{prefix}{layout.layers}.{i}."
         for path, (group, blocks) in layout.rows_of(layer).items():
             rows = torch.tensor([block * length[group] + unit for block in range(blocks) for unit in units[group]])
@@ -59,14 +63,21 @@ def shrink(model: Any) -> None:
         path, _, leaf = cut.name.rpartition(".")
         module = model.get_submodule(path)
         old = getattr(module, leaf)
-        setattr(module, leaf, nn.Parameter(old.detach().index_select(cut.dim, cut.kept.to(old.device)), requires_grad=old.requires_grad))
+        setattr(
+            module,
+            leaf,
+            nn.Parameter(old.detach().index_select(cut.dim, cut.kept.to(old.device)), requires_grad=old.requires_grad),
+        )
         if leaf == "weight":
             module.out_features, module.in_features = module.weight.shape
     for i, layer in enumerate(layout.layers_of(model)):
         left = len(kept["heads"][i])
         if left < heads[i]:
             attention = layer.get_submodule(layout.query.rpartition(".")[0])
-            counts, widths = dict.fromkeys(layout.head_counts, left), dict.fromkeys(layout.head_widths, left * layout.head_size(model))
+            counts, widths = (
+                dict.fromkeys(layout.head_counts, left),
+                dict.fromkeys(layout.head_widths, left * layout.head_size(model)),
+            )
             for name, value in {**counts, **widths}.items():
                 if hasattr(attention, name):
                     setattr(attention, name, value)

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-Part = tuple[nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]]  # whose gradient; writes it to a sum; adds it to one
+Part = tuple[
+    nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]
+]  # whose gradient; writes it to a sum; adds it to one
 
 
 class Working(Protocol):

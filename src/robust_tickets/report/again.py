@@ -31,7 +31,9 @@ def again(run: Run) -> Html:
                 "seed": attack.seed,
                 "examples": attack.n,
                 "split": attack.split,
-                "plan": {key: value for key, value in attack.plan.items() if key not in ("ids", "rules")},  # they stand below
+                "plan": {
+                    key: value for key, value in attack.plan.items() if key not in ("ids", "rules")
+                },  # they stand below
                 "forward passes": numbers.count(attack.forward_passes),
                 "seconds": numbers.seconds(attack.seconds),
                 **{key: value for key, value in attack.about.items() if key != "env"},
@@ -43,12 +45,24 @@ def again(run: Run) -> Html:
     ids = {a.ids for arm in run.arms for a in arm.attacks if a.ids}
     for k, group in enumerate(sorted(ids)):
         told = (
-            "the same for every arm" if len(ids) == 1 else f"set {k + 1} of {len(ids)}: the arms were not all attacked on the same examples"
+            "the same for every arm"
+            if len(ids) == 1
+            else f"set {k + 1} of {len(ids)}: the arms were not all attacked on the same examples"
         )
-        parts.append(_fold(f"Ids of the attacked examples ({len(group)}, {told})", tag("p", ", ".join(group), class_="ids")))
+        parts.append(
+            _fold(f"Ids of the attacked examples ({len(group)}, {told})", tag("p", ", ".join(group), class_="ids"))
+        )
     if run.hashes:
-        rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", digest))) for name, digest in run.hashes.items()]
-        table = tag("table", tag("caption", "sha256 of the files that this page was made from."), tag("tbody", *rows), class_="facts")
+        rows = [
+            tag("tr", tag("th", name, scope="row"), tag("td", tag("code", digest)))
+            for name, digest in run.hashes.items()
+        ]
+        table = tag(
+            "table",
+            tag("caption", "sha256 of the files that this page was made from."),
+            tag("tbody", *rows),
+            class_="facts",
+        )
         parts.append(_fold(f"Files and hashes ({len(rows)})", scroll(f"{run.title}: files and hashes", table)))
     return join(parts)
 
@@ -73,7 +87,11 @@ def _facts(title: str, facts: Mapping[str, Any], opened: bool = False) -> Html |
     if not known:
         return None
     rows = [
-        tag("tr", tag("th", key, scope="row"), tag("td", value if isinstance(value, str | int | float) else _json(value)))
+        tag(
+            "tr",
+            tag("th", key, scope="row"),
+            tag("td", value if isinstance(value, str | int | float) else _json(value)),
+        )
         for key, value in known.items()
     ]
     table = tag("table", tag("caption", title), tag("tbody", *rows), class_="facts")

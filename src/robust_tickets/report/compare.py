@@ -94,7 +94,9 @@ class Contest:
 def contest(run: Run, attack: str | None) -> Contest:
     found = [pair for a, b in combinations(run.arms, 2) if attack and (pair := compare(a, b, attack)) is not None]
     adjusted = holm([pair.p for pair in found])
-    return Contest(pairs=tuple(replace(pair, adjusted=p, of=len(found)) for pair, p in zip(found, adjusted, strict=True)))
+    return Contest(
+        pairs=tuple(replace(pair, adjusted=p, of=len(found)) for pair, p in zip(found, adjusted, strict=True))
+    )
 
 
 def _stood(attack: Attack) -> dict[str, bool]:

@@ -15,7 +15,9 @@ from robust_tickets.report.markup import Html, tag
 
 def document(title: str, style: str, script: str, *body: Html | None) -> str:
     """The whole file."""
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

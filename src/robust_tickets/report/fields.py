@@ -35,7 +35,9 @@ def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
         notes.append(f"{path.parent.name}/{path.name}: {'missing' if not path.exists() else problem.message}")
         return {}
     if not isinstance(told, Mapping) or not told:
-        notes.append(f"{path.parent.name}/{path.name}: expected a JSON object, got {type(told).__name__ if told else 'an empty one'}")
+        notes.append(
+            f"{path.parent.name}/{path.name}: expected a JSON object, got {type(told).__name__ if told else 'an empty one'}"
+        )
     return mapping(told)
 
 

@@ -40,7 +40,9 @@ def cited(run: Run, attack: str | None, arm: Arm, anchor: str) -> dict[str, Html
     for flag, code in zip(found.flags, found.codes, strict=True):
         place = said.index(flag_sentence(run, attack, flag)) + 1
         for cell in CONCERNS.get(code, OTHERS):
-            links.setdefault(cell, []).append(tag("a", place, href=f"#{anchor}-note-{place}", aria_label=f"note {place}"))
+            links.setdefault(cell, []).append(
+                tag("a", place, href=f"#{anchor}-note-{place}", aria_label=f"note {place}")
+            )
     return {cell: tag("sup", join(dict.fromkeys(marks), ",")) for cell, marks in links.items()}
 
 
@@ -53,7 +55,13 @@ def conditions(run: Run, attack: str) -> Html | None:
         return None
     lines = [tag("p", f"How it was attacked: {'; '.join(every)}.", class_="quiet")] if every else []
     if own:
-        lines.append(tag("ul", *[tag("li", tag("b", title), f": {'; '.join(said)}.") for title, said in own.items()], class_="said quiet"))
+        lines.append(
+            tag(
+                "ul",
+                *[tag("li", tag("b", title), f": {'; '.join(said)}.") for title, said in own.items()],
+                class_="said quiet",
+            )
+        )
     return tag("div", *lines, class_="conditions")
 
 
@@ -61,7 +69,11 @@ def _conditions(found: Attack) -> list[str]:
     about = found.about
     parts = [_rules(about), _scoring(about), _temperature(about), _subset(found), _short(found), _budget(about)]
     if any(parts):
-        substitutes = {kind: mapping(r).get("name") for kind, r in mapping(about.get("resources")).items() if mapping(r).get("substitute")}
+        substitutes = {
+            kind: mapping(r).get("name")
+            for kind, r in mapping(about.get("resources")).items()
+            if mapping(r).get("substitute")
+        }
         parts += [f"substitute {kind}: {name}" for kind, name in substitutes.items()]
     return [part for part in parts if part]
 

@@ -39,5 +39,9 @@ def said(arms: Sequence[Arm], titles: str) -> str:
     """One sentence on such arms, which ``titles`` lists: what is wrong, what to do, and what not to believe."""
     many = len(arms) > 1
     texts = "every text" if all(map(trained_to_one, arms)) else "every attacked text"
-    cure = "train longer or on more rows" if all(arm.evaluation is not None for arm in arms) else "see what the victim does with its texts"
+    cure = (
+        "train longer or on more rows"
+        if all(arm.evaluation is not None for arm in arms)
+        else "see what the victim does with its texts"
+    )
     return f"{titles} give{'' if many else 's'} {texts} one class: {cure}; {'their' if many else 'its'} numbers under attack say nothing."

@@ -60,7 +60,9 @@ class Attack:
     @property
     def before(self) -> tuple[str, ...]:
         """The flags that stand before the numbers."""
-        return tuple(flag for first in FIRST for flag, code in zip(self.flags, self.codes, strict=True) if code == first)
+        return tuple(
+            flag for first in FIRST for flag, code in zip(self.flags, self.codes, strict=True) if code == first
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

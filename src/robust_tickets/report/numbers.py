@@ -26,7 +26,11 @@ def brief(interval: Sequence[float] | None) -> str:
     """The same for a narrow column; not with a dash where that could be a minus."""
     if interval is None:
         return ""
-    return f"{interval[0]:.1f}–{interval[1]:.1f}" if interval[0] >= 0 else f"−{-interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
+    return (
+        f"{interval[0]:.1f}–{interval[1]:.1f}"
+        if interval[0] >= 0
+        else f"−{-interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
+    )
 
 
 def points(value: float) -> str:
@@ -60,7 +64,13 @@ def amount(value: float | None, unit: str = "") -> str:
 
 
 def memory(value: float | None) -> str:
-    return NONE if value is None else f"{value / 2**30:.1f}{GLUE}GiB" if value >= 2**30 else f"{value / 2**20:.0f}{GLUE}MiB"
+    return (
+        NONE
+        if value is None
+        else f"{value / 2**30:.1f}{GLUE}GiB"
+        if value >= 2**30
+        else f"{value / 2**20:.0f}{GLUE}MiB"
+    )
 
 
 def seconds(value: float | None) -> str:

@@ -69,14 +69,22 @@ def is_attack(folder: str | Path) -> bool:
 
 def page(runs: Sequence[Run]) -> str:
     """The whole document."""
-    style, script = (files("robust_tickets.report").joinpath(name).read_text("utf-8") for name in ("style.css", "script.js"))
+    style, script = (
+        files("robust_tickets.report").joinpath(name).read_text("utf-8") for name in ("style.css", "script.js")
+    )
     title = runs[0].title if len(runs) == 1 else f"{len(runs)} runs compared"
     many = len(runs) > 1
     sections = [section(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
     joint = None
     if many:
         links = tag("ul", *[tag("li", tag("a", run.title, href=f"#r{i + 1}")) for i, run in enumerate(runs)])
-        joint = tag("header", tag("p", "robust tickets", class_="brand"), tag("h1", title), links, tag("section", joint_table(runs)))
+        joint = tag(
+            "header",
+            tag("p", "robust tickets", class_="brand"),
+            tag("h1", title),
+            links,
+            tag("section", joint_table(runs)),
+        )
     foot = tag("footer", tag("p", f"Made by robust-tickets {__version__}. This page loads nothing from any network."))
     return document(title, style, script, joint, tag("main", *sections), foot)
 
@@ -92,14 +100,21 @@ def section(run: Run, key: str, level: str) -> Html:
         parts.append(_part(f"{key}-table-{k}", below, title, tables))
     parts.append(per_class_table(run))
     for k, attack in enumerate(run.attack_keys):
-        parts.append(_part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)]))
+        parts.append(
+            _part(f"{key}-figure-{k}", below, _named("Clean against robust", run, attack), [scatter(run, attack)])
+        )
     parts.append(_part(f"{key}-budget", below, "Accuracy against query budget", budget_curves(run)))
     parts.append(_part(f"{key}-queries", below, "How many queries it took", [query_histogram(run)]))
     parts.append(_part(f"{key}-origins", below, "Where the tickets come from", [_origins(run)]))
     kept = [figure for i, arm in enumerate(run.arms) if (figure := layers(arm, i) or weights(arm, i)) is not None]
     told = _what_is_shown(run)
     parts.append(
-        _part(f"{key}-layers", below, "What survives in each layer", [tag("p", told), tag("div", *kept, class_="side")] if kept else [])
+        _part(
+            f"{key}-layers",
+            below,
+            "What survives in each layer",
+            [tag("p", told), tag("div", *kept, class_="side")] if kept else [],
+        )
     )
     parts.append(_part(f"{key}-heat", below, "How early the ticket settled", [heat(arm) for arm in _searches(run)]))
     parts.append(_part(f"{key}-texts", below, "The attacked texts", [texts(run)]))
@@ -112,7 +127,9 @@ def _searches(run: Run) -> list[Arm]:
     """One arm for each search, under the titles of all arms that share it."""
     found: list[Arm] = []
     for arm in run.arms:
-        same = next((i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances), None)
+        same = next(
+            (i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances), None
+        )
         if same is None:
             found.append(arm)
         else:
@@ -122,7 +139,10 @@ def _searches(run: Run) -> list[Arm]:
 
 def _top(run: Run, level: str) -> Html:
     found = verdicts(run)
-    parts: list[Html | None] = [tag("p", "robust tickets", class_="brand") if level == "h1" else None, tag(level, run.title)]
+    parts: list[Html | None] = [
+        tag("p", "robust tickets", class_="brand") if level == "h1" else None,
+        tag(level, run.title),
+    ]
     facts = _facts(run)
     if facts:
         parts.append(tag("p", facts, class_="facts-line"))
@@ -173,7 +193,9 @@ def _what_is_shown(run: Run) -> str:
     if any(shape.heads for shape in shapes):
         told.append("Filled squares are heads that stay; the bar is the share of neurons that stay.")
     if any(shape.weights for shape in shapes):
-        told.append("A ticket of single weights has two bars: the share of weights that stay in attention and in the feed-forward part.")
+        told.append(
+            "A ticket of single weights has two bars: the share of weights that stay in attention and in the feed-forward part."
+        )
         told.append("It brings no speed: the others are zeros that are multiplied all the same.")
     return " ".join([*told, "Layer 1 is nearest the words."])
 

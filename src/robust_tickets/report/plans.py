@@ -14,7 +14,12 @@ from typing import Any
 
 from robust_tickets.report.model import Arm, Attack
 
-TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack"}  # as their papers write them
+TITLES = {
+    "pwws": "PWWS",
+    "textfooler": "TextFooler",
+    "textbugger": "TextBugger",
+    "bertattack": "BERT-Attack",
+}  # as their papers write them
 
 
 def keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
@@ -55,7 +60,9 @@ def _title(attack: Attack, every: list[Attack]) -> str:
     mine, known = _facts(attack), [_facts(other) for other in others]
     differ = [said for what, said in mine.items() if any(facts.get(what) != said for facts in known)]
     title = attack_title(attack.name)
-    if len(others) > 1 and sum(facts == mine for facts in known) > 1:  # nothing that we know how to say tells it from another
+    if (
+        len(others) > 1 and sum(facts == mine for facts in known) > 1
+    ):  # nothing that we know how to say tells it from another
         differ.append(f"plan {1 + next(i for i, other in enumerate(others) if other is attack)}")
     return f"{title} ({', '.join(differ)})" if differ else title
 

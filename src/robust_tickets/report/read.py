@@ -31,7 +31,10 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     notes: list[str] = []
     about = mapping(read_json(folder / "arms.json"))
     if about.get("schema", 1) != 1:
-        raise TicketsError(f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1", hint="update the package")
+        raise TicketsError(
+            f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1",
+            hint="update the package",
+        )
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
     task = mapping(about.get("task"))
     recipe = mapping(config.get("recipe")) or config
@@ -60,8 +63,12 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
 
 def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
     """sha256 of what the page is made from. Not of the page itself, nor of the manifest, which is written after it."""
-    found = {name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()}
-    stages = [[entry.get(key) for key in ("search", "ticket", "train")] + listed(entry.get("attacks")) for entry in entries]
+    found = {
+        name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()
+    }
+    stages = [
+        [entry.get(key) for key in ("search", "ticket", "train")] + listed(entry.get("attacks")) for entry in entries
+    ]
     named = {str(name) for names in stages for name in names if name}
     for name in sorted(named):
         stage = inside(folder, name, [])
@@ -145,7 +152,9 @@ def _distances(folder: Path, notes: list[str]) -> Distances | None:
         return None
     found = optional(folder / "distances.json", notes)
     try:
-        points = tuple(float(p.get("epoch", i)) if isinstance(p, Mapping) else float(p) for i, p in enumerate(found["points"]))
+        points = tuple(
+            float(p.get("epoch", i)) if isinstance(p, Mapping) else float(p) for i, p in enumerate(found["points"])
+        )
         groups = {}
         for group in ("heads", "neurons"):
             rows = tuple(tuple(float(d) for d in row) for row in found[group])

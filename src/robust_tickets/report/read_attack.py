@@ -23,7 +23,10 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
     if not found:
         return None
     n = int(number(found.get("n")) or 0)
-    value = {key: number(found.get(key)) for key in ("clean", "aua", "suc", "queries", "perturbed", "similarity", "clean_full", "seconds")}
+    value = {
+        key: number(found.get(key))
+        for key in ("clean", "aua", "suc", "queries", "perturbed", "similarity", "clean_full", "seconds")
+    }
     given = mapping(found.get("intervals"))
     intervals = {key: interval(given.get(key)) or percent_interval(value[key], n) for key in ("clean", "aua")}
     intervals |= {key: interval(given.get(key)) for key in ("suc", "queries", "perturbed", "similarity")}
@@ -31,7 +34,11 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
     codes = listed(found.get("flag_codes") or [])
     errors = found.get("errors")
     passes, seed = number(found.get("forward_passes")), number(found.get("seed"))
-    key, task, ids = (mapping(optional(folder / "stage.json", []).get("key")), mapping(found.get("task")), found.get("ids") or ())
+    key, task, ids = (
+        mapping(optional(folder / "stage.json", []).get("key")),
+        mapping(found.get("task")),
+        found.get("ids") or (),
+    )
     return Attack(
         key="",  # given once all arms are read
         plan={**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {},
@@ -65,7 +72,9 @@ def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:
         for line in lines:
             try:
                 row = json.loads(line)
-                texts = [None if row.get(k) is None else tuple(map(str, listed(row[k]))) for k in ("original", "perturbed")]
+                texts = [
+                    None if row.get(k) is None else tuple(map(str, listed(row[k]))) for k in ("original", "perturbed")
+                ]
                 status = str(row["status"])
                 if status not in STATUSES:
                     raise ValueError(status)
@@ -88,7 +97,9 @@ def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:
     if bad:
         notes.append(f"{path.parent.name}/{path.name}: {bad} lines could not be read and are left out")
     if (lost := expected - len(found) - bad) > 0:
-        notes.append(f"{path.parent.name}/{path.name}: {lost} of {expected} lines are missing; models are compared without these texts")
+        notes.append(
+            f"{path.parent.name}/{path.name}: {lost} of {expected} lines are missing; models are compared without these texts"
+        )
     return found
 
 

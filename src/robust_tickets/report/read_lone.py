@@ -32,7 +32,9 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
             victim = (*victim[:2], victim[2] + 1)
         by_victim.setdefault(victim, []).append((folder, attack))
     titles = _titles(by_victim)
-    arms, attack_titles = keyed([_arm(titles[victim], [attack for _, attack in rows]) for victim, rows in by_victim.items()])
+    arms, attack_titles = keyed(
+        [_arm(titles[victim], [attack for _, attack in rows]) for victim, rows in by_victim.items()]
+    )
     first, envs = found[0][1], [mapping(attack.about.get("env")) for _, attack in found]
     task = mapping(first.about.get("task"))
     names = [str(mapping(file).get("name") or "") for env in envs for file in listed(env.get("data"))]

@@ -16,7 +16,10 @@ HEADS = (
     ("clean, all texts", "accuracy on the whole evaluated split, unattacked"),
     ("clean, attacked texts", "accuracy before the attack on the texts that were then attacked"),
     ("under attack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
-    ("attack wins", "of the texts that were right before, the share that the attack turned; below it how many there were"),
+    (
+        "attack wins",
+        "of the texts that were right before, the share that the attack turned; below it how many there were",
+    ),
     ("queries", "how often the attack asked the model per text that was right before; the mean"),
     ("words changed", "mean share of a text's words that were changed where the attack won"),
     (
@@ -118,7 +121,9 @@ def _table(caption: str, label: str, rows: Sequence[tuple[object, list[Cell]]], 
     heads = [tag("th", first, scope="col")]
     heads += [tag("th", tag("abbr", HEADS[k][0], title=HEADS[k][1]), scope="col", class_="number") for k in kept]
     body = [tag("tr", tag("th", name, scope="row"), *[cells[k].html for k in kept]) for name, cells in rows]
-    return scroll(label, tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body)))
+    return scroll(
+        label, tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body))
+    )
 
 
 def _kept(rows: Sequence[list[Cell]]) -> list[int]:
@@ -140,7 +145,12 @@ def _row(run: Run, arm: Arm, attack: str | None, tests: Contest, anchor: str) ->
         _cell("parameters", cost.get("parameters"), numbers.amount(cost.get("parameters"))),
         _cell("flops", cost.get("flops_per_example"), numbers.amount(cost.get("flops_per_example")), _ratio(arm)),
         _cell("seconds", total_seconds(arm), numbers.seconds(total_seconds(arm))),
-        _cell("p", pair.p if pair else None, "baseline" if arm is base else numbers.p_value(pair.p if pair else None), adjusted),
+        _cell(
+            "p",
+            pair.p if pair else None,
+            "baseline" if arm is base else numbers.p_value(pair.p if pair else None),
+            adjusted,
+        ),
     ]
 
 
@@ -148,7 +158,9 @@ def _measured(key: str, found: Attack | None, notes: Mapping[str, Html], name: s
     value = getattr(found, key) if found else None
     interval = found.intervals.get(key) if found and value is not None else None
     written, digits = SHOWN[key]
-    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""  # room for the rest
+    below = (
+        f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""
+    )  # room for the rest
     if key == "suc" and found and found.attacked is not None:
         below = f"{below} of {found.attacked}".strip()
     return _cell(name or key, value, written(value), below, notes.get(name or key) if value is not None else None)
@@ -170,10 +182,19 @@ def per_class_table(run: Run) -> Html | None:
     rows = []
     for arm in run.arms:
         for i, row in enumerate(arm.evaluation.per_class if arm.evaluation else ()):
-            cells = [tag("td", numbers.percent(_float(row.get(key))), class_="number") for key in ("precision", "recall", "f1")]
+            cells = [
+                tag("td", numbers.percent(_float(row.get(key))), class_="number")
+                for key in ("precision", "recall", "f1")
+            ]
             label = run.label(row.get("label", i))
             rows.append(
-                tag("tr", tag("th", arm.title, scope="row"), tag("td", label), tag("td", str(row.get("n", "")), class_="number"), *cells)
+                tag(
+                    "tr",
+                    tag("th", arm.title, scope="row"),
+                    tag("td", label),
+                    tag("td", str(row.get("n", "")), class_="number"),
+                    *cells,
+                )
             )
     if not rows:
         return None
@@ -181,10 +202,22 @@ def per_class_table(run: Run) -> Html | None:
         tag("th", h, scope="col", class_="number" if i > 1 else None)
         for i, h in enumerate(("arm", "class", "n", "precision", "recall", "F1"))
     ]
-    table = tag("table", tag("caption", "Per class, on the whole split, unattacked."), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    macro = [f"{a.title} {numbers.percent(a.evaluation.macro_f1)}" for a in run.arms if a.evaluation and a.evaluation.macro_f1 is not None]
+    table = tag(
+        "table",
+        tag("caption", "Per class, on the whole split, unattacked."),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *rows),
+    )
+    macro = [
+        f"{a.title} {numbers.percent(a.evaluation.macro_f1)}"
+        for a in run.arms
+        if a.evaluation and a.evaluation.macro_f1 is not None
+    ]
     return tag(
-        "details", tag("summary", "Per class"), tag("p", "Macro-F1: ", ", ".join(macro), "."), scroll(f"{run.title}: classes", table)
+        "details",
+        tag("summary", "Per class"),
+        tag("p", "Macro-F1: ", ", ".join(macro), "."),
+        scroll(f"{run.title}: classes", table),
     )
 
 

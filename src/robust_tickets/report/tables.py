@@ -23,14 +23,18 @@ def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tupl
     found: list[Table] = []
     if search is not None:
         key = mapping(optional(search / "stage.json", []).get("key"))
-        found += _read("searched", mapping(mapping(key.get("method")).get("adversary")), mapping(key.get("resources")), {})
+        found += _read(
+            "searched", mapping(mapping(key.get("method")).get("adversary")), mapping(key.get("resources")), {}
+        )
     if train is not None and (train / "adversary.json").is_file():
         about = optional(train / "adversary.json", notes)
         found += _read("trained", about, mapping(about.get("resources")), mapping(about.get("coverage")))
     return tuple(found)
 
 
-def _read(what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any], coverage: Mapping[str, Any]) -> list[Table]:
+def _read(
+    what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any], coverage: Mapping[str, Any]
+) -> list[Table]:
     return [
         Table(
             what=what,
@@ -60,7 +64,9 @@ def _said(run: Run, arm: Arm, table: Table) -> list[str]:
         digests = {digest for resource in used if (digest := mapping(resource).get("digest"))}
         if table.digest and table.digest in digests:
             ground = "what it shows there need not hold for words from elsewhere"
-            sentences.append(f"{title} on {arm.title}: the attack draws from the same table as the training, so {ground}.")
+            sentences.append(
+                f"{title} on {arm.title}: the attack draws from the same table as the training, so {ground}."
+            )
         elif digests:
             sentences.append(f"{title} on {arm.title}: the attack does not draw from the table of the training.")
     return sentences

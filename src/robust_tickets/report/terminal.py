@@ -38,7 +38,9 @@ class Summary:
             yield _lines(f"\n{title}: {found.n} texts of {found.split or 'the split'}, 95 % intervals", wide)
             yield _fitting(console, options, ATTACKED, _attacked(run, attack))
             if run.base is not None and len(run.arms) > 1:
-                yield _lines(f"p: exact paired test against {run.base.title}, not adjusted for several comparisons", wide)
+                yield _lines(
+                    f"p: exact paired test against {run.base.title}, not adjusted for several comparisons", wide
+                )
         yield _lines("\nThe models", wide)
         yield _fitting(console, options, MODELS, _models(run))
         if any(arm.branch for arm in run.arms):
@@ -106,10 +108,14 @@ def _fitting(console: Console, options: ConsoleOptions, heads: Sequence[str], ro
 
     room = (
         options.max_width
-        - Measurement.get(console, options.update(width=10_000), _table(heads, [("", cells) for _, cells in rows])).maximum
+        - Measurement.get(
+            console, options.update(width=10_000), _table(heads, [("", cells) for _, cells in rows])
+        ).maximum
     )
     titles = [_wrapped(title, max(room + len("arm"), 1)) for title, _ in rows]
-    if all(title.count("\n") < 2 and cell_len(line) <= room + len("arm") for title in titles for line in title.split("\n")):
+    if all(
+        title.count("\n") < 2 and cell_len(line) <= room + len("arm") for title in titles for line in title.split("\n")
+    ):
         return _table(heads, [(title, cells) for title, (_, cells) in zip(titles, rows, strict=True)])
     lines = []
     for title, cells in rows:
@@ -183,10 +189,18 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
             continue
         wanted = ("clean", "aua", "suc", "queries", "perturbed", "similarity", "n", "errors")
         row: dict[str, object] = {name: getattr(found, name) for name in wanted}
-        row |= {"title": run.attack_titles[key], "split": found.split, "flags": list(found.flags), "headline": _plain(headline)}
+        row |= {
+            "title": run.attack_titles[key],
+            "split": found.split,
+            "flags": list(found.flags),
+            "headline": _plain(headline),
+        }
         row["intervals"] = {name: list(ends) for name, ends in found.intervals.items()}
         row |= {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
-        row |= {"difference": pair.difference if pair else None, "difference_interval": [pair.low, pair.high] if pair else None}
+        row |= {
+            "difference": pair.difference if pair else None,
+            "difference_interval": [pair.low, pair.high] if pair else None,
+        }
         rows.append(row)
     return rows
 
@@ -198,17 +212,28 @@ def _ends(interval: Sequence[float] | None) -> list[float] | None:
 def _chosen(result: Mapping[str, Any]) -> str:
     """How many examples, how they were chosen, and whether more were asked for."""
     task = result["task"]
-    said = [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])] if "by_class" in task else []
+    said = (
+        [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])]
+        if "by_class" in task
+        else []
+    )
     short = short_of(task.get("asked"), len(result["ids"]))
     failed, total, outcomes = int(result.get("errors") or 0), len(result["ids"]), result["outcomes"]
     attacked = total - outcomes["skipped"] - outcomes["error"]
-    many = f"{total} example{'s' * (total != 1)}, {attacked} of them attacked" + (f", {failed} failed" if failed else "")
+    many = f"{total} example{'s' * (total != 1)}, {attacked} of them attacked" + (
+        f", {failed} failed" if failed else ""
+    )
     return ", ".join([many, *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
 
 
 def first(told: Mapping[str, Any]) -> list[str]:
     """What stands before the numbers of a result, or of a cell of a replay."""
-    return [flag for one in FIRST for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False) if code == one]
+    return [
+        flag
+        for one in FIRST
+        for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False)
+        if code == one
+    ]
 
 
 def attack_table(result: Mapping[str, Any]) -> Table:
@@ -216,7 +241,11 @@ def attack_table(result: Mapping[str, Any]) -> Table:
     from rich.text import Text
 
     cells = [_both(numbers.percent(result[name]), result["intervals"].get(name)) for name in ("clean", "aua", "suc")]
-    rest = [numbers.count(result["queries"], 1), numbers.percent(result["perturbed"]), numbers.similarity(result.get("similarity"))]
+    rest = [
+        numbers.count(result["queries"], 1),
+        numbers.percent(result["perturbed"]),
+        numbers.similarity(result.get("similarity")),
+    ]
     heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
     table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
     table.columns[0].header, table.columns[0].no_wrap = "attack", False  # a long name is folded, numbers never are

@@ -18,7 +18,13 @@ __all__ = ["choice", "mark", "texts", "turner"]
 MOST = 2000  # texts on the page over all attacks; the files hold all
 SIZE = 6_000_000  # characters of markup, likewise
 OPEN = 6  # of them in sight without the script
-OUTCOMES = {"success": "fooled", "failed": "held", "skipped": "wrong before", "unknown": "attack failed", "error": "error"}
+OUTCOMES = {
+    "success": "fooled",
+    "failed": "held",
+    "skipped": "wrong before",
+    "unknown": "attack failed",
+    "error": "error",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +56,9 @@ def texts(run: Run) -> Html | None:
         differ = sum(case.split for case in cases)
         said = f"{len(cases)} texts attacked with {run.attack_titles[key]}"
         said += f"; the arms fared differently on {differ}. Those come first." if len(run.arms) > 1 else "."
-        ordered = sorted(cases, key=lambda case: (not case.split, all(e.status == "skipped" for _, _, e in case.outcomes)))
+        ordered = sorted(
+            cases, key=lambda case: (not case.split, all(e.status == "skipped" for _, _, e in case.outcomes))
+        )
         cards = _fitting(run, ordered, MOST // len(keys), SIZE // len(keys))
         if len(cards) < len(cases):
             said += f" {len(cards)} are shown, examples.jsonl holds all."
@@ -60,7 +68,9 @@ def texts(run: Run) -> Html | None:
         return None
     more = None
     if len(shown) > OPEN:
-        more = tag("details", tag("summary", f"{len(shown) - OPEN} more texts"), *[c for c, _ in shown[OPEN:]], class_="more")
+        more = tag(
+            "details", tag("summary", f"{len(shown) - OPEN} more texts"), *[c for c, _ in shown[OPEN:]], class_="more"
+        )
     listed = tag("div", *[c for c, _ in shown[:OPEN]], more, class_="cases")
     return join([*told, _filters(run, [case for _, case in shown]), listed, turner()])
 
@@ -134,7 +144,9 @@ def _card(run: Run, case: Case) -> Html:
     first = case.outcomes[0][2]
     rows = [_outcome(run, i, arm, example) for i, arm, example in case.outcomes]
     which = f" {run.attack_titles[run.attack_keys[case.attack]]} · " if len(run.attack_keys) > 1 else " "
-    head = tag("p", tag("span", case.id, class_="id"), which, "true label ", tag("b", run.label(first.label)), class_="about")
+    head = tag(
+        "p", tag("span", case.id, class_="id"), which, "true label ", tag("b", run.label(first.label)), class_="about"
+    )
     body = join([opening(column) for column in first.original])
     marks = {"data_attack": str(case.attack), "data_label": _value(case.label), "data_differ": case.split}
     return tag("article", head, body, tag("ul", *rows), class_="case", **marks)

@@ -67,12 +67,16 @@ def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
     if "aua" in result.intervals:
         stands += f" (95{numbers.GLUE}% interval {numbers.span(result.intervals['aua'])})"
     if not rest:
-        return Verdict(attack=attack, headline=f"{stands}.", sentences=("There is no other arm to compare it with.",), sure=False)
+        return Verdict(
+            attack=attack, headline=f"{stands}.", sentences=("There is no other arm to compare it with.",), sure=False
+        )
     all_pairs = contest(run, attack)
     pairs = [pair for arm in rest if (pair := all_pairs.between(best, arm)) is not None]
     met = [pair.other for pair in pairs]
     apart = [arm for arm in rest if not any(arm is other for other in met)]
-    others = [c for c in all_pairs.pairs if c.clear and all(any(side is arm for arm in rest) for side in (c.arm, c.other))]
+    others = [
+        c for c in all_pairs.pairs if c.clear and all(any(side is arm for arm in rest) for side in (c.arm, c.other))
+    ]
     elsewhere = [c if c.difference > 0 else c.turned() for c in others]
     sentences = [f"{stands}.", *(_against(c) for c in pairs)]
     if apart:
@@ -80,7 +84,9 @@ def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
         sentences.append(f"No paired test against {listed}: no attacked example is stored for both.")
     sentences += [f"{c.arm.title} is harder to fool than {c.other.title}: {_numbers(c)}." for c in elsewhere[:MOST]]
     if len(elsewhere) > MOST:
-        sentences.append(f"{len(elsewhere) - MOST} more pairs of the other arms differ beyond noise; the table of pairs has them all.")
+        sentences.append(
+            f"{len(elsewhere) - MOST} more pairs of the other arms differ beyond noise; the table of pairs has them all."
+        )
     return Verdict(
         attack=attack,
         headline=_headline(best, pairs, apart, elsewhere, name),
@@ -113,7 +119,9 @@ def _headline(best: Arm, pairs: list[Comparison], apart: list[Arm], elsewhere: l
         parts.append(f"{best.title} came out highest, but not beyond noise")
     else:
         n = min(c.n for c in pairs)
-        parts.append(f"No difference beyond noise at n{numbers.GLUE}={numbers.GLUE}{n}: under {name}, no arm is shown to be harder to fool")
+        parts.append(
+            f"No difference beyond noise at n{numbers.GLUE}={numbers.GLUE}{n}: under {name}, no arm is shown to be harder to fool"
+        )
     if apart:
         parts.append(f"{_listed([arm.title for arm in apart])} could not be compared")
     return "; ".join(parts) + "."
@@ -153,7 +161,9 @@ def costs(run: Run) -> list[str]:
         parts = []
         if base is not None and arm.clean is not None and base.clean is not None:
             gap = arm.clean - base.clean
-            parts.append(f"labels {numbers.percent(arm.clean)} of unattacked texts correctly ({numbers.points(gap)} points)")
+            parts.append(
+                f"labels {numbers.percent(arm.clean)} of unattacked texts correctly ({numbers.points(gap)} points)"
+            )
         parts += _savings(arm)
         if base is not None and arm.cost.get("train_seconds") and base.cost.get("train_seconds"):
             mine, theirs = total_seconds(arm), total_seconds(base)
@@ -170,7 +180,9 @@ def _savings(arm: Arm) -> list[str]:
     cost, parts = arm.cost, []
     if cost.get("nonzero_encoder_parameters") and cost.get("dense_encoder_parameters"):
         kept, of = cost["nonzero_encoder_parameters"], cost["dense_encoder_parameters"]
-        parts.append(f"keeps {numbers.amount(kept)} of {numbers.amount(of)} encoder parameters ({100 * kept / of:.0f} %)")
+        parts.append(
+            f"keeps {numbers.amount(kept)} of {numbers.amount(of)} encoder parameters ({100 * kept / of:.0f} %)"
+        )
         return [*parts, "brings no speed, for the others are zeros in matrices of the same size"]
     for key, dense, what in (
         ("encoder_parameters", "dense_encoder_parameters", "encoder parameters"),
@@ -181,7 +193,9 @@ def _savings(arm: Arm) -> list[str]:
             parts.append(f"keeps {numbers.amount(cost[key])} of {numbers.amount(cost[dense])} {what} ({share:.0f} %)")
             break
     if cost.get("flops_per_example") and cost.get("dense_flops_per_example"):
-        parts.append(f"needs {cost['dense_flops_per_example'] / cost['flops_per_example']:.2f} times fewer FLOPs per text")
+        parts.append(
+            f"needs {cost['dense_flops_per_example'] / cost['flops_per_example']:.2f} times fewer FLOPs per text"
+        )
     return parts
 
 
@@ -196,7 +210,10 @@ def warnings(run: Run) -> list[str]:
     said: list[str] = []
     for key, title in run.attack_titles.items():
         results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
-        said += [flag_sentence(run, key, flag) for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)]
+        said += [
+            flag_sentence(run, key, flag)
+            for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)
+        ]
         said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
         for arm, found in results:
             if found.errors and not _says(found, "error") and not found.before:
@@ -208,14 +225,20 @@ def warnings(run: Run) -> list[str]:
     near = [arm.title for arm in run.arms if arm.near_random]
     if near:
         what = "ticket is" if len(near) == 1 else "tickets are"
-        said.append(f"Near random: {_listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart.")
+        said.append(
+            f"Near random: {_listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart."
+        )
     masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
     if masked:
-        said.append(f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size.")
+        said.append(
+            f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
+        )
     said += tables.said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
-        where = f"; {BAD_ROWS} in the run folder lists them, up to {BAD_ROWS_KEPT:,}" if run.task.get("bad_rows") else ""
+        where = (
+            f"; {BAD_ROWS} in the run folder lists them, up to {BAD_ROWS_KEPT:,}" if run.task.get("bad_rows") else ""
+        )
         said.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
     said += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
     said += run.notes

@@ -25,7 +25,9 @@ FOLDERS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, say what became of it; the exit code."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `tickets` does: threads that spin take the cores from other processes
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "passive"
+    )  # as `tickets` does: threads that spin take the cores from other processes
     given = _parser().parse_args(argv)
     progress.quiet(given.quiet)
     try:
@@ -34,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted\n  what to do: run the same command to go on", file=sys.stderr)
         return 130
     except TicketsError as problem:
-        print(f"error: {problem.message}" + (f"\n  what to do: {problem.hint}" if problem.hint else ""), file=sys.stderr)
+        print(
+            f"error: {problem.message}" + (f"\n  what to do: {problem.hint}" if problem.hint else ""), file=sys.stderr
+        )
         return problem.exit_code
 
 
@@ -52,7 +56,9 @@ def _go(given: argparse.Namespace) -> int:
     from robust_tickets.reproduce.work import work
 
     budget = progress.seconds(given.budget, "--budget") if given.budget else None
-    places = Places.find(data=given.data, models=given.models, resources=given.resources, encoder=given.encoder, subset=given.subset)
+    places = Places.find(
+        data=given.data, models=given.models, resources=given.resources, encoder=given.encoder, subset=given.subset
+    )
     units, attacks, searches, expected = _asked(given, places)
     if given.dry_run:
         _tell(" ".join([unit.id, *(attack.name for attack in attacks[unit])]) for unit in units)
@@ -71,7 +77,9 @@ def _tell(lines: Iterable[str]) -> None:
         for line in lines:
             print(line)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader went away (`… --dry-run | head -1`): not an error of ours, and the exit code stays
+    except (
+        BrokenPipeError
+    ):  # the reader went away (`… --dry-run | head -1`): not an error of ours, and the exit code stays
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -95,7 +103,9 @@ def _asked(given: argparse.Namespace, places: Any) -> tuple[Any, Any, frozenset[
     for words in plan.missing:
         progress.warn(words)
     if not plan.units:
-        raise TicketsError(f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT)
+        raise TicketsError(
+            f"nothing of campaign {given.campaign} can be run", hint="see the warnings above", exit_code=BAD_INPUT
+        )
     return plan.units, plan.attacks, plan.searches, dict(cost(plan, done, places=places, store=given.store).units)
 
 
@@ -137,19 +147,36 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--units", nargs="+", metavar="ID", help="as bert-base-uncased/sst2/finetune/corrected/seed-0")
     asked.add_argument("--campaign", metavar="A", help="A, B, B2, C, D or E, or several: A,B")
-    asked.add_argument("--arms", action="store_true", help="list the names of all arms, which units are made of, with their titles")
+    asked.add_argument(
+        "--arms", action="store_true", help="list the names of all arms, which units are made of, with their titles"
+    )
     groups = "main,more,encoder,…, or single attacks; by default main, or a campaign's own"
     parser.add_argument("--attacks", metavar="GROUPS", help=groups)
-    parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune")
-    parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
-    parser.add_argument("--search-only", action="store_true", help="of --units the ticket alone: nothing is trained or attacked")
-    parser.add_argument("--processes", type=int, default=1, help="that share the device at a time")
-    parser.add_argument("--train-at-once", type=int, metavar="N", help="of these, how many may search or train; the others attack")
-    parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
-    parser.add_argument("--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each")
-    parser.add_argument("--graphs-only", action="store_true", help="on a GPU: fail what cannot be recorded, instead of running it eagerly")
     parser.add_argument(
-        "--store", type=Path, default=Path("runs/reproduce"), help="searches, models and attacks while they are made (runs/reproduce)"
+        "--only", action="append", default=[], metavar="KEY=VALUE", help="a part of a campaign: seed=0, method=finetune"
+    )
+    parser.add_argument("--seeds", type=int, help="instead of the campaign's number of runs")
+    parser.add_argument(
+        "--search-only", action="store_true", help="of --units the ticket alone: nothing is trained or attacked"
+    )
+    parser.add_argument("--processes", type=int, default=1, help="that share the device at a time")
+    parser.add_argument(
+        "--train-at-once", type=int, metavar="N", help="of these, how many may search or train; the others attack"
+    )
+    parser.add_argument("--budget", metavar="25m", help="what is not ended in this time is left")
+    parser.add_argument(
+        "--drop-models", action="store_true", help="remove a trained model once it is attacked: 440 MB each"
+    )
+    parser.add_argument(
+        "--graphs-only",
+        action="store_true",
+        help="on a GPU: fail what cannot be recorded, instead of running it eagerly",
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=Path("runs/reproduce"),
+        help="searches, models and attacks while they are made (runs/reproduce)",
     )
     parser.add_argument("--results", type=Path, default=Path("results"), help="the outcomes (results)")
     for name, what in FOLDERS.items():

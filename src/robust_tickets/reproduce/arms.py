@@ -97,7 +97,9 @@ def _all() -> dict[str, _Told]:
             told[f"{name}_{tag}"] = _changed(told[table["base"]], f"{name}_{tag}", _filled(table, value))
     for letter, table in toml("sturdy.toml")["configurations"].items():
         for form, base in _forms().items():
-            told[f"sturdy_{letter}{form}"] = _changed(told[base["base"]], f"sturdy_{letter}{form}", _sturdy(table, base))
+            told[f"sturdy_{letter}{form}"] = _changed(
+                told[base["base"]], f"sturdy_{letter}{form}", _sturdy(table, base)
+            )
     return told
 
 

@@ -45,7 +45,9 @@ def attacks(task: str, groups: Sequence[str] = ("main",), flavour: Flavour = "co
     known = [*GROUPS, *(one.name for one in _all(task, flavour))]
     for group in groups:
         if group not in known:
-            raise TicketsError(f"no group of attacks on {task}, and no attack, is called {group!r}", hint=did_you_mean(group, known))
+            raise TicketsError(
+                f"no group of attacks on {task}, and no attack, is called {group!r}", hint=did_you_mean(group, known)
+            )
     return tuple(attack for attack in _all(task, flavour) if attack.group in groups or attack.name in groups)
 
 
@@ -91,7 +93,10 @@ def _made(
     """The attacks of an entry: one for each candidate set, or for each attack that it repeats on other examples."""
     if "of" in entry:
         for other in (before[name] for name in entry["of"]):
-            table = {**other.table, **{key: confirm if value == "@confirm" else value for key, value in entry["table"].items()}}
+            table = {
+                **other.table,
+                **{key: confirm if value == "@confirm" else value for key, value in entry["table"].items()},
+            }
             about = f"{other.about}; {entry['about'].format(confirm=confirm)}"
             name = entry["name"].format(name=other.name)
             yield NamedAttack(name=name, about=about, group=entry["group"], table=table, candidates=other.candidates)
@@ -103,7 +108,9 @@ def _made(
         table = {key: chosen["role"] if value == "@set" else value for key, value in entry["table"].items()}
         if "accepts" in entry:
             table["sentence_similarity"] = chosen["thresholds"][entry["accepts"]]
-        yield _one(entry, entry["name"].format(set=name), {**common, **table}, f"{entry['about']}; {chosen['about']}", name)
+        yield _one(
+            entry, entry["name"].format(set=name), {**common, **table}, f"{entry['about']}; {chosen['about']}", name
+        )
 
 
 def _one(entry: Mapping[str, Any], name: str, table: Mapping[str, Any], about: str, candidates: str) -> NamedAttack:

@@ -77,7 +77,9 @@ def _called(name: str) -> str:
     return known[name.upper()]
 
 
-def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour, outcomes: Sequence[Outcome]) -> list[list[Asked]]:
+def _asked(
+    name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour, outcomes: Sequence[Outcome]
+) -> list[list[Asked]]:
     """What a campaign asks for, part by part."""
     one = campaigns()[name]
     roles = chosen(outcomes) if one.waits else {}
@@ -121,11 +123,18 @@ def _lines(
             if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
                 found.append(line)
     for task in part.tasks if part.arms else ():
-        columns: list[Any] = [("clean", None, None), *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour))]
+        columns: list[Any] = [
+            ("clean", None, None),
+            *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour)),
+        ]
         for backbone in part.backbones:
             for own in dict.fromkeys(written.format(**roles) for written in part.arms):
                 first = first_seed(own) if part.fresh else 0
-                runs = [(seed, repeat) for seed in range(first, first + count) for repeat in range(part.repeats if seed == first else 1)]
+                runs = [
+                    (seed, repeat)
+                    for seed in range(first, first + count)
+                    for repeat in range(part.repeats if seed == first else 1)
+                ]
                 found.append(
                     Asked(
                         table=f"campaign {name}", row=arm(own).title, task=task, backbone=backbone, arm=own, columns=tuple(columns),

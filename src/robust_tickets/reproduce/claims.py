@@ -20,7 +20,9 @@ from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import BERT, Flavour
 
-RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
+RESAMPLES = (
+    2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
+)
 Among = Literal["arms", "plain"]
 ROLE = "@"
 PLAIN = "@plain"  # the fine-tuning that is to be beaten
@@ -103,7 +105,9 @@ def family(id: str, flavour: Flavour = "corrected") -> Family:
     raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()))
 
 
-def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> tuple[Judged, ...]:
+def judge(
+    id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
+) -> tuple[Judged, ...]:
     """All claims of a family, adjusted together on each task. ``folder`` is where the outcomes lie; without it examples take no part.
 
     All claims on the task count, run or not, so that a verdict stands when others come. Tasks of a table are studies of their own: who
@@ -115,7 +119,9 @@ def judge(id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, f
     apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
     made = told()["families"].get(id, {}).get("made")
     adjusted = {
-        task: iter(judge_family([one.comparison for one in apart if one.comparison and one.claim.task == task], made or number))
+        task: iter(
+            judge_family([one.comparison for one in apart if one.comparison and one.claim.task == task], made or number)
+        )
         for task, number in Counter(one.claim.task for one in apart).items()
     }
     return tuple(_with(one, next(adjusted[one.claim.task])) if one.comparison else one for one in apart)
@@ -127,7 +133,9 @@ def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among
     All runs of what they are to beat too: one more of these would move every gain, and perhaps the choice.
     """
     ranked, asked = screened(outcomes, folder, among), told()["screen"]
-    whole = len(ranked) == len(asked[among]) and all(one.n == asked["seeds"] and one.beside == FEWEST_RUNS for one in ranked)
+    whole = len(ranked) == len(asked[among]) and all(
+        one.n == asked["seeds"] and one.beside == FEWEST_RUNS for one in ranked
+    )
     return ranked[0].arm if whole else None
 
 
@@ -164,7 +172,11 @@ def _as_long(base: str, chosen: str) -> str:
     """``base``, or the arm of its sweep over lengths that trains as many epochs as ``chosen``."""
     from robust_tickets.reproduce.arms import arms
 
-    own = [value for key, _, value in (one.partition("=") for one in arms()[f"{chosen}_full"].settings) if key.endswith("train.epochs")]
+    own = [
+        value
+        for key, _, value in (one.partition("=") for one in arms()[f"{chosen}_full"].settings)
+        if key.endswith("train.epochs")
+    ]
     return f"{base}_epochs_{own[-1]}" if own else base
 
 
@@ -200,7 +212,9 @@ def screened(
             read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=by, split=asked["split"]), own, folder)
             for metric, by in (("aua", under_attack), ("clean", None))
         )
-        return (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None
+        return (
+            (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None
+        )
 
     base, found = means(asked["against"], FEWEST_RUNS), []
     for arm in asked[among]:
@@ -224,7 +238,9 @@ def spreads(
     outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None, backbone: str = BERT
 ) -> tuple[SeedSpread, ...]:
     """For every arm of which a seed was run again: how far its repeats lie apart, beside its seeds."""
-    arms = dict.fromkeys(o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat)
+    arms = dict.fromkeys(
+        o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat
+    )
     wanted = [Wanted(arm=arm, task=task, metric="aua", attack=attack, split=split, backbone=backbone) for arm in arms]
     found = [read_runs(one, outcomes, None).runs for one in wanted]
     return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
@@ -237,7 +253,9 @@ def _of_campaign(id: str, given: Mapping[str, Any]) -> Family:
         for attack in block["attacks"]
         for other in block["against"]
     )
-    return Family(id=id, title=given["title"], question=given["question"], margin=float(told()["margin"]), claims=claims)
+    return Family(
+        id=id, title=given["title"], question=given["question"], margin=float(told()["margin"]), claims=claims
+    )
 
 
 def _of_table(id: str, flavour: Flavour) -> Family:
@@ -275,7 +293,9 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
         return Judged(claim=claim, comparison=None, arm=None, other=None, why=NOT_CHOSEN)
     first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
     summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
-    missing = [f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in (first, second) if not one.runs.units]
+    missing = [
+        f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in (first, second) if not one.runs.units
+    ]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
     if not missing and first.way != second.way:
@@ -287,7 +307,11 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
         other=summaries[1],
         substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
         notes=tuple(
-            dict.fromkeys(f"{one.runs.name}: {note}" for one in (first, second) for note in (*one.notes, *_left_out(one.runs.name)))
+            dict.fromkeys(
+                f"{one.runs.name}: {note}"
+                for one in (first, second)
+                for note in (*one.notes, *_left_out(one.runs.name))
+            )
         ),
         why="; ".join(missing),
     )
@@ -295,7 +319,9 @@ def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
 
 def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
     """Why there is no run of an arm, which may have some that chose it."""
-    known = [o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (one.runs.name, claim.task, claim.backbone)]
+    known = [
+        o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (one.runs.name, claim.task, claim.backbone)
+    ]
     return "only runs that took part in choosing it" if known and not after_choice(one.runs.name, known) else one.why
 
 
@@ -303,14 +329,24 @@ def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | No
     """The arm's runs, without those that chose it."""
     outcomes = after_choice(arm, outcomes)
     asked = Wanted(
-        arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone, flavour=flavour
+        arm=arm,
+        task=claim.task,
+        metric=claim.metric,
+        attack=claim.attack,
+        split=claim.split,
+        backbone=claim.backbone,
+        flavour=flavour,
     )
     return read_runs(asked, outcomes, folder)
 
 
 def _left_out(arm: str) -> list[str]:
     """What is to be said where a claim has fewer runs than the page shows of the arm."""
-    return [f"here without the runs that took part in choosing it: seeds from {first} on"] if (first := first_seed(arm)) else []
+    return (
+        [f"here without the runs that took part in choosing it: seeds from {first} on"]
+        if (first := first_seed(arm))
+        else []
+    )
 
 
 def _with(one: Judged, adjusted: RunComparison) -> Judged:

@@ -64,7 +64,14 @@ def _all() -> tuple[Finding, ...]:
 
 def _finding(kind: Kind, cell: Cell, text: str, others: tuple[str, ...] = ()) -> Finding:
     return Finding(
-        kind=kind, table=cell.table, task=cell.task, row=cell.row, metric=cell.metric, attack=cell.attack, text=text, others=others
+        kind=kind,
+        table=cell.table,
+        task=cell.task,
+        row=cell.row,
+        metric=cell.metric,
+        attack=cell.attack,
+        text=text,
+        others=others,
     )
 
 
@@ -96,7 +103,9 @@ def _equal(everything: list[Cell]) -> Iterator[Finding]:
 def _disagreeing(everything: list[Cell]) -> Iterator[Finding]:
     told = defaultdict(list)
     for cell in everything:
-        told[cell.table[:2], cell.task, cell.backbone, SAME.get(cell.row, cell.row), cell.metric, cell.attack].append(cell)
+        told[cell.table[:2], cell.task, cell.backbone, SAME.get(cell.row, cell.row), cell.metric, cell.attack].append(
+            cell
+        )
     for group in told.values():
         for cell in group:
             others = [other for other in group if other.value != cell.value]
@@ -110,7 +119,9 @@ def _success(everything: list[Cell]) -> Iterator[Finding]:
     value = {(c.table, c.task, c.row, c.metric, c.attack): c.value for c in everything}
     for cell in everything:
         if cell.metric == "suc":
-            clean, left = (value[cell.table, cell.task, cell.row, m, a] for m, a in (("clean", None), ("aua", cell.attack)))
+            clean, left = (
+                value[cell.table, cell.task, cell.row, m, a] for m, a in (("clean", None), ("aua", cell.attack))
+            )
             given = 100 * (clean - left) / clean
             if abs(given - cell.value) > SLACK:
                 yield _finding("success", cell, f"{_named(cell)}: suc is {cell.value}, clean and aua give {given:.1f}")
@@ -121,7 +132,13 @@ def _granular(everything: list[Cell]) -> Iterator[Finding]:
     for cell in everything:
         one_run = cell.table[:2] in ("ER", "OR")  # RobustT's numbers are said to be means of five
         mean = cell.row == "Random Tickets"
-        if one_run and not mean and cell.task == "sst2" and cell.metric in ("clean", "aua") and cell.value not in possible:
+        if (
+            one_run
+            and not mean
+            and cell.task == "sst2"
+            and cell.metric in ("clean", "aua")
+            and cell.value not in possible
+        ):
             text = f"{_named(cell)}: no count out of {SST2} rounds to {cell.value} (one cut off would)"
             yield _finding("granularity", cell, text)
 

@@ -28,7 +28,13 @@ from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.unit import Unit
 
 Kind = Literal["search", "train", "attack"]
-UNKNOWN = {"rows": 10_000, "tokens": 40, "attacked": 500, "words": 30, "long": 40}  # of a task that cost.toml does not have
+UNKNOWN = {
+    "rows": 10_000,
+    "tokens": 40,
+    "attacked": 500,
+    "words": 30,
+    "long": 40,
+}  # of a task that cost.toml does not have
 BATCH = 32
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
 NOWHERE = Places()
@@ -51,7 +57,9 @@ class Device:
     start: float = 0.0  # of a search or training beside its updates: loading, capturing graphs, saving
     asking: float = 0.0  # of an attack beside its questions, likewise
     half: float = 1.0  # times as fast an attack is on a copy in float16
-    searches: Mapping[str, float] = field(default_factory=dict)  # times as long a method's update takes: coefficients, gates, words
+    searches: Mapping[str, float] = field(
+        default_factory=dict
+    )  # times as long a method's update takes: coefficients, gates, words
 
 
 TOKENS = Device(name="tokens", about="passes by their tokens", update=0, each=0, token=1, text=0, query=0, margin=1)
@@ -93,7 +101,12 @@ def device(name: str | None = None) -> Device:
 
 
 def cost(
-    plan: Plan, outcomes: Sequence[Outcome] = (), on: Device | None = None, places: Places = NOWHERE, *, store: Path | None = None
+    plan: Plan,
+    outcomes: Sequence[Outcome] = (),
+    on: Device | None = None,
+    places: Places = NOWHERE,
+    *,
+    store: Path | None = None,
 ) -> Cost:
     """What is left of a plan after ``outcomes``; folders of ``places`` are looked at for their sizes.
 
@@ -107,7 +120,9 @@ def cost(
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Unit, float] = {}
     for unit in plan.units:
-        open_attacks = [one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None]
+        open_attacks = [
+            one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None
+        ]
         if not open_attacks and (unit in trained or (unit in found and unit in plan.searches)):
             continue
         left[unit] = 0.0
@@ -120,7 +135,13 @@ def cost(
 
 
 def pieces(
-    unit: Unit, attacks: Sequence[NamedAttack], on: Device, places: Places = NOWHERE, *, train: bool = True, ran: float | None = None
+    unit: Unit,
+    attacks: Sequence[NamedAttack],
+    on: Device,
+    places: Places = NOWHERE,
+    *,
+    train: bool = True,
+    ran: float | None = None,
 ) -> Iterator[Piece]:
     """The stages of a unit, with what each takes where nothing is shared. ``ran``: epochs after which its rule stopped the search."""
     recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
@@ -131,7 +152,9 @@ def pieces(
         if ran is not None and "share" in _numbers()["searches"].get(search.get("name"), {}):  # no arm has two of these
             search = {**search, "stop": "fixed", "at_epoch": ran}
         seconds = share * _search(search, _task(places, task), on)
-        yield Piece(kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0))
+        yield Piece(
+            kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0)
+        )
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
         epochs = float(training.get("run_epochs") or training.get("epochs", 3))
@@ -166,11 +189,15 @@ def passes(adversary: Any) -> float:
         return 1.0
     if name == "synonymswap" and "mix" in told:
         return float((told["mix"] > 0) + (told["mix"] < 1))
-    row = _numbers()["adversaries"].get("pgd_naive" if name == "pgd" and told.get("naive") else name, {"fixed": 2, "each": 0, "steps": 0})
+    row = _numbers()["adversaries"].get(
+        "pgd_naive" if name == "pgd" and told.get("naive") else name, {"fixed": 2, "each": 0, "steps": 0}
+    )
     return float(row["fixed"] + row["each"] * told.get("steps", row["steps"]) + bool(told.get("extra_pass")))
 
 
-def _searches(recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, ...] = ()) -> Iterator[tuple[dict[str, Any], str]]:
+def _searches(
+    recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, ...] = ()
+) -> Iterator[tuple[dict[str, Any], str]]:
     """The searches behind an arm's ticket, its own and those of the arms it descends from."""
     table, top = recipe["arms"][name], recipe.get("search", {})
     for other in (table.get("ticket"), table.get("like")):
@@ -188,7 +215,9 @@ def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> f
     row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
     told = _merged({k: v for k, v in row.items() if k == "adversary"}, search)
     if "rows" in row:  # text of its own
-        epoch = _rows(row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on)
+        epoch = _rows(
+            row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on
+        )
     else:
         epoch = _epoch({"batch_size": row.get("batch"), **told}, task, on)
     rounds = row.get("rounds_of", {}).get(task["name"], row.get("rounds", 1))
@@ -212,7 +241,9 @@ def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
     split = attack.table.get("split")
     count = int(attack.table.get("n", 0)) or task["splits"].get(split, task["attacked"])
     known, name = _numbers()["questions"], str(attack.table.get("name"))
-    questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
+    questions = (
+        known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
+    )
     encoder = _numbers()["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
     seconds = encoder * count * questions * (on.text + task["long"] * on.query)
     return float(on.margin * seconds / on.half)
@@ -223,7 +254,11 @@ def _task(places: Places, name: str) -> dict[str, Any]:
     told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(places, name)
     official = rules(name) if name in _numbers()["tasks"] else None
     confirm = {official.confirm: official.confirm_rows} if official is not None and official.confirm else {}
-    told |= {"name": name, "splits": {**confirm, **held}, "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH}
+    told |= {
+        "name": name,
+        "splits": {**confirm, **held},
+        "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH,
+    }
     if "train" in held:
         told["rows"] = min(told["rows"], held["train"])  # never more: some are carved or dropped
         told["attacked"] = min(told["attacked"], held.get(rules(name).attacked, told["attacked"]))
@@ -235,7 +270,11 @@ def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     merged = {**top, **own}
     before, after = top.get("adversary"), own.get("adversary")
     before = {"name": before} if isinstance(before, str) else before
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name", before.get("name")) == before.get("name"):
+    if (
+        isinstance(before, Mapping)
+        and isinstance(after, Mapping)
+        and after.get("name", before.get("name")) == before.get("name")
+    ):
         merged["adversary"] = {**before, **after}
     return merged
 

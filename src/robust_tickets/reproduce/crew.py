@@ -24,7 +24,12 @@ from robust_tickets.reproduce.queue import Queue
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, died, failure, failures
 
-COMMAND = [sys.executable, "-P", "-m", "robust_tickets.reproduce.hand"]  # -P: not from the working directory, which may be a stranger's
+COMMAND = [
+    sys.executable,
+    "-P",
+    "-m",
+    "robust_tickets.reproduce.hand",
+]  # -P: not from the working directory, which may be a stranger's
 LOOK = 1.0  # seconds between two looks for a unit that fits
 GRACE = 10.0  # seconds that a process is given to end by itself
 
@@ -91,7 +96,11 @@ class Hand:
 def crew(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
     """Make the waiting units by ``job.processes`` processes."""
     hands = [Hand(number, job) for number in range(job.processes)]
-    said = f"{len(hands)} processes share the device; their logs" if len(hands) > 1 else "one process has the device to itself; its log"
+    said = (
+        f"{len(hands)} processes share the device; their logs"
+        if len(hands) > 1
+        else "one process has the device to itself; its log"
+    )
     say(f"{said}: {hands[0].log.parent}")
     stopped = threading.Event()
     threads = [threading.Thread(target=_drive, args=(hand, orders, job, queue, stopped), daemon=True) for hand in hands]
@@ -156,5 +165,10 @@ def _take_down(answer: dict[str, Any] | None, unit: Unit, hand: Hand, job: Job, 
 def threads(processes: int) -> dict[str, str]:
     """The processors divided among the processes: libraries that take all of them would have each wait for the others."""
     share = str(max(1, len(os.sched_getaffinity(0)) // processes)) if hasattr(os, "sched_getaffinity") else "1"
-    given = {"OMP_NUM_THREADS": share, "RAYON_NUM_THREADS": share, "OMP_WAIT_POLICY": "passive", "TORCHINDUCTOR_COMPILE_THREADS": share}
+    given = {
+        "OMP_NUM_THREADS": share,
+        "RAYON_NUM_THREADS": share,
+        "OMP_WAIT_POLICY": "passive",
+        "TORCHINDUCTOR_COMPILE_THREADS": share,
+    }
     return {name: os.environ.get(name, value) for name, value in given.items()}

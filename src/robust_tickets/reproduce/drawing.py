@@ -39,5 +39,7 @@ def write(drawn: Drawn, folder: Path) -> Path:
         tag("title", f"{of.id}: {of.title}"),
         tag("style", style),
     )
-    body = tag("body", tag("main", tag("h1", f"{of.id}: {of.title}"), tag("p", f"{of.source}. {of.shows}"), show(drawn)))
+    body = tag(
+        "body", tag("main", tag("h1", f"{of.id}: {of.title}"), tag("p", f"{of.source}. {of.shows}"), show(drawn))
+    )
     return write_text(folder / f"{of.id}.html", "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n")

@@ -50,7 +50,9 @@ class FilledCell:
     published: float | None
     ours: Ours | None
     difference: float | None  # ours minus published
-    inside: bool | None  # published inside the prediction interval; None: fewer than five runs, or nothing to hold against
+    inside: (
+        bool | None
+    )  # published inside the prediction interval; None: fewer than five runs, or nothing to hold against
     split: str
     substituted: tuple[str, ...]
     notes: tuple[str, ...]
@@ -115,7 +117,11 @@ class Filled:
 
 def _far(cell: FilledCell, flavour: Flavour) -> tuple[bool, int]:
     """How far a cell's attack is from the paper's: those that ``attacks.toml`` holds against it come first, in its order."""
-    near = [one.name for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
+    near = (
+        [one.name for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack]
+        if cell.attack
+        else []
+    )
     return cell.ours is None, near.index(cell.by) if cell.by in near else len(near)
 
 
@@ -158,9 +164,13 @@ def fill(
         names = list(dict.fromkeys(cell.table for cell in given))
         if len(names) != 1:
             raise TicketsError(
-                f"a filled table is of one table, got cells of {', '.join(names) or 'none'}", hint="fill_all takes a whole plan"
+                f"a filled table is of one table, got cells of {', '.join(names) or 'none'}",
+                hint="fill_all takes a whole plan",
             )
-        id, wanted = names[0], [_of_plan(cell) for cell in given if cell.metric != TICKET]  # of a search alone: a figure draws it
+        id, wanted = (
+            names[0],
+            [_of_plan(cell) for cell in given if cell.metric != TICKET],
+        )  # of a search alone: a figure draws it
     if not id.startswith("campaign "):
         wanted = [one for line in wanted for one in (line, *_older(line, outcomes))]
     known = next((one for one in tables() if one.id == id), None)
@@ -187,12 +197,17 @@ def _title(id: str) -> str:
     return found.title if found else id
 
 
-def fill_all(plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected") -> list[Filled]:
+def fill_all(
+    plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
+) -> list[Filled]:
     """The cells of a ``plan.Plan``, table by table."""
     by_table: dict[str, list[Any]] = {}
     for cell in plan.cells:
         by_table.setdefault(cell.table, []).append(cell)
-    return [fill(found, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without) for found in by_table.values()]
+    return [
+        fill(found, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without)
+        for found in by_table.values()
+    ]
 
 
 def beside(outcomes: Sequence[Outcome], flavour: Flavour = "corrected") -> tuple[FilledCell, ...]:
@@ -234,7 +249,11 @@ def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
 
 def _older(asked: _Asked, outcomes: Sequence[Outcome]) -> list[_Asked]:
     """The same of the arms that stand beside the row's, where they were run."""
-    here = {o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)}
+    here = {
+        o.unit.arm
+        for o in outcomes
+        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)
+    }
     found = [name for name in older(asked.arm) if name in here]
     return [replace(asked, row=arm_title(name), arm=name, published=None, beside=True) for name in found]
 
@@ -250,9 +269,15 @@ def _of_plan(cell: Any) -> _Asked:
 def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None, chosen: Only) -> list[FilledCell]:
     if asked.metric not in ATTACK_METRICS:
         return [_cell(id, asked, None, outcomes, folder)]
-    here = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)]
+    here = [
+        o
+        for o in outcomes
+        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)
+    ]
     # of all arms: an arm that one of them was not run on says so
-    named = asked.named or [name for name in attacks_of(here, str(asked.attack)) if chosen.takes_attack(asked.attack, (name,))]
+    named = asked.named or [
+        name for name in attacks_of(here, str(asked.attack)) if chosen.takes_attack(asked.attack, (name,))
+    ]
     return [_cell(id, asked, name, outcomes, folder) for name in named or (None,)]
 
 

@@ -69,7 +69,9 @@ def _left(outcomes: Sequence[Outcome]) -> list[str]:
     rest = [one for one in left(outcomes) if one.runs is None or one.done < one.runs]
     if not rest:
         return [f"## What is left\n\n{papers}"]
-    told = [WAITS if one.runs is None else f"{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}" for one in rest]
+    told = [
+        WAITS if one.runs is None else f"{one.runs - one.done} of {one.runs} runs, {hours(one.seconds)}" for one in rest
+    ]
     runs = "; ".join(f"{one.name} {words}" for one, words in zip(rest, told, strict=True))
     said = "Not run of the campaigns, on one H200 by estimate"
     return [f"## What is left\n\n{papers} {said}: {runs}."]

@@ -7,7 +7,9 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import part_of, rules
 from robust_tickets.reproduce.sizes import rows_of, weights_of
 
-NEAR = 1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
+NEAR = (
+    1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
+)
 
 
 def foreign(known: Outcome, places: Places) -> str | None:

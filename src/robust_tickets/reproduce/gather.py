@@ -58,7 +58,9 @@ def _by_unit(ticket: Ticket, model: Any) -> dict[str, Any]:
         rows = [own.pop(f"{layout.layers}.{i}.{path}.weight").reshape(count, heads, -1) for path, count in blocks]
         size = sum(row.size for row in rows) // heads
         told["by_head"].append([[int(kept), size] for kept in sum(row.sum(axis=(0, 2)) for row in rows)])
-        told["by_mlp"].append([sum(int(np.count_nonzero(mask)) for mask in own.values()), sum(mask.size for mask in own.values())])
+        told["by_mlp"].append(
+            [sum(int(np.count_nonzero(mask)) for mask in own.values()), sum(mask.size for mask in own.values())]
+        )
     return told
 
 
@@ -100,7 +102,9 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
         letters.append(LETTERS[example.status])
         queries.append(example.queries)
         if example.status == SUCCESS and len(texts) < TEXTS:
-            before, after = (None if score is None else round(1 - score, 4) for score in (example.score_before, example.score_after))
+            before, after = (
+                None if score is None else round(1 - score, 4) for score in (example.score_before, example.score_after)
+            )
             texts.append(
                 {
                     "id": example.id, "label": example.label, "original": list(example.original),
@@ -108,7 +112,11 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
                 }
             )  # fmt: skip
     if ids != list(result.ids):
-        said = f"{len(ids)} examples of {len(result.ids)}" if len(ids) != len(result.ids) else "other examples than its result names"
+        said = (
+            f"{len(ids)} examples of {len(result.ids)}"
+            if len(ids) != len(result.ids)
+            else "other examples than its result names"
+        )
         raise TicketsError(f"{stage.folder}: {said}", hint="remove the folder: it is then run again")
     resources = {kind: dict(about) for kind, about in result.resources.items()}
     told = Attacked(
@@ -121,7 +129,9 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
         queries=tuple(queries),
         resources=resources,
         substitutes=tuple(
-            f"{INSTEAD.get(kind, kind)}: {about['name']} instead" for kind, about in resources.items() if about.get("substitute")
+            f"{INSTEAD.get(kind, kind)}: {about['name']} instead"
+            for kind, about in resources.items()
+            if about.get("substitute")
         ),
         flags=result.flags,
         temperature=result.temperature,
@@ -153,7 +163,11 @@ def _along(metrics: Path) -> dict[str, Any]:
         if "loss" in line:
             losses.append([line["epoch"], line["loss"]])
         if isinstance(line.get("evaluation"), Mapping):
-            told = {"epoch": line["epoch"], "accuracy": line["evaluation"].get("accuracy"), "loss": losses[-1][1] if losses else None}
+            told = {
+                "epoch": line["epoch"],
+                "accuracy": line["evaluation"].get("accuracy"),
+                "loss": losses[-1][1] if losses else None,
+            }
             evaluations.append(told)
     found = {"accuracy": evaluations, "loss": _rounded(_spread(losses, LOSSES))}
     return {name: lines for name, lines in found.items() if lines}

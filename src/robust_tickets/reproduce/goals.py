@@ -33,7 +33,9 @@ class Goal:
         return {True: "reached", False: "not reached", None: "cannot be told"}[self.reached]
 
 
-def goals(outcomes: Sequence[Outcome], folder: Path | None = None, judged: Sequence[Judged] | None = None) -> tuple[Goal, ...]:
+def goals(
+    outcomes: Sequence[Outcome], folder: Path | None = None, judged: Sequence[Judged] | None = None
+) -> tuple[Goal, ...]:
     """All of them: gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
     chosen, plain = winner(outcomes, folder), winner(outcomes, folder, "plain")
     given = {**told()["goals"], "against": plain or told()["screen"]["against"]}
@@ -84,7 +86,9 @@ def _unseen(given: dict[str, Any], judged: dict[str, Judged], arm: str | None, o
         if found is None:
             parts.append(f"{attack_title(name)}: {judged[name].why}")
         else:
-            parts.append(f"{attack_title(name)}: {_difference(found.difference, found.shown, found.n)}, {word(found)}{here(found)}")
+            parts.append(
+                f"{attack_title(name)}: {_difference(found.difference, found.shown, found.n)}, {word(found)}{here(found)}"
+            )
         reached.append(found.different and found.difference > 0 if found is not None and found.enough else None)
     aside = [f"{attack_title(name)} is left out: its candidates were trained on" for name in own]
     return Goal(
@@ -109,7 +113,11 @@ def _measured(given: dict[str, Any], name: str, arm: str | None, outcomes: Seque
     metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
     attack, split = (given["seen"], about.split) if name == "clean" else (None, None)
     first, second = (
-        read_runs(Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split), after_choice(one, outcomes), None)
+        read_runs(
+            Wanted(arm=one, task=about.task, metric=metric, attack=attack, split=split),
+            after_choice(one, outcomes),
+            None,
+        )
         for one in (arm, against)
     )
     missing = [f"{arm_title(one.runs.name)}: {one.why}" for one in (first, second) if not one.runs.units]

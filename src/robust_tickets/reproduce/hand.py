@@ -55,7 +55,9 @@ def _made(order: Order, job: Job) -> dict[str, Any]:
 
 
 def _job(told: dict[str, Any]) -> Job:
-    places: dict[str, Any] = {name: Path(value) if isinstance(value, str) else value for name, value in told.pop("places").items()}
+    places: dict[str, Any] = {
+        name: Path(value) if isinstance(value, str) else value for name, value in told.pop("places").items()
+    }
     store, results = (Path(told.pop(name)) for name in ("store", "results"))
     return Job(places=Places(**places), store=store, results=results, **told)
 

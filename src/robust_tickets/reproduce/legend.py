@@ -76,7 +76,11 @@ def expected(filled: Filled) -> str:
     if len(groups) == 1 and 1 not in groups:
         (runs,) = groups
         return f"{further(runs)} of ours (the paper's numbers are means of {runs})"
-    means = [f"{further(runs)} for {_about(found, filled)} (a mean of {runs} in the paper)" for runs, found in groups.items() if runs > 1]
+    means = [
+        f"{further(runs)} for {_about(found, filled)} (a mean of {runs} in the paper)"
+        for runs, found in groups.items()
+        if runs > 1
+    ]
     return " or ".join(["one further run of ours", *means] if 1 in groups or not groups else means)
 
 
@@ -84,5 +88,9 @@ def _about(found: Sequence[FilledCell], filled: Filled) -> str:
     """The measures that these cells have to themselves, or else their rows."""
     others = {cell.metric for cell in filled.ran if cell not in found}
     metrics = {cell.metric for cell in found}
-    names = [MEASURES[name] for name in MEASURES if name in metrics] if not metrics & others else [cell.row for cell in found]
+    names = (
+        [MEASURES[name] for name in MEASURES if name in metrics]
+        if not metrics & others
+        else [cell.row for cell in found]
+    )
     return listed(list(dict.fromkeys(names)))

@@ -65,7 +65,9 @@ def one(
             check_same(known, recipe, unit, attacks, places)
             if complete(known, attacks, search_only):
                 return known
-        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, training)
+        return _make(
+            unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, training
+        )
 
 
 def found(unit: Unit, results: Path) -> Outcome | None:
@@ -76,7 +78,9 @@ def found(unit: Unit, results: Path) -> Outcome | None:
 
 def complete(known: Outcome | None, attacks: Sequence[NamedAttack], search_only: bool = False) -> bool:
     """Whether an outcome has all that is asked for."""
-    return known is not None and (search_only or (bool(known.clean) and all(known.attacked(attack.name) for attack in attacks)))
+    return known is not None and (
+        search_only or (bool(known.clean) and all(known.attacked(attack.name) for attack in attacks))
+    )
 
 
 def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Recipe:
@@ -85,7 +89,9 @@ def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Rec
 
     arm = rows.arm(unit.arm, unit.flavour)
     tree = rows.tree(
-        unit, (*protocol.settings(unit), *places.settings(unit)), [attack.placed(places, cuda=protocol.on_cuda()) for attack in attacks]
+        unit,
+        (*protocol.settings(unit), *places.settings(unit)),
+        [attack.placed(places, cuda=protocol.on_cuda()) for attack in attacks],
     )
     recipe = resolve(unit.arm, places.placed(tree), [arm.arm])
     protocol.check(recipe, unit)
@@ -96,7 +102,8 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
     """Refuse to add to an outcome of other settings or data, or to take it or an attack of it for this one."""
     if why := foreign(known, places):
         raise TicketsError(
-            why, hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes results of a part"
+            why,
+            hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes results of a part",
         )
     differs = _differs(known.config.get("recipe", {}), _plain(recipe))
     tables = known.config.get("attacks", {})
@@ -129,10 +136,14 @@ def _make(
     kept = _Kept(unit, walk, places, results, notes)
     if search_only:
         if arm.origin is None:
-            raise TicketsError(f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model")
+            raise TicketsError(
+                f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model"
+            )
         with training or nullcontext():
             ticket, searched, _ = ticket_of(walk, arm.origin)
-        return kept.write(known or kept.begun(kept.shape(ticket), gather.traces(searched, None), gather.cost(searched, None)))
+        return kept.write(
+            known or kept.begun(kept.shape(ticket), gather.traces(searched, None), gather.cost(searched, None))
+        )
     with training or nullcontext():
         made = walk.made(arm)
     told = kept.trained(made)
@@ -169,7 +180,9 @@ class _Kept:
         self.paths = {names.get(name, name): path for name, path in vars(places).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
         self.ticket: Ticket | None = None  # to lie beside the outcome
-        self.owed: set[str] = set()  # attacks of an outcome that lies there, of another model: with less it is not written over
+        self.owed: set[str] = (
+            set()
+        )  # attacks of an outcome that lies there, of another model: with less it is not written over
 
     def begun(self, ticket: Any, traces: dict[str, Any], cost: dict[str, Any], **more: Any) -> Outcome:
         task, recipe = self.walk.task, self.walk.recipe
@@ -191,7 +204,11 @@ class _Kept:
             cost=cost,
             ticket=ticket,
             traces=traces,
-            notes=tuple(self._clear([*rows.arm(self.unit.arm, self.unit.flavour, self.unit.task).notes, *self.notes, *task.warnings])),
+            notes=tuple(
+                self._clear(
+                    [*rows.arm(self.unit.arm, self.unit.flavour, self.unit.task).notes, *self.notes, *task.warnings]
+                )
+            ),
         )
 
     def trained(self, made: Made) -> Outcome:
@@ -211,11 +228,16 @@ class _Kept:
         """What the outcome holds of the ticket; the ticket itself is kept to lie beside it, or how to have it again."""
         told = gather.shape(ticket, self.walk.start.model)
         if ticket.kind != "structured":
-            return {**told, "again": f"python -m robust_tickets.reproduce --units {self.unit.id} --search-only --results NEW --store NEW"}
+            return {
+                **told,
+                "again": f"python -m robust_tickets.reproduce --units {self.unit.id} --search-only --results NEW --store NEW",
+            }
         self.ticket = replace(ticket, provenance=self._clear(ticket.provenance))
         return told
 
-    def attacked(self, told: Outcome, attack: NamedAttack, made: Made, plan: AttackPlan, workers: int | None) -> Outcome:
+    def attacked(
+        self, told: Outcome, attack: NamedAttack, made: Made, plan: AttackPlan, workers: int | None
+    ) -> Outcome:
         stage = self.walk.attacked(made, plan, workers)
         result, ids = gather.attacked(attack.name, stage)
         result = replace(result, resources=self._clear(result.resources), flags=self._clear(result.flags))
@@ -237,7 +259,9 @@ def _others(unit: Unit, known: Outcome, attacks: Sequence[NamedAttack]) -> list[
     """The attacks of an outcome that are not asked for, from the protocol; one that it knows no more is gone with its model."""
     asked = {attack.name for attack in attacks}
     return [
-        attack for attack in protocol.attacks(unit.task, GROUPS, unit.flavour) if attack.name not in asked and known.attacked(attack.name)
+        attack
+        for attack in protocol.attacks(unit.task, GROUPS, unit.flavour)
+        if attack.name not in asked and known.attacked(attack.name)
     ]
 
 
@@ -251,7 +275,10 @@ def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any
         shared = [key for key in before if key in now and key not in OPEN]
         return next(filter(None, (_differs(before[key], now[key], f"{name}.{key}") for key in shared)), None)
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        return next(filter(None, (_differs(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True)))), None)
+        return next(
+            filter(None, (_differs(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True)))),
+            None,
+        )
     if isinstance(before, str) and before.startswith("@"):  # a place: it lies elsewhere on every machine
         text, other = (str(path).rpartition("/")[2] for path in (before, now))
         return (name, text, other) if text != other and {text, other} <= set(CORPORA) else None

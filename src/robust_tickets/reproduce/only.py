@@ -20,7 +20,9 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     for one in given:
         key, equals, values = (part.strip() for part in one.partition("="))
         if not equals or not values:
-            raise TicketsError(f"--only {one}: expected KEY=VALUE", hint=f"for example --only task=sst2; keys: {', '.join(KEYS)}")
+            raise TicketsError(
+                f"--only {one}: expected KEY=VALUE", hint=f"for example --only task=sst2; keys: {', '.join(KEYS)}"
+            )
         if key not in KEYS:
             raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
         parts = [value.strip() for value in values.split(",") if value.strip()]
@@ -83,10 +85,16 @@ class Only:
         One side alone leaves nothing to compare. A seed does not matter: a claim is about all runs, as a cell is.
         """
         sides = {(claim.task, claim.backbone, arm) for arm in (claim.arm, claim.other)}
-        return sides.isdisjoint(without) and self.takes("metric", claim.metric) and self.takes_attack(None, (claim.attack,))
+        return (
+            sides.isdisjoint(without)
+            and self.takes("metric", claim.metric)
+            and self.takes_attack(None, (claim.attack,))
+        )
 
     def check(self) -> None:
         for key, value in self.pairs:
             if (key, value) not in self._hit:
                 known = [name for name in self._met.get(key, {}) if "," not in name]  # a comma would part it
-                raise TicketsError(f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, known))
+                raise TicketsError(
+                    f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, known)
+                )

@@ -60,7 +60,8 @@ class Attacked:
         wrong = set(self.statuses) - set(LETTERS.values())
         if wrong or len(self.statuses) != len(self.queries):
             raise TicketsError(
-                f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries" + (f", {wrong}" if wrong else ""),
+                f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries"
+                + (f", {wrong}" if wrong else ""),
                 hint="one letter of f, s, k, u, e and one number for each example",
             )
 
@@ -105,9 +106,15 @@ class Outcome:
     inputs: dict[str, Any]  # hashes of the task's splits and of theta_0, the package's version
     env: dict[str, Any]
     clean: dict[str, Any]  # split, n, accuracy, interval, per_class
-    cost: dict[str, Any]  # seconds of search and training, parameters, FLOPs; "processes": how many shared the device meanwhile
-    ticket: dict[str, Any] | None = None  # digest, kind, removed, heads and neurons or weights that survive, epoch, converged
-    traces: dict[str, Any] = field(default_factory=dict)  # for figures: mask distances, gates over the epochs, accuracy along training
+    cost: dict[
+        str, Any
+    ]  # seconds of search and training, parameters, FLOPs; "processes": how many shared the device meanwhile
+    ticket: dict[str, Any] | None = (
+        None  # digest, kind, removed, heads and neurons or weights that survive, epoch, converged
+    )
+    traces: dict[str, Any] = field(
+        default_factory=dict
+    )  # for figures: mask distances, gates over the epochs, accuracy along training
     attacks: tuple[Attacked, ...] = ()
     notes: tuple[str, ...] = ()  # deviations: a shortened search, a subset of the training rows
 
@@ -174,7 +181,9 @@ def _called(attacked: Attacked) -> Attacked:
         for kind, about in attacked.resources.items()
         if isinstance(about, dict) and about.get("digest") in known
     }
-    resources = {kind: {**about, "name": found[kind]} if kind in found else about for kind, about in attacked.resources.items()}
+    resources = {
+        kind: {**about, "name": found[kind]} if kind in found else about for kind, about in attacked.resources.items()
+    }
     told = [*attacked.substitutes, *attacked.flags]
     for kind, name in found.items():
         before = attacked.resources[kind].get("name")
@@ -202,7 +211,10 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
 
 def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
     """The ids behind a hash."""
-    path, hint = folder / "examples" / f"{examples}.json", "restore the file, or remove the results that name it and run them again"
+    path, hint = (
+        folder / "examples" / f"{examples}.json",
+        "restore the file, or remove the results that name it and run them again",
+    )
     try:
         found = read_json(path)
     except TicketsError as problem:

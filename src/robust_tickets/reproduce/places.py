@@ -30,8 +30,16 @@ ELSEWHERE = {
     "@tagger": "tagger",
     "@masked": "masked",
 }  # looked for where none is given: role -> kind
-USUAL = {"vectors_real": "counterfitted_neighbors.json", "vectors_substitute": "counterfit-substitute", "tagger": "nltk_data"}
-CORPORA = ("wikitext-2-raw-v1", "wikitext", "wiki_en")  # folders that a search without labels may read: the paper's, then stand-ins
+USUAL = {
+    "vectors_real": "counterfitted_neighbors.json",
+    "vectors_substitute": "counterfit-substitute",
+    "tagger": "nltk_data",
+}
+CORPORA = (
+    "wikitext-2-raw-v1",
+    "wikitext",
+    "wiki_en",
+)  # folders that a search without labels may read: the paper's, then stand-ins
 CALLED = {
     "@real": "lists of near words", "@substitute": "substitute word vectors", "@encoder": "sentence encoder",
     "@tagger": "part-of-speech tagger", "@masked": "masked language model", "@corpus": "texts without labels",
@@ -63,7 +71,12 @@ class Places:
 
     @classmethod
     def find(
-        cls, *, data: str | Path | None = None, models: str | Path | None = None, resources: str | Path | None = None, **given: Any
+        cls,
+        *,
+        data: str | Path | None = None,
+        models: str | Path | None = None,
+        resources: str | Path | None = None,
+        **given: Any,
     ) -> Places:
         """Places from folders; what is ``given`` by its own name comes first. A folder that is not there is refused."""
         known = [field.name for field in fields(cls)]
@@ -144,12 +157,20 @@ def _no_data(places: Places, task: str, needs: Sequence[str] = ()) -> list[str]:
     folder = places.data / task
     if not folder.is_dir():
         if places.data.name == task and _splits(places.data):
-            return [f"--data {places.data} is the folder of {task} itself: give the one that holds it, {places.data.parent}"]
+            return [
+                f"--data {places.data} is the folder of {task} itself: give the one that holds it, {places.data.parent}"
+            ]
         files = " and ".join(needs or rules(task).needs)
-        return [f"no folder {task} in {places.data}: put {task}'s {files} files there, or leave --data out for the Hub's"]
+        return [
+            f"no folder {task} in {places.data}: put {task}'s {files} files there, or leave --data out for the Hub's"
+        ]
     lacking = [split for split in needs or rules(task).needs if split not in _splits(folder)]
     files = " and ".join(f"{split}.parquet" for split in lacking)
-    return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add {files}, or csv, tsv or jsonl files"] if lacking else []
+    return (
+        [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add {files}, or csv, tsv or jsonl files"]
+        if lacking
+        else []
+    )
 
 
 def _short(places: Places, task: str) -> list[str]:
@@ -159,7 +180,9 @@ def _short(places: Places, task: str) -> list[str]:
     rows, official = rows_of(places, task).get("train"), rules(task).train
     if places.subset or rows is None or rows in official:
         return []
-    return [f"{task}: {rows:,} of {official[0]:,} training rows in {places.data}: add the others, or say --subset: results then say so too"]
+    return [
+        f"{task}: {rows:,} of {official[0]:,} training rows in {places.data}: add the others, or say --subset: results then say so too"
+    ]
 
 
 def _no_split(places: Places, task: str, split: str | None) -> list[str]:
@@ -167,7 +190,9 @@ def _no_split(places: Places, task: str, split: str | None) -> list[str]:
     if split is None or _no_data(places, task):
         return []
     if places.data is None:
-        return [f"{task}: the Hub's {split} has no labels: give --data FOLDER with {task}/ and a {split} file that has them"]
+        return [
+            f"{task}: the Hub's {split} has no labels: give --data FOLDER with {task}/ and a {split} file that has them"
+        ]
     return _no_data(places, task, (split,))
 
 
@@ -185,7 +210,9 @@ def _no_model(places: Places, backbone: str) -> list[str]:
     if places.models is None or (places.models / backbone / "config.json").is_file():
         return []
     if places.models.name == backbone and (places.models / "config.json").is_file():
-        return [f"--models {places.models} is the folder of {backbone} itself: give the one that holds it, {places.models.parent}"]
+        return [
+            f"--models {places.models} is the folder of {backbone} itself: give the one that holds it, {places.models.parent}"
+        ]
     return [f"no weights of {backbone} in {places.models}: put its folder there, or leave --models out for the Hub's"]
 
 

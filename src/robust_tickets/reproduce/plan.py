@@ -54,7 +54,9 @@ class Plan:
     searches: frozenset[Unit] = frozenset()
     missing: tuple[str, ...] = ()
     only: tuple[tuple[str, str], ...] = ()  # what it was narrowed by
-    without: frozenset[tuple[str, str, str, str]] = frozenset()  # table, task, backbone and arm of which that leaves nothing
+    without: frozenset[tuple[str, str, str, str]] = (
+        frozenset()
+    )  # table, task, backbone and arm of which that leaves nothing
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -103,7 +105,10 @@ def plan(
 
 
 def of_table(
-    table: published.Table, seeds: int | None = None, groups: Sequence[str] | None = None, flavour: Flavour = "corrected"
+    table: published.Table,
+    seeds: int | None = None,
+    groups: Sequence[str] | None = None,
+    flavour: Flavour = "corrected",
 ) -> list[Asked]:
     """What a table asks for, line by line."""
     values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in published.cells(table.id)}
@@ -131,11 +136,15 @@ def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
     return [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
 
 
-def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]], flavour: Flavour, places: Places) -> Plan:
+def settle(
+    title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]], flavour: Flavour, places: Places
+) -> Plan:
     """Cells and units of lines: what ``only`` leaves, each unit once, with what cannot be had told beside it."""
     chosen = Only(only)
     look = _Look(places, flavour)
-    cells: dict[tuple[Any, ...], Cell] = {}  # of two parts that ask for the same measure there is one, with the runs of both
+    cells: dict[
+        tuple[Any, ...], Cell
+    ] = {}  # of two parts that ask for the same measure there is one, with the runs of both
     wanted: dict[Unit, dict[str, NamedAttack]] = {}
     trained: set[Unit] = set()
     part: dict[Unit, int] = {}  # the first that asks for it
@@ -154,7 +163,11 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
             Unit(backbone=line.backbone, task=line.task, arm=line.arm, flavour=flavour, seed=seed, repeat=repeat) for seed, repeat in runs
         ) if not line.why else ()  # fmt: skip
         for metric, attack, value in columns:
-            named = [one for one in look.standing(line, attack) if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
+            named = [
+                one
+                for one in look.standing(line, attack)
+                if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))
+            ]
             why = line.why or look.why(units[0], ()) or (look.none(line, attack, named, units[0]) if attack else "")
             found = [one for one in named if not look.why(units[0], (one,))] if not why else []
             key = (line.table, line.row, line.task, line.backbone, line.arm, metric, attack, line.x)
@@ -166,7 +179,11 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
             if why:
                 continue
             if line.whole and metric != TICKET:
-                found += [one for one in look.attacks(line) if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))]
+                found += [
+                    one
+                    for one in look.attacks(line)
+                    if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))
+                ]
             for unit in units:
                 wanted.setdefault(unit, {}).update({one.name: one for one in found})
                 part.setdefault(unit, line.part)
@@ -176,7 +193,9 @@ def settle(title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]
     if not cells:
         raise TicketsError(f"{title}: nothing is left of it", hint=f"{chosen} leaves no cell: leave one of them out")
     order = {unit: i for i, unit in enumerate(wanted)}
-    units_in_order = tuple(sorted(wanted, key=lambda unit: (unit.repeat > 0, part[unit], unit.seed, unit.repeat, order[unit])))
+    units_in_order = tuple(
+        sorted(wanted, key=lambda unit: (unit.repeat > 0, part[unit], unit.seed, unit.repeat, order[unit]))
+    )
     return Plan(
         title=title,
         cells=tuple(cells.values()),
@@ -234,6 +253,10 @@ class _Look:
         if not named:
             known = attacks(line.task, groups=OF_TABLES, flavour=self.flavour)
             others = [one for one in known if attack in (one.name, one.stands_for)]
-            return f"{attack} is not asked for: --attacks {others[0].group}" if others else f"the protocol has no {attack} for {line.task}"
+            return (
+                f"{attack} is not asked for: --attacks {others[0].group}"
+                if others
+                else f"the protocol has no {attack} for {line.task}"
+            )
         lacking = [self.why(unit, (one,)) for one in named]
         return "" if not all(lacking) else lacking[0]

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from robust_tickets.walk.arms import Arm, Origin
     from robust_tickets.walk.recipe import AttackPlan, Recipe
 
-WHOLE = ("test", "validation", "max_rows", "max_test_rows", "selects", "attacked", "drop_seen", "split_seed")  # of a recipe's source
+WHOLE = (
+    "test",
+    "validation",
+    "max_rows",
+    "max_test_rows",
+    "selects",
+    "attacked",
+    "drop_seen",
+    "split_seed",
+)  # of a recipe's source
 LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
 LENGTH = 128  # tokens of a text, where the task does not say its own
 _PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # as check_task says it of a subset
@@ -56,7 +65,11 @@ def _rounding(unit: Unit) -> dict[str, Any]:
 
     rule = told()["tickets"]
     search = tree(unit).get("search") or {}
-    return {"search.round_to": rule["round_to"]} if unit.flavour == "corrected" and search.get("name") in rule["methods"] else {}
+    return (
+        {"search.round_to": rule["round_to"]}
+        if unit.flavour == "corrected" and search.get("name") in rule["methods"]
+        else {}
+    )
 
 
 def on_cuda() -> bool:
@@ -71,12 +84,17 @@ def _searches(unit: Unit) -> list[str]:
     from robust_tickets.reproduce.tree import tree
 
     whole = tree(unit)
-    tables = {"search": whole.get("search"), **{f"arms.{name}.search": table.get("search") for name, table in whole["arms"].items()}}
+    tables = {
+        "search": whole.get("search"),
+        **{f"arms.{name}.search": table.get("search") for name, table in whole["arms"].items()},
+    }
     found = []
     for key, table in tables.items():
         method = table.get("name") if isinstance(table, Mapping) else table
         known = {field.name for field in fields(METHODS.get(method))} if isinstance(method, str) else set()
-        found += [f"{key}.{name}" for name, of in (("precision", "precision"), ("tuning.precision", "tuning")) if of in known]
+        found += [
+            f"{key}.{name}" for name, of in (("precision", "precision"), ("tuning.precision", "tuning")) if of in known
+        ]
     return found
 
 
@@ -138,9 +156,17 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
     from robust_tickets.config import to_plain
 
     held = rules(unit.task)
-    if plan.split is not None and plan.split == held.confirm and not any(fnmatchcase(unit.arm, one) for one in told()[CONFIRM]["arms"]):
+    if (
+        plan.split is not None
+        and plan.split == held.confirm
+        and not any(fnmatchcase(unit.arm, one) for one in told()[CONFIRM]["arms"])
+    ):
         raise _broken(
-            unit, "splits", f"{held.confirm} is attacked for the recipe that wins alone", unit.arm, "leave the confirming attacks out"
+            unit,
+            "splits",
+            f"{held.confirm} is attacked for the recipe that wins alone",
+            unit.arm,
+            "leave the confirming attacks out",
         )
     found, near = _flat(to_plain(plan)), ""
     for name, expected, roles in _expected(unit.task, unit.flavour):
@@ -229,7 +255,9 @@ def _check_leaks(task: Task, held: Rules, unit: Unit) -> None:
         for other in (task.train_split, task.validation_split):
             shared = int(np.isin(task.split(name).keys, task.split(other).keys).sum())
             if shared:
-                raise _broken(unit, "splits", f"no text of {name} in {other}", f"{shared} of them", "load the task with drop_seen")
+                raise _broken(
+                    unit, "splits", f"no text of {name} in {other}", f"{shared} of them", "load the task with drop_seen"
+                )
 
 
 def _broken(unit: Unit, rule: str, expected: str, got: Any, hint: str = "") -> TicketsError:

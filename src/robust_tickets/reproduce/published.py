@@ -92,7 +92,9 @@ class Table:
     recipes: tuple[str, ...]  # of ours, whose arms make the rows or the points
     shows: str = ""  # of a figure
     redrawn: str = ""  # of a figure: what of our runs it takes
-    runs: Mapping[str, int] = field(default_factory=dict, hash=False)  # by row, where its caption says of how many its numbers are the mean
+    runs: Mapping[str, int] = field(
+        default_factory=dict, hash=False
+    )  # by row, where its caption says of how many its numbers are the mean
 
     @property
     def source(self) -> str:
@@ -135,7 +137,11 @@ def table(id: str) -> Table:
     name = id.strip().upper()
     if name not in found:
         why = _words()["left_out"].get(name)
-        hint = f"`tickets reproduce --list` shows what there is; {name} is left out: {why}" if why else did_you_mean(name, found)
+        hint = (
+            f"`tickets reproduce --list` shows what there is; {name} is left out: {why}"
+            if why
+            else did_you_mean(name, found)
+        )
         raise TicketsError(f"{id!r} is none of the tables and figures", hint=hint)
     return found[name]
 
@@ -149,7 +155,9 @@ def cells(id: str, **where: Any) -> tuple[Cell, ...]:
             raise TicketsError(f"a cell has no {key!r}", hint=did_you_mean(key, names))
         known = {getattr(cell, key) for cell in _cells(table(id).id)}
         if known and value not in known:
-            raise TicketsError(f"{id} has no cell whose {key} is {value!r}", hint=did_you_mean(str(value), map(str, known)))
+            raise TicketsError(
+                f"{id} has no cell whose {key} is {value!r}", hint=did_you_mean(str(value), map(str, known))
+            )
         found = tuple(cell for cell in found if getattr(cell, key) == value)
     return found
 

@@ -35,7 +35,9 @@ class Queue:
         self.waiting: list[Unit] = []
         self.held_up: list[Unit] = []
         self.found: list[Unit] = []
-        self.others: set[Unit] = set()  # made otherwise, as with a part of it there already: how long they took says nothing of the rest
+        self.others: set[Unit] = (
+            set()
+        )  # made otherwise, as with a part of it there already: how long they took says nothing of the rest
         self.done: dict[Unit, float] = {}  # seconds that each took
         self.failed: dict[Unit, str] = {}
         self.refused: list[Unit] = []
@@ -101,7 +103,11 @@ class Queue:
         arms = self.starved.setdefault((*place, message), set())
         arms.add(unit.arm)
         same = [other for other in (*self.waiting, *self.held_up) if (other.backbone, other.task) == place]
-        return [other for other in same if other.arm == unit.arm or (alike == "inputs" and (other.arm in arms or len(arms) > 1))]
+        return [
+            other
+            for other in same
+            if other.arm == unit.arm or (alike == "inputs" and (other.arm in arms or len(arms) > 1))
+        ]
 
     def hold_up(self, unit: Unit) -> None:
         """Another process is at a stage that it needs."""
@@ -129,7 +135,9 @@ class Queue:
         """
         alone = {other: seconds for other, seconds in self.alone.items() if other not in self.others}
         if unit in self.expected:
-            ratios = sorted(seconds / self.expected[other] for other, seconds in alone.items() if self.expected.get(other))
+            ratios = sorted(
+                seconds / self.expected[other] for other, seconds in alone.items() if self.expected.get(other)
+            )
             return self.expected[unit] * (ratios[len(ratios) // 2] if ratios else 1.0)
         for like in (lambda o: (o.task, o.arm) == (unit.task, unit.arm), lambda o: o.task == unit.task):
             seconds = [taken for other, taken in alone.items() if like(other)]

@@ -80,7 +80,9 @@ def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None
 
     What two papers call BERT-Attack their code did otherwise, which is our ``bertattack_papers``: both stand for it.
     """
-    found = {a.name for outcome in outcomes for a in outcome.attacks if a.split == (split or outcome.clean.get("split"))}
+    found = {
+        a.name for outcome in outcomes for a in outcome.attacks if a.split == (split or outcome.clean.get("split"))
+    }
     alike = [name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")]
     return tuple(sorted(alike, key=lambda name: (name.count("-"), name)))
 
@@ -100,13 +102,24 @@ def number(outcome: Outcome, value: Any) -> float | None:
     """What a result file has for a number. Anything else was written by somebody else: said, not shown."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)):
         return None if value is None else float(value)
-    raise TicketsError(f"{outcome.unit.id} has {value!r} for a number", hint="restore the result file; results are not edited")
+    raise TicketsError(
+        f"{outcome.unit.id} has {value!r} for a number", hint="restore the result file; results are not edited"
+    )
 
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
-    found = [(o, a) for o in own for a in o.attacks if a.name == wanted.attack and a.split == (wanted.split or o.clean.get("split"))]
+    found = [
+        (o, a)
+        for o in own
+        for a in o.attacks
+        if a.name == wanted.attack and a.split == (wanted.split or o.clean.get("split"))
+    ]
     if not found:
-        by = f" by {attack_phrase(wanted.attack)}" + (f" on {wanted.split}" if wanted.split else "") if wanted.attack else ""
+        by = (
+            f" by {attack_phrase(wanted.attack)}" + (f" on {wanted.split}" if wanted.split else "")
+            if wanted.attack
+            else ""
+        )
         return _none(wanted, f"trained, not attacked{by}")
     if len({a.examples for _, a in found}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
@@ -153,8 +166,14 @@ def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
 def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
     if wanted.metric.endswith("_millions"):
         name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
-        sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in own]  # the papers count what a mask leaves
-        return _reading(wanted, _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]), why="its size was not kept")
+        sizes = [
+            (o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in own
+        ]  # the papers count what a mask leaves
+        return _reading(
+            wanted,
+            _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]),
+            why="its size was not kept",
+        )
     if wanted.metric == "work":
         from robust_tickets.reproduce.cost import work
 
@@ -172,12 +191,21 @@ def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -
         return _none(wanted, f"{arm_title(same.arm)} was not timed alone on the same device")
     base = fmean(times)
     runs = _timed([(o, _speedup(wanted.metric, base, o)) for o in own])
-    return _reading(wanted, runs, why=NOT_ALONE, substituted=(f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs",))
+    return _reading(
+        wanted,
+        runs,
+        why=NOT_ALONE,
+        substituted=(f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs",),
+    )
 
 
 def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
     """The one on which most runs of a task were timed alone: seconds of two devices are not to be held against each other."""
-    alike = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (wanted.task, wanted.backbone, wanted.flavour)]
+    alike = [
+        o
+        for o in outcomes
+        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (wanted.task, wanted.backbone, wanted.flavour)
+    ]
     counts = Counter(str(o.env.get("device")) for o in alike if timed_alone(o))
     most = max(sorted(counts), key=counts.__getitem__, default=None)
     return next((o.env.get("device") for o in alike if timed_alone(o) and str(o.env.get("device")) == most), None)
@@ -188,10 +216,14 @@ def _speedup(metric: str, base: float, outcome: Outcome) -> float | None:
     whole, trained = seconds(outcome), seconds(outcome, search=False)
     if not whole or not trained:
         return None
-    return {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}.get(metric, base / trained - base / whole)
+    return {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}.get(
+        metric, base / trained - base / whole
+    )
 
 
-def _reading(wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = (), **told: Any) -> Reading:
+def _reading(
+    wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = (), **told: Any
+) -> Reading:
     if not any(run.repeat == 0 for _, run in runs):
         return _none(wanted, why if not runs else "only repeats of a seed were run")
     mixed = ("its runs do not all have one config",) if len({_settings(o) for o, _ in runs}) > 1 else ()
@@ -208,7 +240,11 @@ def notes_of(outcome: Outcome) -> tuple[str, ...]:
     recipe = outcome.config.get("recipe")
     origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
     read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
-    others = [f"searched on the texts of {name}, which stand in for {CORPUS}" for name in read if name not in ("", "task", CORPUS)]
+    others = [
+        f"searched on the texts of {name}, which stand in for {CORPUS}"
+        for name in read
+        if name not in ("", "task", CORPUS)
+    ]
     return (*outcome.notes, *others)
 
 

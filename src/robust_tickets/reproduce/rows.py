@@ -52,7 +52,8 @@ def _rows(id: str, flavour: Flavour) -> tuple[Row, ...]:
 def _expanded(id: str, entry: Mapping[str, Any], flavour: Flavour) -> Iterator[Row]:
     if entry.keys() - KEYS or "name" not in entry or len({"arm", "sweep", "why"} & entry.keys()) != 1:
         raise TicketsError(
-            f"{id}: a row has a name and either an arm, a sweep or why there is none, got {dict(entry)}", hint="see rows/er.toml"
+            f"{id}: a row has a name and either an arm, a sweep or why there is none, got {dict(entry)}",
+            hint="see rows/er.toml",
         )
     printed = [row for row in published.table(id).rows if row.name == entry["name"]]
     backbone = entry.get("backbone", printed[0].backbone if printed else BERT)

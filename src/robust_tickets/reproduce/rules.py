@@ -32,7 +32,13 @@ class Rules:
         """What a recipe says of the data (``walk.source.Source``)."""
         selects = {"selects": self.selects} if self.selects not in (CARVED, NOTHING) else {}
         nothing = {"validation": "none"} if self.selects == NOTHING else {}
-        return {**selects, **nothing, "attacked": self.attacked, "drop_seen": True, "split_seed": told()["splits"]["seed"]}
+        return {
+            **selects,
+            **nothing,
+            "attacked": self.attacked,
+            "drop_seen": True,
+            "split_seed": told()["splits"]["seed"],
+        }
 
     @property
     def needs(self) -> tuple[str, ...]:

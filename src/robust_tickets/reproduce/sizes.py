@@ -53,7 +53,9 @@ def _count(path: Path) -> int:
 def _weights(config: Path) -> int | None:
     try:
         told = read_json(config)
-        layers, hidden, neurons = (int(told[name]) for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+        layers, hidden, neurons = (
+            int(told[name]) for name in ("num_hidden_layers", "hidden_size", "intermediate_size")
+        )
     except (TicketsError, OSError, KeyError, TypeError, ValueError):
         return None
     return layers * (4 * hidden**2 + 2 * hidden * neurons)

@@ -35,7 +35,10 @@ def check_apart(outcomes: Sequence[Outcome]) -> None:
             unit = one.unit
             before = known.setdefault((unit.task, unit.arm, unit.backbone, unit.flavour, trained), one).unit
             if before.seed != unit.seed:
-                raise TicketsError(f"{before.id} and {unit.id} hold one trained model", hint="a seed is a run of its own: remove the copy")
+                raise TicketsError(
+                    f"{before.id} and {unit.id} hold one trained model",
+                    hint="a seed is a run of its own: remove the copy",
+                )
 
 
 def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:

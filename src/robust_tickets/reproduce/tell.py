@@ -29,7 +29,12 @@ from robust_tickets.reproduce.verdicts import sentence
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
-AGAINST = ("published", "difference", "prediction", "inside")  # columns of what was printed; a campaign and figures have none
+AGAINST = (
+    "published",
+    "difference",
+    "prediction",
+    "inside",
+)  # columns of what was printed; a campaign and figures have none
 LONG, TWELFTHS = 5, 12  # letters of a number that may stand for itself; what is longer is some part of twelve heads
 NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
 
@@ -50,7 +55,9 @@ def data(filled: Filled) -> dict[str, Any]:
 
 def _told(cell: FilledCell) -> dict[str, Any]:
     told = asdict(cell)
-    for name in ("name", "level", "over_examples") if cell.ours else ():  # the cell's arm, 95 %, and what a table does not ask for
+    for name in (
+        ("name", "level", "over_examples") if cell.ours else ()
+    ):  # the cell's arm, 95 %, and what a table does not ask for
         del told["ours"][name]
     return told
 
@@ -90,11 +97,15 @@ def as_csv(filled: Filled) -> str:
 def markdown(filled: Filled) -> str:
     """The table as a page of its own."""
     parts = [
-        f"# {filled.id}: {filled.title}\n\n" + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled)]))
+        f"# {filled.id}: {filled.title}\n\n"
+        + " ".join(filter(None, [f"{filled.source}." if filled.source else "", _counted(filled)]))
     ]
     heads = _heads(filled)
     for task, what, lines in _sections(filled):
-        parts.append(f"## {task}: {what}\n\n" + markdown_table(("row", *heads), [(name, *_under(heads, cells)) for name, cells in lines]))
+        parts.append(
+            f"## {task}: {what}\n\n"
+            + markdown_table(("row", *heads), [(name, *_under(heads, cells)) for name, cells in lines])
+        )
     if filled.ran:
         parts.append(legend(filled))
     parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
@@ -109,7 +120,11 @@ def show(filled: Filled, console: Any) -> None:
 
     def line(words: str, first: str = "", style: str = "") -> None:
         wrapped = textwrap.fill(
-            clean(words), console.width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+            clean(words),
+            console.width,
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            break_on_hyphens=False,
         )
         console.print(Text(wrapped, style=style))
 
@@ -158,7 +173,9 @@ def _sections(filled: Filled) -> Iterator[tuple[str, str, list[tuple[str, list[s
 
 
 def _name(cell: FilledCell, backbone: bool) -> str:
-    return ", ".join(filter(None, [cell.row, _place(cell.x) if cell.x is not None else "", cell.backbone if backbone else ""]))
+    return ", ".join(
+        filter(None, [cell.row, _place(cell.x) if cell.x is not None else "", cell.backbone if backbone else ""])
+    )
 
 
 def _place(x: float) -> str:
@@ -185,19 +202,29 @@ def _counted(filled: Filled) -> str:
     told = f"{counts['filled']} of {count(counts['numbers'], 'number')} with runs of ours"
     judged = counts["inside"] + counts["outside"]
     wide = of_them_scattered(filled.numbers)
-    return f"{told}; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{wide}" if judged else told
+    return (
+        f"{told}; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{wide}" if judged else told
+    )
 
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     """What is said below the numbers; what is empty is left out."""
     every = {whose for cell in filled.ran if (whose := _whose(cell))}
     substituted = _alike([(_whose(cell), words) for cell in filled.ran for words in cell.substituted], every)
-    of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}  # said once, not for each attack again
-    told = [(cell, words) for cell in filled.ran for words in cell.notes if not cell.by or (cell.row, words) not in of_rows]
+    of_rows = {
+        (cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes
+    }  # said once, not for each attack again
+    told = [
+        (cell, words) for cell in filled.ran for words in cell.notes if not cell.by or (cell.row, words) not in of_rows
+    ]
     notes = _alike([(_whose(cell) or cell.row, words) for cell, words in told], every)
     without = len([one for one in filled.claims if one.comparison is None])
     empty = [f"{without} of {count(len(filled.claims), 'claim')} without runs of both arms"] if without else []
-    aside = [f"{count(filled.aside, 'further claim')} about what --only leaves out; {_counts(filled.id)}"] if filled.aside else []
+    aside = (
+        [f"{count(filled.aside, 'further claim')} about what --only leaves out; {_counts(filled.id)}"]
+        if filled.aside
+        else []
+    )
     found = [
         ("Claims", [*(sentence(one) for one in filled.claims if one.comparison), *empty, *aside]),
         ("Substituted", substituted),
@@ -212,7 +239,10 @@ def _missing(filled: Filled) -> list[str]:
     has = {cell.number for cell in filled.ran}
     lacks = dict.fromkeys((cell.why, cell.number in has, cell.number) for cell in filled.cells if cell.ours is None)
     counts = Counter((why, partly) for why, partly, _ in lacks)
-    return [f"{count(number, 'cell')}{', under some attacks' if partly else ''}: {why}" for (why, partly), number in counts.items()]
+    return [
+        f"{count(number, 'cell')}{', under some attacks' if partly else ''}: {why}"
+        for (why, partly), number in counts.items()
+    ]
 
 
 def _whose(cell: FilledCell) -> str:
@@ -235,7 +265,11 @@ def _alike(told: Sequence[tuple[str, str]], every: Set[str]) -> list[str]:
 
 def _counts(id: str) -> str:
     """Which claims Holm counts, for those who see some of them only."""
-    whole = "all claims of this table on a task" if id in table_names() else "the claims of a question as they were fixed beforehand"
+    whole = (
+        "all claims of this table on a task"
+        if id in table_names()
+        else "the claims of a question as they were fixed beforehand"
+    )
     return f"Holm counts {whole}, run or not, shown or not"
 
 

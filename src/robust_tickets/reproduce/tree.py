@@ -17,7 +17,9 @@ from robust_tickets.reproduce.arms import arm
 from robust_tickets.reproduce.unit import Unit
 
 
-def tree(unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def tree(
+    unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """What ``walk.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
     from robust_tickets.walk.recipe import tree_of
 
@@ -55,7 +57,11 @@ def _needed(tables: Mapping[str, Any], chosen: str, recipe: str) -> dict[str, An
     while wanted:
         name = wanted.pop()
         found[name] = tables[name]
-        wanted += [tables[name][key] for key in ("ticket", "like") if tables[name].get(key) in tables and tables[name][key] not in found]
+        wanted += [
+            tables[name][key]
+            for key in ("ticket", "like")
+            if tables[name].get(key) in tables and tables[name][key] not in found
+        ]
     return found
 
 

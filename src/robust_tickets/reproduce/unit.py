@@ -36,7 +36,8 @@ class Unit:
             if not _NAME.fullmatch(getattr(self, name)):
                 raise TicketsError(
                     f"a unit's {name} is a name of small letters, digits, _, . and -, got {getattr(self, name)!r}",
-                    hint="write it so, since it becomes a folder's name" + (f"; `{ARMS}` lists the arms" if name == "arm" else ""),
+                    hint="write it so, since it becomes a folder's name"
+                    + (f"; `{ARMS}` lists the arms" if name == "arm" else ""),
                 )
 
     @property
@@ -53,4 +54,6 @@ class Unit:
         if len(parts) != 5 or last is None:
             raise TicketsError(f"{id!r} is no unit", hint="backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M")
         flavour: Any = parts[3]
-        return cls(backbone=parts[0], task=parts[1], arm=parts[2], flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0))
+        return cls(
+            backbone=parts[0], task=parts[1], arm=parts[2], flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0)
+        )

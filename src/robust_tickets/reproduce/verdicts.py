@@ -33,7 +33,8 @@ def sentence(one: Judged) -> str:
     least, most = sorted(found.n)
     runs = count(least, "run") + (f" and {most}" if most != least else " each")
     adjusted, same = (
-        f"p {p_value(p)} after Holm over {count(found.of, 'claim')}" for p in (found.adjusted_p, found.adjusted_equivalence_p)
+        f"p {p_value(p)} after Holm over {count(found.of, 'claim')}"
+        for p in (found.adjusted_p, found.adjusted_equivalence_p)
     )
     return {
         "different": f"{who}: {word(found)}{small(found)}, {difference}, {adjusted}.",
@@ -76,7 +77,9 @@ def small(found: RunComparison) -> str:
 def caveat(judged: Sequence[Judged]) -> str:
     """``here`` of several claims at once, with the attacks that it is about where it is not about all of them."""
     about = [attack_phrase(one.claim.attack) for one in judged if one.comparison and here(one.comparison)]
-    return HERE if about and len(about) == len(judged) else HERE.replace(")", f" under {listed(about)})") if about else ""
+    return (
+        HERE if about and len(about) == len(judged) else HERE.replace(")", f" under {listed(about)})") if about else ""
+    )
 
 
 def _apart(found: Sequence[Judged]) -> list[str]:

@@ -41,13 +41,21 @@ def count(number: int, word: str) -> str:
 def rehearsed(outcomes: Sequence[Outcome]) -> str | None:
     """The warning that some of these results are of a part of the data, if some are."""
     part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
-    told = f"{part} of {count(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data, a rehearsal"
+    told = (
+        f"{part} of {count(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data, a rehearsal"
+    )
     return f"{told}: not to be held against the papers' numbers." if part else None
 
 
 def hours(seconds: float) -> str:
     """A rough time: ``35 min``, ``2.4 h``, ``31 h``."""
-    return f"{seconds / 3600:.0f} h" if seconds >= 36000 else f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+    return (
+        f"{seconds / 3600:.0f} h"
+        if seconds >= 36000
+        else f"{seconds / 3600:.1f} h"
+        if seconds >= 3600
+        else f"{seconds / 60:.0f} min"
+    )
 
 
 def merged(texts: Iterable[str]) -> tuple[str, ...]:
@@ -81,5 +89,6 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers:
     """Columns from ``numbers`` on are flush right."""
     rule = [":--" if i < numbers else "--:" for i in range(len(heads))]
     return "\n".join(
-        "| " + " | ".join(" ".join(cell.replace("|", "\\|").splitlines()) for cell in row) + " |" for row in (heads, rule, *rows)
+        "| " + " | ".join(" ".join(cell.replace("|", "\\|").splitlines()) for cell in row) + " |"
+        for row in (heads, rule, *rows)
     )

@@ -100,7 +100,10 @@ def work(
     job = Job(
         places=places, store=store, results=results, processes=processes, at_once=at_once, drop_models=drop_models, graphs_only=graphs_only
     )  # fmt: skip
-    orders = {unit: Order(unit=unit, attacks=tuple(_of(attacks, unit)), search_only=unit in searches) for unit in dict.fromkeys(units)}
+    orders = {
+        unit: Order(unit=unit, attacks=tuple(_of(attacks, unit)), search_only=unit in searches)
+        for unit in dict.fromkeys(units)
+    }
     queue = Queue(budget=budget, expected=expected or {}, total=len(orders))
     for order in orders.values():
         _sort(order, job, queue)
@@ -255,7 +258,11 @@ class TimeUp(KeyboardInterrupt):  # ends the work as Ctrl-C does, wherever it is
 @contextmanager
 def _until(deadline: float | None) -> Iterator[None]:
     """Raise TimeUp in the main thread when the time has come; in another thread only the beginning of a unit is watched."""
-    if deadline is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+    if (
+        deadline is None
+        or threading.current_thread() is not threading.main_thread()
+        or not hasattr(signal, "setitimer")
+    ):
         yield
         return
 
@@ -279,5 +286,7 @@ def died(code: int | None) -> TicketsError:
     """What is said of a unit whose process ended under it."""
     how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
     return TicketsError(
-        f"its process ended {how}", hint="if it was killed for memory, give fewer --processes; its log lies in logs/", exit_code=FAILED
+        f"its process ended {how}",
+        hint="if it was killed for memory, give fewer --processes; its log lies in logs/",
+        exit_code=FAILED,
     )

@@ -24,7 +24,9 @@ class Found:
     def save(self, folder: str | Path) -> Path:
         """trace.jsonl, distances.json and, last, the ticket's two files."""
         folder = Path(folder)
-        write_text(folder / "trace.jsonl", "".join(json.dumps(dict(line), allow_nan=False) + "\n" for line in self.trace))
+        write_text(
+            folder / "trace.jsonl", "".join(json.dumps(dict(line), allow_nan=False) + "\n" for line in self.trace)
+        )
         if self.distances:
             write_json(folder / "distances.json", dict(self.distances))
         return self.ticket.save(folder)
@@ -35,7 +37,10 @@ class Found:
         told = self.ticket.provenance
         if "epoch" in told:
             settled = told.get("converged")  # None: a fixed point claims nothing
-            parts.append(f"drawn at epoch {told['epoch']}" + ("" if settled is None else f", masks {'' if settled else 'not '}settled"))
+            parts.append(
+                f"drawn at epoch {told['epoch']}"
+                + ("" if settled is None else f", masks {'' if settled else 'not '}settled")
+            )
             parts += ["near random"] if told.get("near_random") else []
         parts += [f"{told[key]} {key}" for key in ("rounds", "iterations") if key in told]
         if "steps_run" in told:

@@ -45,7 +45,9 @@ class GateLog:
         shares = self.gates.statistics().tolist()
         if not all(math.isfinite(number) for number in (loss or 0.0, *shares)):
             raise TicketsError(
-                f"the search diverged by step {step}: loss {loss}", hint="lower its learning rate or step size", exit_code=FAILED
+                f"the search diverged by step {step}: loss {loss}",
+                hint="lower its learning rate or step size",
+                exit_code=FAILED,
             )
         self.lines.append(
             {
@@ -81,7 +83,10 @@ class GateLog:
         return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
 
     def values(self) -> dict[str, Any]:
-        return {"lines": [list(line.items()) for line in self.lines], "loss_count": self.loss_count}  # pairs: JSON sorts keys
+        return {
+            "lines": [list(line.items()) for line in self.lines],
+            "loss_count": self.loss_count,
+        }  # pairs: JSON sorts keys
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])

@@ -42,7 +42,10 @@ def importance(model: Any, layout: Layout, batches: Iterable[Mapping[str, Tensor
     try:
         for batch in batches:
             batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
-            masks = {key: torch.ones((len(batch["labels"]), len(total)), device=device, requires_grad=True) for key, total in sums.items()}
+            masks = {
+                key: torch.ones((len(batch["labels"]), len(total)), device=device, requires_grad=True)
+                for key, total in sums.items()
+            }
             hooks = [module.register_forward_pre_hook(_scaling(masks[path, i])) for path, i, module in places]
             try:
                 logits = model(**{k: v for k, v in batch.items() if k not in NOT_INPUTS}).logits
@@ -59,7 +62,9 @@ def importance(model: Any, layout: Layout, batches: Iterable[Mapping[str, Tensor
             parameter.requires_grad_(before)
         model.train(training)
     found = {path: [sums[path, i].double().cpu().numpy() for i in range(len(counts))] for path, counts in sizes.items()}
-    return Importance(heads=found[layout.attention_output], neurons=found[layout.down], mlps=whole.double().cpu().numpy())
+    return Importance(
+        heads=found[layout.attention_output], neurons=found[layout.down], mlps=whole.double().cpu().numpy()
+    )
 
 
 def _scaling(mask: Tensor) -> Any:

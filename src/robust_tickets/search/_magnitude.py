@@ -11,7 +11,11 @@ import numpy as np
 ROUND: dict[str, Any] = {"epochs": 3, "lr": 2e-5, "batch_size": 32, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
 
 # the sparsities of "LTH" in RobustT's Table 1; its text says that they equal RobustT's own, but SST-2 has 60 % against 30 % there
-LTH: Mapping[str, Mapping[str, Any]] = {"imdb": {"sparsity": 0.2}, "ag_news": {"sparsity": 0.4}, "sst2": {"sparsity": 0.6}}
+LTH: Mapping[str, Mapping[str, Any]] = {
+    "imdb": {"sparsity": 0.2},
+    "ag_news": {"sparsity": 0.4},
+    "sst2": {"sparsity": 0.6},
+}
 
 
 def magnitudes(clf: Any) -> tuple[str, dict[str, np.ndarray]]:
@@ -20,7 +24,9 @@ def magnitudes(clf: Any) -> tuple[str, dict[str, np.ndarray]]:
 
     model = clf.needs_model("pruned")
     layout = layout_of(model)
-    return layout.family, {name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()}
+    return layout.family, {
+        name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()
+    }
 
 
 def origin(method: Mapping[str, Any], clf: Any, task: Any) -> dict[str, Any]:

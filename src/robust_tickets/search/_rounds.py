@@ -94,7 +94,9 @@ class Rounds:
                 hint="give another folder, or remove this one to start anew",
             )
         self.scores = {name: found.tensors[f"score/{name}"].numpy() for name in self.scores}
-        self.head = {name.removeprefix("head/"): value for name, value in found.tensors.items() if name.startswith("head/")}
+        self.head = {
+            name.removeprefix("head/"): value for name, value in found.tensors.items() if name.startswith("head/")
+        }
         self.trace = [dict(line) for line in found.values["trace"]]
 
     def finish(self, line: dict[str, Any], head: Mapping[str, Tensor]) -> None:
@@ -108,6 +110,11 @@ class Rounds:
             return
         tensors = {f"score/{name}": torch.from_numpy(score) for name, score in self.scores.items()}
         tensors |= {f"head/{name}": value for name, value in head.items()}
-        values = {"identity": self.identity, "trace": [list(line.items()) for line in self.trace]}  # pairs: JSON sorts keys
-        checkpoint.write(self.folder / "checkpoint", checkpoint.State(step=len(self.trace), tensors=tensors, values=values))
+        values = {
+            "identity": self.identity,
+            "trace": [list(line.items()) for line in self.trace],
+        }  # pairs: JSON sorts keys
+        checkpoint.write(
+            self.folder / "checkpoint", checkpoint.State(step=len(self.trace), tensors=tensors, values=values)
+        )
         shutil.rmtree(self.folder / f"round-{len(self.trace)}" / "checkpoint", ignore_errors=True)

@@ -52,7 +52,9 @@ class Slim(PerTask, Optimised):
     adversary: Any = field(default=None, metadata={"registry": "adversaries"})
     head_scope: Literal["global", "layer"] = "global"
     neuron_scope: Literal["global", "layer"] = "global"
-    round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer of the ticket; the rule that stops the search sees exact draws
+    round_to: Literal[1, 8, 16, 64] = (
+        1  # neurons of a layer of the ticket; the rule that stops the search sees exact draws
+    )
     # stopping
     gamma: float = 0.1
     window: int = 5
@@ -88,15 +90,25 @@ class Slim(PerTask, Optimised):
         name = type(self).__name__
         for part in ("heads", "neurons"):
             if not 0 <= getattr(self, part) < 1:
-                raise TicketsError(f"{name}.{part} is a fraction to remove in [0, 1), got {getattr(self, part)}", hint="0.3 removes 30 %")
+                raise TicketsError(
+                    f"{name}.{part} is a fraction to remove in [0, 1), got {getattr(self, part)}",
+                    hint="0.3 removes 30 %",
+                )
         for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
             if not 0 < getattr(self, part) <= self.epochs:
-                raise TicketsError(f"{name}.{part} must be in (0, {self.epochs}] epochs, got {getattr(self, part)}", hint=usual)
+                raise TicketsError(
+                    f"{name}.{part} must be in (0, {self.epochs}] epochs, got {getattr(self, part)}", hint=usual
+                )
         if self.horizon and self.horizon < self.epochs:
-            raise TicketsError(f"{name}.horizon is {self.horizon} epochs, less than the {self.epochs} that are run", hint="raise it, or 0")
+            raise TicketsError(
+                f"{name}.horizon is {self.horizon} epochs, less than the {self.epochs} that are run",
+                hint="raise it, or 0",
+            )
         for at, stop in (("before", "official"), ("first", "paper")):
             if self.at == at and self.stop != stop:
-                raise TicketsError(f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}")
+                raise TicketsError(
+                    f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}"
+                )
         self.optim  # noqa: B018  # checks its numbers
 
     @property
@@ -139,13 +151,23 @@ class Slim(PerTask, Optimised):
                 reads=self.steps(task) * self.accumulate,
             ),
             tokenizer=theta.tokenizer,
-            origin={"model": {"identity": clf.identity, "digest": clf.digest}, "task": {"name": task.name, "digest": task.digest}},
+            origin={
+                "model": {"identity": clf.identity, "digest": clf.digest},
+                "task": {"name": task.name, "digest": task.digest},
+            },
             identity=identity_of(replace(self, round_to=1), clf, task) if folder else "",  # rounding changes no step
             folder=folder,
         )
 
     def slim(
-        self, model: Any, batches: Any, *, tokenizer: Any, origin: Mapping[str, Any], identity: str, folder: Path | str | None
+        self,
+        model: Any,
+        batches: Any,
+        *,
+        tokenizer: Any,
+        origin: Mapping[str, Any],
+        identity: str,
+        folder: Path | str | None,
     ) -> Found:
         """Train ``model`` (which is used up) and its coefficients on ``batches``; draw the ticket."""
         from robust_tickets.layout import layout_of
@@ -156,16 +178,24 @@ class Slim(PerTask, Optimised):
         full_precision(model)
         layout = layout_of(model)
         about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
-        self._draw(_spread(heads=layout.heads_of(model), neurons=layout.neurons_of(model)), **about)  # refused before it costs
+        self._draw(
+            _spread(heads=layout.heads_of(model), neurons=layout.neurons_of(model)), **about
+        )  # refused before it costs
         per_epoch = -(-len(batches) // self.accumulate)
         points, epochs = self._points(per_epoch), self._epochs(per_epoch)
         if epochs > self.epochs:
-            progress.say(f"search: up to {epochs} epochs of {per_epoch} updates, for {self.window + 1} points {LEAST} updates apart")
+            progress.say(
+                f"search: up to {epochs} epochs of {per_epoch} updates, for {self.window + 1} points {LEAST} updates apart"
+            )
         generator = torch_generator(self.seed, "search", "adversary", device=model.device)
         with Gates(model, layout) as c:
             penalised = self.head_l1 > 0 or self.neuron_l1 > 0
             watch = Watch(
-                snapshot=c.snapshot, draw=partial(self._draw, **about), rule=self._rule(points), points=points, per_epoch=per_epoch
+                snapshot=c.snapshot,
+                draw=partial(self._draw, **about),
+                rule=self._rule(points),
+                points=points,
+                per_epoch=per_epoch,
             )
             step = make_step(
                 model,
@@ -261,7 +291,9 @@ class Slim(PerTask, Optimised):
         spread = self._spread(watch, point)
         if near_random := spread < APART:
             how = f"the heads' spread is {spread:.1f} times that of a random walk, less than {APART}"
-            progress.warn(f"search: the ticket is near random, its coefficients never moved apart ({how}): more rows help")
+            progress.warn(
+                f"search: the ticket is near random, its coefficients never moved apart ({how}): more rows help"
+            )
         epochs = [watch.epoch(i) for i in range(len(watch.steps))]
         provenance = {
             "method": describe(self),

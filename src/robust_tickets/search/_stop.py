@@ -44,7 +44,9 @@ class Apart:
             matrix = np.zeros((count + 1, count + 1))
             if count:
                 matrix[:count, :count] = self.matrices[group]
-                matrix[count, :count] = matrix[:count, count] = [float((older[group] != flat).mean()) for older in self._points]
+                matrix[count, :count] = matrix[:count, count] = [
+                    float((older[group] != flat).mean()) for older in self._points
+                ]
             self.matrices[group] = matrix
         self._points.append(point)
 
@@ -61,7 +63,9 @@ def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> in
 
 
 def official(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
-    if at == "before":  # points come in pairs: where the ticket would be drawn, and one update later, where masks are compared
+    if (
+        at == "before"
+    ):  # points come in pairs: where the ticket would be drawn, and one update later, where masks are compared
         later = official(far[1::2, 1::2], gamma, window)
         return None if later is None else 2 * later
     anchor = len(far) - 1 - window
@@ -84,10 +88,15 @@ def fixed(far: np.ndarray, last: int) -> int | None:
 def pairs(ends: Sequence[int], total: int) -> list[int]:
     """The points of ``at="before"``: each end of a mini-epoch and the update after it, as far as there is one."""
     if any(later - end < 2 for end, later in pairwise(ends)):
-        raise TicketsError("at='before' needs mini-epochs of two updates or more", hint="more data, smaller batches or a larger mini")
+        raise TicketsError(
+            "at='before' needs mini-epochs of two updates or more", hint="more data, smaller batches or a larger mini"
+        )
     found = [step for end in ends if end < total for step in (end, end + 1)]
     if not found:  # the only mini-epoch is the whole search, and no update follows it
-        raise TicketsError("at='before' needs two mini-epochs or more, got one: the whole search", hint="a smaller mini, or more epochs")
+        raise TicketsError(
+            "at='before' needs two mini-epochs or more, got one: the whole search",
+            hint="a smaller mini, or more epochs",
+        )
     return found
 
 

@@ -31,7 +31,9 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
                 f"{at} holds a model of another run (other settings, data or starting weights)",
                 hint="give another folder, or remove this one to start anew",
             )
-        if (at / "model" / "tickets.json").is_file():  # else it was removed, as from a finished stage, and is trained again
+        if (
+            at / "model" / "tickets.json"
+        ).is_file():  # else it was removed, as from a finished stage, and is trained again
             shutil.rmtree(at / "checkpoint", ignore_errors=True)
             ready = clf.copy()
             full_precision(ready.model)

@@ -61,9 +61,13 @@ class Watch:
             return False
         scores = {group: [np.array(layer) for layer in layers] for group, layers in self.snapshot().items()}
         mean = float(self.loss_sum) / self.loss_count
-        if not math.isfinite(mean) or not all(np.isfinite(layer).all() for layers in scores.values() for layer in layers):
+        if not math.isfinite(mean) or not all(
+            np.isfinite(layer).all() for layers in scores.values() for layer in layers
+        ):
             raise TicketsError(
-                f"the search diverged by step {step}: loss {mean}", hint="lower its learning rate or step size", exit_code=FAILED
+                f"the search diverged by step {step}: loss {mean}",
+                hint="lower its learning rate or step size",
+                exit_code=FAILED,
             )
         self.losses.append(mean)
         self.loss_sum, self.loss_count = None, 0
@@ -128,4 +132,6 @@ class Watch:
         self.loss_sum = tensors.get("loss")
         self.records, self.apart = [], _stop.Apart()
         for point in range(len(self.steps)):
-            self._record({g: [tensors[f"{point}/{g}/{i}"].numpy() for i in range(n)] for g, n in values["layers"].items()})
+            self._record(
+                {g: [tensors[f"{point}/{g}/{i}"].numpy() for i in range(n)] for g, n in values["layers"].items()}
+            )

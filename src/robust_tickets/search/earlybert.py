@@ -28,7 +28,8 @@ class EarlyBERT(Slim):
     """``EarlyBERT()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``heads``, ``neurons``: fractions removed."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        name: {"heads": 1 / 6, "neurons": row["neurons"], "batch_size": row["batch_size"]} for name, row in TABLE6.items()
+        name: {"heads": 1 / 6, "neurons": row["neurons"], "batch_size": row["batch_size"]}
+        for name, row in TABLE6.items()
     }
 
     heads: float = 1 / 3

@@ -128,7 +128,11 @@ class IMP(PerTask, Optimised):
         """Fine-tuning of one round; its order of the data is its own, as in one long run."""
         shared = {name: getattr(self, name) for name in _SHARED}
         training = FineTune(**shared, evaluate="never", seed=derive(self.seed, "imp", number))
-        return replace(training, horizon=round(1 / self.step) * training.steps(task)) if self.schedule == "run" else training
+        return (
+            replace(training, horizon=round(1 / self.step) * training.steps(task))
+            if self.schedule == "run"
+            else training
+        )
 
     def _evaluation(self, model: Any, task: Any) -> dict[str, float]:
         """Of the round's model, before the removal, on the validation split."""

@@ -35,13 +35,17 @@ class OMP(PerTask):
     sparsity: float = 0.6
     scope: Literal["global", "matrix"] = "global"
     of: Literal["pretrained", "finetuned"] = "pretrained"
-    tuning: FineTune = field(default=FineTune(**ROUND))  # of the copy that ``of="finetuned"`` looks at; its seed is the search's
+    tuning: FineTune = field(
+        default=FineTune(**ROUND)
+    )  # of the copy that ``of="finetuned"`` looks at; its seed is the search's
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_literals(self)
         if not 0 <= self.sparsity < 1:
-            raise TicketsError(f"OMP.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.6 removes 60 %")
+            raise TicketsError(
+                f"OMP.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.6 removes 60 %"
+            )
 
     @property
     def passes(self) -> float:
@@ -64,7 +68,9 @@ class OMP(PerTask):
         elif tuned is not None:
             weights = tuned
         elif task is None:
-            raise TicketsError("OMP(of='finetuned') needs a task to fine-tune on", hint="give one, or tuned=a classifier")
+            raise TicketsError(
+                "OMP(of='finetuned') needs a task to fine-tune on", hint="give one, or tuned=a classifier"
+            )
         else:
             weights = tune(replace(self.tuning, seed=self.seed), clf, task, Path(folder) if folder else None)
         family, scores = magnitudes(weights)
@@ -72,7 +78,12 @@ class OMP(PerTask):
         if tuned is not None:
             about["tuned"] = {"identity": tuned.identity, "digest": tuned.digest}
         ticket = Ticket.from_weight_scores(
-            family=family, names=list(scores), scores=list(scores.values()), sparsity=self.sparsity, scope=self.scope, provenance=about
+            family=family,
+            names=list(scores),
+            scores=list(scores.values()),
+            sparsity=self.sparsity,
+            scope=self.scope,
+            provenance=about,
         )
         found = Found(ticket=ticket)
         if folder:

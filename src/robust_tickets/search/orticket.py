@@ -66,7 +66,10 @@ class ORTicket(Slim):
         at_least_one(self, "block")
         for name in ("mask_probability", "mask_share", "random_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise TicketsError(f"ORTicket.{name} is a share in [0, 1], got {getattr(self, name)}", hint="BERT's are 0.15, 0.8 and 0.1")
+                raise TicketsError(
+                    f"ORTicket.{name} is a share in [0, 1], got {getattr(self, name)}",
+                    hint="BERT's are 0.15, 0.8 and 0.1",
+                )
         if not 0 < self.mask_probability < 1 or self.mask_share + self.random_share > 1 + 1e-9:
             raise TicketsError(
                 f"ORTicket.mask_share and random_share are {self.mask_share} and {self.random_share} of the {self.mask_probability} chosen",
@@ -119,9 +122,19 @@ class ORTicket(Slim):
         origin = {
             "model": {"identity": clf.identity, "digest": clf.digest},
             "mlm": {"identity": self.mlm or clf.identity, "digest": digest_of_model(theta)},
-            "corpus": {"name": corpus.name, "digest": corpus.digest, "blocks": len(batches.blocks), "block": self.block},
+            "corpus": {
+                "name": corpus.name,
+                "digest": corpus.digest,
+                "blocks": len(batches.blocks),
+                "block": self.block,
+            },
         }
-        unseen = (*INVISIBLE, "round_to", "corpus", "mlm")  # the last two count by what they hold; rounding changes no step
+        unseen = (
+            *INVISIBLE,
+            "round_to",
+            "corpus",
+            "mlm",
+        )  # the last two count by what they hold; rounding changes no step
         settings = {k: v for k, v in to_plain(self).items() if k not in unseen}
         told = {
             "method": "ORTicket",
@@ -138,7 +151,10 @@ class ORTicket(Slim):
 
         most = clf.model.config.max_position_embeddings - layout_of(clf.model).reserved_positions
         if not 4 <= self.block <= most:
-            raise TicketsError(f"ORTicket.block must be in 4 … {most}, the positions of {clf.identity}; got {self.block}", hint="change it")
+            raise TicketsError(
+                f"ORTicket.block must be in 4 … {most}, the positions of {clf.identity}; got {self.block}",
+                hint="change it",
+            )
 
 
 REGISTERED = ORTicket

@@ -61,7 +61,9 @@ class Prasanna:
         not_negative(self, "rows")
         for name in ("head_step", "floor"):
             if not 0 < getattr(self, name) <= 1:
-                raise TicketsError(f"Prasanna.{name} is a fraction in (0, 1], got {getattr(self, name)}", hint="0.1 is a tenth")
+                raise TicketsError(
+                    f"Prasanna.{name} is a fraction in (0, 1], got {getattr(self, name)}", hint="0.1 is a tenth"
+                )
 
     @property
     def passes(self) -> float:
@@ -91,7 +93,10 @@ class Prasanna:
             model_of(given, "pruned")
             fits(given, task)
         if len(task.validation) == 0:
-            raise TicketsError("importance pruning stops by accuracy on the validation split, which is empty", hint="give validation rows")
+            raise TicketsError(
+                "importance pruning stops by accuracy on the validation split, which is empty",
+                hint="give validation rows",
+            )
         folder = Path(folder) if folder else None
         theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
         layout = layout_of(theta.model)
@@ -103,7 +108,9 @@ class Prasanna:
             for line in record.lines:
                 masks.redo(line)
             if not record.lines:
-                record.add({"iteration": 0, "phase": None, "accuracy": evaluate(theta, task.validation).accuracy, "kept": True})
+                record.add(
+                    {"iteration": 0, "phase": None, "accuracy": evaluate(theta, task.validation).accuracy, "kept": True}
+                )
             least = self.floor * record.lines[0]["accuracy"]
             while (phase := record.phase()) is not None:
                 masks.into(gates)
@@ -122,7 +129,9 @@ class Prasanna:
                 else:  # nothing is left that may go
                     line |= {"accuracy": record.lines[-1]["accuracy"], "kept": False}
                 record.add(line | masks.left())
-                progress.say(f"search: iteration {line['iteration']} ({phase}), accuracy {line['accuracy']:.1f}, floor {least:.1f}")
+                progress.say(
+                    f"search: iteration {line['iteration']} ({phase}), accuracy {line['accuracy']:.1f}, floor {least:.1f}"
+                )
         ticket = Ticket(
             kind="structured",
             family=layout.family,
@@ -148,7 +157,9 @@ class Prasanna:
         if phase in ("both", "heads"):
             scores = normalised(measured.heads)
             left = [int(mask.sum()) for mask in masks.heads]
-            order = sorted((float(scores[i][h]), i, int(h)) for i, mask in enumerate(masks.heads) for h in np.flatnonzero(mask))
+            order = sorted(
+                (float(scores[i][h]), i, int(h)) for i, mask in enumerate(masks.heads) for h in np.flatnonzero(mask)
+            )
             most = max(1, int(self.head_step * sum(map(len, masks.heads))) // (2 if phase == "heads" else 1))
             for _, layer, head in order:
                 if len(heads) < most and left[layer] > 1:
@@ -173,7 +184,9 @@ class Prasanna:
             max_length=clf.max_length,
             shuffle=False,
             token_types=clf.token_types,
-            tokens=token_table(split, clf.tokenizer, clf.max_length, clf.token_types),  # every iteration reads all of it
+            tokens=token_table(
+                split, clf.tokenizer, clf.max_length, clf.token_types
+            ),  # every iteration reads all of it
         ).epoch
 
 
@@ -217,7 +230,10 @@ class _Masks:
                     parameter.copy_(torch.from_numpy(mask.astype(np.float32)))
 
     def left(self) -> dict[str, int]:
-        return {"heads_left": sum(int(m.sum()) for m in self.heads), "mlps_left": sum(bool(m.all()) for m in self.neurons)}
+        return {
+            "heads_left": sum(int(m.sum()) for m in self.heads),
+            "mlps_left": sum(bool(m.all()) for m in self.neurons),
+        }
 
 
 class _Record:

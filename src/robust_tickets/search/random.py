@@ -34,7 +34,9 @@ class RandomTicket(PerTask):
     """``RandomTicket(seed=1)(classifier)``; ``heads``, ``neurons`` or, for single weights, ``sparsity`` are fractions removed."""
 
     # EarlyRobust's sparsity
-    PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {"neurons": row["neurons"]} for name, row in TABLE6.items()}
+    PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        name: {"neurons": row["neurons"]} for name, row in TABLE6.items()
+    }
 
     heads: float = 1 / 6
     neurons: float = 0.3
@@ -48,13 +50,17 @@ class RandomTicket(PerTask):
         for name in ("heads", "neurons", "sparsity"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise TicketsError(f"RandomTicket.{name} is a fraction to remove in [0, 1), got {value}", hint="0.3 removes 30 %")
+                raise TicketsError(
+                    f"RandomTicket.{name} is a fraction to remove in [0, 1), got {value}", hint="0.3 removes 30 %"
+                )
 
     def steps(self, task: Any) -> int:
         """A random ticket takes no training."""
         return 0
 
-    def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None, like: Ticket | None = None) -> Found:
+    def __call__(
+        self, clf: Any, task: Any = None, *, folder: Path | str | None = None, like: Ticket | None = None
+    ) -> Found:
         """Draw for the backbone of ``clf``, which is neither run nor changed; ``like`` is the ticket whose counts are matched."""
         weights = self.matches(like.kind if like is not None else None)
         model = getattr(clf, "model", clf)
@@ -74,7 +80,9 @@ class RandomTicket(PerTask):
         """Whether single weights are drawn beside a ticket of ``kind`` (none: no ticket to match); refuses what does not go together."""
         weights = self.sparsity is not None or kind == "unstructured"
         if self.match == "global" and kind is not None:
-            raise TicketsError("RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out")
+            raise TicketsError(
+                "RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out"
+            )
         if self.match == "layer" and kind is None:
             hint = 'like=ticket in Python, --like FOLDER, like = "ARM" in a recipe'
             raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint=hint)
@@ -84,25 +92,42 @@ class RandomTicket(PerTask):
                 hint="give sparsity=, like=an unstructured ticket, or match='layer'",
             )
         if self.round_to > 1 and weights:
-            raise TicketsError("RandomTicket.round_to rounds neurons, a ticket of single weights has none", hint="round_to=1")
+            raise TicketsError(
+                "RandomTicket.round_to rounds neurons, a ticket of single weights has none", hint="round_to=1"
+            )
         if kind == "structured" and weights:
             raise TicketsError(
-                "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons", hint="leave sparsity out"
+                "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons",
+                hint="leave sparsity out",
             )
         return weights
 
     def _units(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
         sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
         scores = {
-            group: tuple(numpy_generator(self.seed, "random ticket", group, i).random(n, dtype=np.float32) for i, n in enumerate(counts))
+            group: tuple(
+                numpy_generator(self.seed, "random ticket", group, i).random(n, dtype=np.float32)
+                for i, n in enumerate(counts)
+            )
             for group, counts in sizes.items()
         }
-        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model), "provenance": origin}
+        about: dict[str, Any] = {
+            "family": layout.family,
+            "unit_weights": layout.unit_weights(model),
+            "provenance": origin,
+        }
         if like is None:
-            return told(Ticket.from_scores(scores=scores, heads=self.heads, neurons=self.neurons, round_to=self.round_to, **about))
+            return told(
+                Ticket.from_scores(
+                    scores=scores, heads=self.heads, neurons=self.neurons, round_to=self.round_to, **about
+                )
+            )
         _same_backbone(like, layout.family, sizes)
         masks = {
-            group: tuple(keep_best([score], int(mask.sum()))[0] for score, mask in zip(scores[group], like.masks[group], strict=True))
+            group: tuple(
+                keep_best([score], int(mask.sum()))[0]
+                for score, mask in zip(scores[group], like.masks[group], strict=True)
+            )
             for group in scores
         }
         return told(Ticket(kind="structured", masks=masks, scores=scores, **about).rounded_to(self.round_to))
@@ -111,8 +136,13 @@ class RandomTicket(PerTask):
         shapes = {name: tuple(module.weight.shape) for name, module in layout.matrices_of(model).items()}
         if like is not None:
             _same_backbone(like, layout.family, shapes)
-            shapes = dict(zip(like.names, (mask.shape for mask in like.masks["weights"]), strict=True))  # its matrices, in its order
-        scores = {name: numpy_generator(self.seed, "random ticket", name).random(shape, dtype=np.float32) for name, shape in shapes.items()}
+            shapes = dict(
+                zip(like.names, (mask.shape for mask in like.masks["weights"]), strict=True)
+            )  # its matrices, in its order
+        scores = {
+            name: numpy_generator(self.seed, "random ticket", name).random(shape, dtype=np.float32)
+            for name, shape in shapes.items()
+        }
         if like is None:
             return Ticket.from_weight_scores(
                 family=layout.family,
@@ -153,9 +183,14 @@ def _same_backbone(like: Ticket, family: str, sizes: Mapping[str, Any]) -> None:
     else:
         shape = {name: mask.shape for name, mask in zip(like.names, like.masks["weights"], strict=True)}
     if like.family != family:
-        raise TicketsError(f"the ticket to match is for another backbone ({like.family}) than the model ({family})", hint="match its own")
+        raise TicketsError(
+            f"the ticket to match is for another backbone ({like.family}) than the model ({family})",
+            hint="match its own",
+        )
     if shape != sizes:
-        raise TicketsError(f"the ticket to match is for a {family} of other sizes than the model's", hint="match one of this model")
+        raise TicketsError(
+            f"the ticket to match is for a {family} of other sizes than the model's", hint="match one of this model"
+        )
 
 
 REGISTERED = RandomTicket

@@ -109,17 +109,26 @@ class RobustT(PerTask, Optimised):
         at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "trace_every")
         not_negative(self, "penalty", "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
         if not 0 <= self.sparsity < 1:
-            raise TicketsError(f"RobustT.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.3 removes 30 %")
+            raise TicketsError(
+                f"RobustT.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.3 removes 30 %"
+            )
         if self.round_to > 1 and self.finds == "unstructured":
-            raise TicketsError("RobustT.round_to rounds neurons, a ticket of single weights has none", hint='granularity="neuron"')
+            raise TicketsError(
+                "RobustT.round_to rounds neurons, a ticket of single weights has none", hint='granularity="neuron"'
+            )
         if self.run_epochs > self.epochs:
-            raise TicketsError(f"RobustT.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs")
+            raise TicketsError(
+                f"RobustT.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs"
+            )
         if self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0):
-            raise TicketsError("RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0")
+            raise TicketsError(
+                "RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0"
+            )
         usable(self.adversary, self.accumulate)
         if self.clip_scope == "all" and getattr(self.adversary, "updates", 1) > 1:
             raise TicketsError(
-                "RobustT(clip_scope='all') is defined for one update a batch", hint="use clip_scope='gates' with this adversary"
+                "RobustT(clip_scope='all') is defined for one update a batch",
+                hint="use clip_scope='gates' with this adversary",
             )
         defined(self.adversary, "classification")
         self.optim  # noqa: B018  # checks its numbers
@@ -166,19 +175,31 @@ class RobustT(PerTask, Optimised):
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned
         tuning = _tuned.determining(self.tuning, self.seed) if tuned is None else TUNING
-        searched = replace(self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning)  # how it is drawn changes no step
+        searched = replace(
+            self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning
+        )  # how it is drawn changes no step
         identity = identity_of(searched, start, task) if folder else ""
         theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
         layout = layout_of(theta.model)
-        generators = {name: torch_generator(self.seed, "search", name, device=theta.device) for name in ("adversary", "gates")}
+        generators = {
+            name: torch_generator(self.seed, "search", name, device=theta.device) for name in ("adversary", "gates")
+        }
         gates = HardConcrete(
-            theta.model, layout, generator=generators["gates"], granularity=self.granularity, freeze=self.clip_scope == "gates"
+            theta.model,
+            layout,
+            generator=generators["gates"],
+            granularity=self.granularity,
+            freeze=self.clip_scope == "gates",
         )
         per_epoch = updates_per_epoch(task, self.batch_size, self.accumulate)
         total = self.epochs * per_epoch
-        log = GateLog(gates, every=self.trace_every, per_epoch=per_epoch, penalty=lambda done: self.penalty_at(done, total))
-        batches = batches_of(theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate)
+        log = GateLog(
+            gates, every=self.trace_every, per_epoch=per_epoch, penalty=lambda done: self.penalty_at(done, total)
+        )
+        batches = batches_of(
+            theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate
+        )
         with gates:
             step = make_step(
                 theta.model,
@@ -198,13 +219,17 @@ class RobustT(PerTask, Optimised):
                 step=step,
                 batches=batches,
                 optim=self.optim,
-                rates={"adversary": Optim.lr},  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
+                rates={
+                    "adversary": Optim.lr
+                },  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
                 epochs=self.epochs,
                 accumulate=self.accumulate,
                 seed=derive(self.seed, "search"),
                 generators=generators,
                 evaluate=self._evaluation(theta, task, log),
-                unclipped=Unclipped(loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)),
+                unclipped=Unclipped(
+                    loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)
+                ),
                 after_step=log,
                 memory=log,
                 folder=folder,
@@ -245,7 +270,9 @@ class RobustT(PerTask, Optimised):
         scores[learned] = gates.snapshot()  # of the other group all are kept
         draw: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity, "round_to": self.round_to}
         sized = layout.unit_weights(model)
-        return told(Ticket.from_scores(family=layout.family, scores=scores, unit_weights=sized, provenance=about, **draw))
+        return told(
+            Ticket.from_scores(family=layout.family, scores=scores, unit_weights=sized, provenance=about, **draw)
+        )
 
     def _evaluation(self, clf: Any, task: Any, log: GateLog) -> Any:
         from robust_tickets.train.evaluate import Again

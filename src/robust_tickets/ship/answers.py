@@ -42,11 +42,18 @@ class Answers(Lines):
         super().__init__(out.with_name(f"{out.name}.answers.part"), self.header)
 
     def busy(self) -> TicketsError:
-        return TicketsError(f"another process is predicting into {self.out}", hint="wait for it, or give another file", exit_code=FAILED)
+        return TicketsError(
+            f"another process is predicting into {self.out}", hint="wait for it, or give another file", exit_code=FAILED
+        )
 
     def other(self, found: Any, header: dict[str, Any]) -> None:
         before = found if isinstance(found, dict) else {}
-        self.tell_anew(next((what for name, what in OF.items() if before.get(name) != header[name]), "another version of this program"))
+        self.tell_anew(
+            next(
+                (what for name, what in OF.items() if before.get(name) != header[name]),
+                "another version of this program",
+            )
+        )
 
     def tell_anew(self, of: str) -> None:
         warn(f"the answers in {self.part} are of {of}: starting anew")
@@ -69,7 +76,9 @@ class Answers(Lines):
         """The answers of a line by row; none where it is damaged."""
         try:
             found = {number: Answer(label, scores) for number, label, scores in zip(*loaded(line), strict=True)}
-            fine = all(0 <= n < len(self.places) and 0 <= a.label < self.classes == len(a.scores) for n, a in found.items())
+            fine = all(
+                0 <= n < len(self.places) and 0 <= a.label < self.classes == len(a.scores) for n, a in found.items()
+            )
         except (TypeError, ValueError):
             return {}
         return found if fine else {}

@@ -37,7 +37,9 @@ class Asking:
         self.failed = 0  # texts since the last answer
         self.run, self.last = 0, -1  # rows of the file that failed one after another, and the last that did
 
-    def __call__(self, numbers: Sequence[int], texts: Sequence[tuple[str, ...]]) -> tuple[dict[int, Answer], dict[int, str]]:
+    def __call__(
+        self, numbers: Sequence[int], texts: Sequence[tuple[str, ...]]
+    ) -> tuple[dict[int, Answer], dict[int, str]]:
         """The answers, and what went wrong with the others, by row number."""
         self.found, self.problems = self.kept.of(numbers), {}
         self._ask(numbers, texts)

@@ -39,7 +39,9 @@ print([about["labels"][best] for best in logits.argmax(axis=1)])""",
 }
 STOCK = ("dense", "stock", "masked")
 LOAD |= dict.fromkeys(STOCK, LOAD["dense"])
-PAIR = dict.fromkeys(LOAD, '("a text", "its second text")') | dict.fromkeys(STOCK, '{"text": "a text", "text_pair": "its second text"}')
+PAIR = dict.fromkeys(LOAD, '("a text", "its second text")') | dict.fromkeys(
+    STOCK, '{"text": "a text", "text_pair": "its second text"}'
+)
 KIND = {
     "stock": "A stock model, not pruned: transformers loads it alone.",
     "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
@@ -99,7 +101,12 @@ def write_card(folder: Path, facts: Facts, evidence: Evidence) -> Path:
 def card(facts: Facts, evidence: Evidence) -> str:
     """The card's text."""
     name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned or facts.weights else 'classifier'}"
-    parts = [f"---\n{front_matter(name, facts, evidence)}---", f"# {markdown(name)}", _what(facts, evidence), _load(facts)]
+    parts = [
+        f"---\n{front_matter(name, facts, evidence)}---",
+        f"# {markdown(name)}",
+        _what(facts, evidence),
+        _load(facts),
+    ]
     return "\n\n".join([*parts, _evaluation(evidence), _limits(evidence)]) + "\n"
 
 
@@ -164,14 +171,20 @@ def _what(facts: Facts, evidence: Evidence) -> str:
         rows.append(("parameters", f"{facts.parameters:,}" + ("" if facts.weights else " (not pruned)")))
     if facts.weights:
         kept, of = facts.weights
-        rows.append(("matrix weights kept", f"{kept:,} of {of:,} ({100 * (1 - kept / of):.1f} % are zero, which brings no speed)"))
+        rows.append(
+            (
+                "matrix weights kept",
+                f"{kept:,} of {of:,} ({100 * (1 - kept / of):.1f} % are zero, which brings no speed)",
+            )
+        )
     return "\n".join([*lines, "| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])
 
 
 def _against(evidence: Evidence) -> str:
     """The adversary and the tables it swapped words from; a model is at home on the table it was trained on."""
     tables = (
-        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…)" for table in evidence.words
+        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…)"
+        for table in evidence.words
     )
     return ", ".join([markdown(evidence.adversary), *tables])
 
@@ -206,7 +219,11 @@ def _evaluation(evidence: Evidence) -> str:
         if _number(told.get("macro_f1")):
             lines.append(f"| macro F1 | {_row(told['macro_f1'], None, told.get('n'))} | |")
     for result in evidence.attacks:
-        attack, between, seed = markdown(attack_name(result)), result.get("intervals") or {}, markdown(result.get("seed", ""))
+        attack, between, seed = (
+            markdown(attack_name(result)),
+            result.get("intervals") or {},
+            markdown(result.get("seed", "")),
+        )
         right = _right(result)  # success and queries are over the examples that were right before the attack
         for key, title in (("clean", "accuracy before"), ("aua", "accuracy under"), ("suc", "success of")):
             if key in result:
@@ -245,7 +262,9 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     for kind, entry in entries:
         about = entry if isinstance(entry, Mapping) else {"name": entry}
         substitute = " (a substitute for the resource that the paper used)" if about.get("substitute") else ""
-        notes.append(f"- {attack} used {markdown(kind or about.get('kind', ''))}: {markdown(about.get('name', ''))}{substitute}.")
+        notes.append(
+            f"- {attack} used {markdown(kind or about.get('kind', ''))}: {markdown(about.get('name', ''))}{substitute}."
+        )
     notes += [f"- {attack}, {markdown(flag, 400)}." for flag in result.get("flags") or ()]
     return notes
 
@@ -255,12 +274,22 @@ def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
     told = evidence.evaluation or {}
     for key, kind, title in (("accuracy", "accuracy", "Accuracy"), ("macro_f1", "f1", "Macro F1")):
         if _number(told.get(key)):
-            found.append({"type": kind, "name": f"{title} (n={one_line(told.get('n', '?'))})", "value": round(float(told[key]), 2)})
+            found.append(
+                {
+                    "type": kind,
+                    "name": f"{title} (n={one_line(told.get('n', '?'))})",
+                    "value": round(float(told[key]), 2),
+                }
+            )
     for result in evidence.attacks:
         if _number(result.get("aua")):
             how = f"{one_line(attack_name(result))}, n={one_line(result.get('n', '?'))}, seed={one_line(result.get('seed', '?'))}"
             found.append(
-                {"type": "accuracy_under_attack", "name": f"Accuracy under attack ({how})", "value": round(float(result["aua"]), 2)}
+                {
+                    "type": "accuracy_under_attack",
+                    "name": f"Accuracy under attack ({how})",
+                    "value": round(float(result["aua"]), 2),
+                }
             )
     return found
 
@@ -275,7 +304,8 @@ def _limits(evidence: Evidence) -> str:
     ]
     if evidence.words:
         lines.insert(
-            2, "- It was trained on word swaps: an attack that swaps words from the same table tests it on the ground it was trained on."
+            2,
+            "- It was trained on word swaps: an attack that swaps words from the same table tests it on the ground it was trained on.",
         )
     if not evidence.attacks:
         lines.insert(2, "- No attack was run on this export: it makes no claim of robustness.")

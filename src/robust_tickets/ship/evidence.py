@@ -44,7 +44,11 @@ def _of_run(run: Path, stage: str) -> dict[str, Any]:
                 "method": _method(run, arm) or title,
                 "base": str(about.get("model", "")),
                 "task": str(mapping(about.get("task")).get("name", "")),
-                "attacks": tuple(filter(None, (record(within(run, str(name)) / "result.json") for name in listed(arm.get("attacks"))))),
+                "attacks": tuple(
+                    filter(
+                        None, (record(within(run, str(name)) / "result.json") for name in listed(arm.get("attacks")))
+                    )
+                ),
             }
     return {}
 

@@ -24,7 +24,9 @@ MARK = "export.json"
 SCHEMA = 1
 
 
-def export(model: Classifier, folder: str | Path, format: Format = "compact", *, evidence: Evidence | None = None) -> Path:
+def export(
+    model: Classifier, folder: str | Path, format: Format = "compact", *, evidence: Evidence | None = None
+) -> Path:
     """Write ``model`` into ``folder`` with a model card, and return the folder.
 
     ``compact``: the small model; loads with transformers after ``import robust_tickets``. ``dense``: stock shapes, zeros where the ticket
@@ -68,7 +70,9 @@ def export(model: Classifier, folder: str | Path, format: Format = "compact", *,
         sweep(place, "old")
     except OSError as problem:
         why = problem.strerror or problem  # without the name of a file that is gone
-        raise TicketsError(f"could not write {place}: {why}", hint="check the disk and the folder's rights", exit_code=FAILED) from None
+        raise TicketsError(
+            f"could not write {place}: {why}", hint="check the disk and the folder's rights", exit_code=FAILED
+        ) from None
     return place
 
 
@@ -107,7 +111,9 @@ def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
 
 def _mark(folder: Path) -> None:
     """List every file of the export; written last."""
-    write_json(folder / MARK, {"schema": SCHEMA, "files": {name: sha256_file(path) for name, path in _files(folder).items()}})
+    write_json(
+        folder / MARK, {"schema": SCHEMA, "files": {name: sha256_file(path) for name, path in _files(folder).items()}}
+    )
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -158,7 +158,9 @@ def _quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)", category=FutureWarning)
-            warnings.filterwarnings("ignore", message=r"# The axis name: (batch|length) will not be used", category=UserWarning)
+            warnings.filterwarnings(
+                "ignore", message=r"# The axis name: (batch|length) will not be used", category=UserWarning
+            )
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

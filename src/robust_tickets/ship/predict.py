@@ -45,7 +45,10 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
     if out.suffix.lower() not in WRITERS:
-        raise TicketsError(f"cannot write {out.suffix or 'a file without ending'!r}: {out}", hint=f"end the name in {', '.join(WRITERS)}")
+        raise TicketsError(
+            f"cannot write {out.suffix or 'a file without ending'!r}: {out}",
+            hint=f"end the name in {', '.join(WRITERS)}",
+        )
     if out.is_dir():
         raise TicketsError(f"{out} is a folder", hint="give a file name")
     if out.exists() and data.exists() and out.samefile(data):
@@ -69,13 +72,23 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
 
 def _kept(clf: Any, rows: Rows, columns: tuple[str, ...], out: Path) -> Answers:
     """The answers of an earlier call. How a function is called (batches, retries, …) does not bind them: that one may want to change."""
-    key = {"data": rows.key(), "columns": list(columns), "labels": list(clf.labels), "device": clf.device.type, "model": clf.digest}
+    key = {
+        "data": rows.key(),
+        "columns": list(columns),
+        "labels": list(clf.labels),
+        "device": clf.device.type,
+        "model": clf.digest,
+    }
     return Answers(out, {**key, "batches": [AT_ONCE, TOKEN_BUDGET]}, rows.count())
 
 
 def _known_again(clf: Any, kept: Answers, rows: Rows, columns: tuple[str, ...]) -> None:
     """Ask a callable about a few rows again: one that gives other answers is another. An undisturbed call is spared that."""
-    stream = ((n, row.texts) for n, row in enumerate(read_texts(rows, columns)) if n < len(kept.places) and kept.places[n] >= 0)
+    stream = (
+        (n, row.texts)
+        for n, row in enumerate(read_texts(rows, columns))
+        if n < len(kept.places) and kept.places[n] >= 0
+    )
     asked = dict(islice(stream, PROBES))
     before = kept.of(list(asked))
     pairs = zip(before.values(), probed(clf, asked.values())[0], strict=False)  # none of a model, None where it failed
@@ -118,5 +131,7 @@ def _label(ask: Asking, first: int, chunk: Sequence[Unlabelled], named: Named) -
         scores = dict(zip(named.scores, told.scores if told else [None] * len(named.scores), strict=True))
         label = ask.clf.labels[told.label] if told else None
         problem = None if told else row.problem or problems[number]
-        answers.append({named.line: row.line, **texts, **rest, named.predicted: label, **scores, named.problem: problem})
+        answers.append(
+            {named.line: row.line, **texts, **rest, named.predicted: label, **scores, named.problem: problem}
+        )
     return answers

@@ -39,7 +39,9 @@ class Named:
                     name += "_"
                 taken.add(name)
             given.append(name)
-        return cls(texts=texts, rest=rest, line=given[0], predicted=given[1], scores=tuple(given[2:-1]), problem=given[-1])
+        return cls(
+            texts=texts, rest=rest, line=given[0], predicted=given[1], scores=tuple(given[2:-1]), problem=given[-1]
+        )
 
     @property
     def all(self) -> list[str]:
@@ -57,7 +59,9 @@ def make_folder(out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise TicketsError(f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere") from None
+        raise TicketsError(
+            f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere"
+        ) from None
 
 
 @contextmanager
@@ -68,7 +72,9 @@ def replacing(out: Path) -> Iterator[Path]:
             yield part
             os.replace(part, out)
     except OSError as problem:
-        raise TicketsError(f"could not write {out}: {problem.strerror}", hint="check the disk and its rights", exit_code=FAILED) from None
+        raise TicketsError(
+            f"could not write {out}: {problem.strerror}", hint="check the disk and its rights", exit_code=FAILED
+        ) from None
 
 
 @contextmanager
@@ -76,13 +82,17 @@ def _delimited(path: Path, named: Named, delimiter: str) -> Iterator[Callable[[l
     with open(path, "w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, named.all, delimiter=delimiter)
         writer.writeheader()
-        yield lambda rows: writer.writerows({**row, **{name: _as_text(row[name]) for name in named.rest}} for row in rows)
+        yield lambda rows: writer.writerows(
+            {**row, **{name: _as_text(row[name]) for name in named.rest}} for row in rows
+        )
 
 
 @contextmanager
 def _jsonl(path: Path, named: Named) -> Iterator[Callable[[list[Row]], None]]:
     with open(path, "w", encoding="utf-8") as stream:
-        yield lambda rows: stream.writelines(clean(json.dumps(row, ensure_ascii=False, default=str)) + "\n" for row in rows)
+        yield lambda rows: stream.writelines(
+            clean(json.dumps(row, ensure_ascii=False, default=str)) + "\n" for row in rows
+        )
 
 
 @contextmanager

@@ -20,7 +20,9 @@ class Linear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, take: Callable[..., None]) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, take: Callable[..., None]
+    ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.take = take
         return F.linear(x, weight, bias)

@@ -47,7 +47,9 @@ class Captured(Engine):
         self.pool = torch.cuda.graph_pool_handle()  # one for all graphs: they never run at the same time
         self.seen: dict[Any, int] = {}
         self.graphs: dict[Any, Recorded] = {}
-        self.fixed: dict[int, Tensor] | None = None  # gradients by parameter, at addresses that all graphs know; None before they are
+        self.fixed: dict[int, Tensor] | None = (
+            None  # gradients by parameter, at addresses that all graphs know; None before they are
+        )
         self.refused = ""  # why nothing is recorded any more
         if self.half:
             self.half.beside(self.device)
@@ -125,7 +127,9 @@ class Captured(Engine):
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 loss = body(fed)
-        except RuntimeError as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
+        except (
+            RuntimeError
+        ) as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
             self.refused = reason(problem)
             self.replay = 0
             self._present()  # earlier micro-batches of this update may be in them

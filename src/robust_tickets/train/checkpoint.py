@@ -76,11 +76,15 @@ def read(folder: Path) -> State | None:
         try:
             about = read_json(found / "state.json")
             if about["schema"] != SCHEMA:
-                progress.warn(f"the checkpoint {found} has schema {about['schema']}, this version reads {SCHEMA}: passed over")
+                progress.warn(
+                    f"the checkpoint {found} has schema {about['schema']}, this version reads {SCHEMA}: passed over"
+                )
                 continue
             if sha256_file(found / "state.safetensors") != about["sha256"]:
                 raise ValueError("the hash does not match")
-            return State(step=int(about["step"]), tensors=load_file(found / "state.safetensors"), values=about["values"])
+            return State(
+                step=int(about["step"]), tensors=load_file(found / "state.safetensors"), values=about["values"]
+            )
         except (TicketsError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             progress.warn(f"the checkpoint {found} is damaged ({problem}): passed over")
     return None

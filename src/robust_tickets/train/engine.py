@@ -42,7 +42,9 @@ class Engine:
     def __post_init__(self) -> None:
         self.device = next(iter(self.parameters.values())).device
         self.half: Half | None = self.step.half
-        self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)  # was a gradient ever infinite; read with the loss
+        self.exploded = torch.zeros(
+            (), device=self.device, dtype=torch.bool
+        )  # was a gradient ever infinite; read with the loss
         self.replay = 0  # optimiser steps made inside this batch
         self.rate = 0.0  # the last learning rate
         self.on_device = on_device(self.device)

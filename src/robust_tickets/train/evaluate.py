@@ -68,15 +68,21 @@ def evaluate(
     ``chunks`` keeps encoded texts for the next evaluation of the same classifier on the same split, see ``Again``.
     """
     if labels is not None and tuple(labels) != tuple(clf.labels):
-        raise TicketsError(f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}", hint=HINT)
+        raise TicketsError(
+            f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}", hint=HINT
+        )
     same_columns(clf, split.columns, f"the split {split.name!r}")
     if len(split) == 0:
         raise TicketsError(f"nothing to evaluate: the split {split.name!r} is empty", hint="check the data file")
     truth = np.asarray(split.labels, dtype=np.int64)
     if truth.max() >= len(clf.labels):
-        raise TicketsError(f"the split {split.name!r} has a label {truth.max()}, the classifier {len(clf.labels)} labels", hint=HINT)
+        raise TicketsError(
+            f"the split {split.name!r} has a label {truth.max()}, the classifier {len(clf.labels)} labels", hint=HINT
+        )
     if truth.min() < 0:
-        raise TicketsError(f"the split {split.name!r} has rows without a label", hint="evaluate on a split with public labels")
+        raise TicketsError(
+            f"the split {split.name!r} has rows without a label", hint="evaluate on a split with public labels"
+        )
     predictions = np.empty(len(split), dtype=np.int64)
     loss = 0.0
     with progress.track(title, len(split)) if title else nullcontext() as bar:  # training shows its own bar

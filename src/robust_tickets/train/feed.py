@@ -11,7 +11,14 @@ ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
 
 
 def batches_of(
-    clf: Any, task: Any, batch_size: int, seed: int, *, file_order: bool = False, reads: int | None = None, widths: bool | None = None
+    clf: Any,
+    task: Any,
+    batch_size: int,
+    seed: int,
+    *,
+    file_order: bool = False,
+    reads: int | None = None,
+    widths: bool | None = None,
 ) -> Any:
     """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
 
@@ -40,7 +47,11 @@ def batches_of(
         batches = replace(batches, tokens=tokens)
     if clf.device.type == "cuda" if widths is None else widths:
         batches = replace(batches, by_tokens=enough and tokens is not None)
-        told = widths_of(tokens.lengths, batches.order(0), clf.max_length) if enough and tokens is not None else steps(clf.max_length)
+        told = (
+            widths_of(tokens.lengths, batches.order(0), clf.max_length)
+            if enough and tokens is not None
+            else steps(clf.max_length)
+        )
         batches = replace(batches, widths=told)
     return batches
 
@@ -51,4 +62,6 @@ def tell_cut(batches: Any) -> None:
         return
     full, rows = int((batches.tokens.lengths >= batches.max_length).sum()), len(batches.tokens)
     if full > 0.01 * rows:
-        say(f"train: {full} of {rows} rows fill the {batches.max_length} tokens that are read; longer ones are cut (max_length)")
+        say(
+            f"train: {full} of {rows} rows fill the {batches.max_length} tokens that are read; longer ones are cut (max_length)"
+        )

@@ -48,7 +48,9 @@ class FineTune(Optimised):
     engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
     adversary: Any = field(default=None, metadata={"registry": "adversaries"})
     average: float = 0.0  # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
-    evaluate: Literal["epoch", "never"] = "epoch"  # on the validation split: at the start, after every epoch, at the end
+    evaluate: Literal["epoch", "never"] = (
+        "epoch"  # on the validation split: at the start, after every epoch, at the end
+    )
     evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
     log_every: int = 10
     checkpoint_every: float = 30.0  # seconds
@@ -60,16 +62,25 @@ class FineTune(Optimised):
         at_least_one(self, "epochs", "batch_size", "accumulate", "log_every")
         not_negative(self, "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
         if self.run_epochs > self.epochs:
-            raise TicketsError(f"FineTune.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs")
+            raise TicketsError(
+                f"FineTune.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs"
+            )
         if self.run_epochs and (self.max_steps is not None or self.horizon is not None):
-            raise TicketsError("FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out")
+            raise TicketsError(
+                "FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out"
+            )
         if self.max_steps is not None and self.max_steps < 1:
-            raise TicketsError(f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs")
+            raise TicketsError(
+                f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs"
+            )
         if self.horizon is not None and self.horizon < 1:
-            raise TicketsError(f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end")
+            raise TicketsError(
+                f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end"
+            )
         if not 0 <= self.average <= 1:  # also NaN
             raise TicketsError(
-                f"FineTune.average is a share of the updates, from 0 to 1, got {self.average}", hint="0.2 averages the last fifth"
+                f"FineTune.average is a share of the updates, from 0 to 1, got {self.average}",
+                hint="0.2 averages the last fifth",
             )
         usable(self.adversary, self.accumulate)
         defined(self.adversary, "classification")
@@ -92,7 +103,13 @@ class FineTune(Optimised):
         fits(clf, task)
         full_precision(clf.model)
         generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
-        batches = batches_of(clf, task, self.batch_size, derive(self.seed, "finetune", "batches"), reads=self.steps(task) * self.accumulate)
+        batches = batches_of(
+            clf,
+            task,
+            self.batch_size,
+            derive(self.seed, "finetune", "batches"),
+            reads=self.steps(task) * self.accumulate,
+        )
         tell_cut(batches)
         step = make_step(
             clf.model,
@@ -144,7 +161,9 @@ def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
     """At most so many rows of ``split``, drawn by the seed for a ``purpose`` (fine-tuning's evaluation by default); 0: all."""
     if not 0 < most < len(split):
         return split
-    return split.select(np.sort(numpy_generator(seed, *(purpose or ("finetune", "evaluation"))).choice(len(split), most, replace=False)))
+    return split.select(
+        np.sort(numpy_generator(seed, *(purpose or ("finetune", "evaluation"))).choice(len(split), most, replace=False))
+    )
 
 
 def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
@@ -164,7 +183,10 @@ def resources_of(method: Any) -> dict[str, Any]:
 
     A search that fine-tunes first has a second one, that of its ``tuning``. Of plug-ins also their own files (``registry.code_of``).
     """
-    owners = {"resources": (method, "adversary"), "tuning_resources": (getattr(method, "tuning", None), "tuning.adversary")}
+    owners = {
+        "resources": (method, "adversary"),
+        "tuning_resources": (getattr(method, "tuning", None), "tuning.adversary"),
+    }
     found: dict[str, Any] = {"code": code} if (code := code_of(method)) else {}
     for name, (owner, key) in owners.items():
         adversary: Any = getattr(owner, "adversary", None)

@@ -14,9 +14,13 @@ def fits(clf: Any, task: Any) -> None:
     """Refuse a classifier whose labels (names and order) or number of text columns are not the task's."""
     if not hasattr(task, "labels"):
         what = repr(str(task)) if isinstance(task, str | Path) else f"a {type(task).__name__}"
-        raise TicketsError(f"expected a loaded task, got {what:.80}", hint="task = rt.load_task(name or file), then give task")
+        raise TicketsError(
+            f"expected a loaded task, got {what:.80}", hint="task = rt.load_task(name or file), then give task"
+        )
     if tuple(clf.labels) != tuple(task.labels):
-        raise TicketsError(f"the classifier's labels are {_list(clf.labels)}, those of {task.name} are {_list(task.labels)}", hint=HINT)
+        raise TicketsError(
+            f"the classifier's labels are {_list(clf.labels)}, those of {task.name} are {_list(task.labels)}", hint=HINT
+        )
     same_columns(clf, task.columns, task.name)
 
 

@@ -60,7 +60,11 @@ class Half:
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
         self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
-        groups = [Together(three, KIND) for three in triples(model, layout) if not any(module in self.gated for module in three)]
+        groups = [
+            Together(three, KIND)
+            for three in triples(model, layout)
+            if not any(module in self.gated for module in three)
+        ]
         self.groups = {module: group for group in groups for module in group.modules}
         # a parameter that two modules share has one copy
         works: dict[int, Tensor] = {id(master): work for group in groups for master, work in group.works()}
@@ -94,7 +98,9 @@ class Half:
 
     def __enter__(self) -> Half:
         for copy in self.copies:
-            copy.module.__dict__[copy.name] = copy.work  # found before the parameter of that name, which stays registered and untouched
+            copy.module.__dict__[copy.name] = (
+                copy.work
+            )  # found before the parameter of that name, which stays registered and untouched
         for module, kind in self.by_hand.items():
             module.__dict__["forward"] = partial(getattr(self, kind), module)
         self._hook = self.embeddings.register_forward_hook(lambda _module, _args, output: output.to(KIND))
@@ -182,7 +188,11 @@ class Half:
             return F.linear(x, weight, bias)
         if not isinstance(owner, Copy) and not owner.constant:
             weight, known = owner.weight(KIND)
-        trained = [owner.master, *([] if isinstance(owner, Copy) else [owner.gate]), *([beside.master] if beside else [])]
+        trained = [
+            owner.master,
+            *([] if isinstance(owner, Copy) else [owner.gate]),
+            *([beside.master] if beside else []),
+        ]
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in trained):
             return F.linear(x, weight, bias)
         if isinstance(owner, Copy) and module in self.groups and owner.work is weight:
@@ -206,7 +216,9 @@ class Half:
         trained = any(copy is not None and copy.master.requires_grad for copy in copies)
         if weight is None or not trained or not torch.is_grad_enabled():
             return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
-        return Norm.apply(x, weight, bias, self.anchor, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies))
+        return Norm.apply(
+            x, weight, bias, self.anchor, tuple(module.normalized_shape), module.eps, partial(self._take_norm, copies)
+        )
 
     def _take_linear(
         self, weight: Copy | Working, bias: Copy | None, known: Any, x: Tensor, gradient: Tensor, inward: Tensor | None
@@ -229,7 +241,9 @@ class Half:
             if bias is not None and bias.master.requires_grad:
                 self._add(found(bias.master, column_sums(gradient)))
 
-    def _take_norm(self, copies: list[Copy | None], gradients: Callable[[], tuple[Tensor, ...]], *tensors: Tensor) -> None:
+    def _take_norm(
+        self, copies: list[Copy | None], gradients: Callable[[], tuple[Tensor, ...]], *tensors: Tensor
+    ) -> None:
         if self.collecting == "no":
             return
         with self._aside(*tensors):

@@ -37,7 +37,9 @@ class Interrupt:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._put_back()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -59,7 +59,9 @@ class Loop:
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
     unclipped: Unclipped | None = None  # a loss whose gradient joins after the others were clipped
-    after_step: Callable[[int, Tensor], bool] | None = None  # updates done and the loss (on the device); True stops the run
+    after_step: Callable[[int, Tensor], bool] | None = (
+        None  # updates done and the loss (on the device); True stops the run
+    )
     memory: state.Memory | None = None  # what a method remembers between steps
     folder: Path | None = None  # metrics.jsonl and checkpoint/
     identity: str = ""  # hash of what determines the run; a checkpoint of another run is refused
@@ -77,10 +79,15 @@ class Loop:
         self.updates = getattr(self.step, "updates", 1)  # optimiser steps a batch
         if self.updates > 1 and self.accumulate > 1:
             raise TicketsError(
-                f"an adversary that updates {self.updates} times a batch cannot accumulate {self.accumulate} batches", hint="accumulate=1"
+                f"an adversary that updates {self.updates} times a batch cannot accumulate {self.accumulate} batches",
+                hint="accumulate=1",
             )
         self.per_epoch = -(-len(self.batches) // self.accumulate)
-        self.total = self.epochs * self.per_epoch if self.max_steps is None else min(self.max_steps, self.epochs * self.per_epoch)
+        self.total = (
+            self.epochs * self.per_epoch
+            if self.max_steps is None
+            else min(self.max_steps, self.epochs * self.per_epoch)
+        )
 
     def run(self) -> int:
         """Train to the end, or to where the callback stops it; returns the updates done, over all attempts."""
@@ -202,9 +209,13 @@ class Loop:
             raise TicketsError(f"{self.title}: the gradient exploded by step {step}", hint=LOWER, exit_code=FAILED)
 
     def _check_weights(self) -> None:
-        norm = torch.nn.utils.get_total_norm([p.detach() for p in self.parameters.values() if p.numel()])  # few kernels, for all at once
+        norm = torch.nn.utils.get_total_norm(
+            [p.detach() for p in self.parameters.values() if p.numel()]
+        )  # few kernels, for all at once
         if not torch.isfinite(norm):
-            raise TicketsError(f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED)
+            raise TicketsError(
+                f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED
+            )
 
     def _evaluate(self) -> None:
         if self.evaluate is None:
@@ -238,7 +249,9 @@ class Loop:
         if self.writer is None or self.saved_step == self.done:
             return
         since = time.monotonic() - self.saved_at
-        cheap = since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy  # no write is waited for because of another
+        cheap = (
+            since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy
+        )  # no write is waited for because of another
         by_time = cheap and (epoch_ends or since >= self.checkpoint_every)
         by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
         if not (always or by_time or by_step):
@@ -271,7 +284,9 @@ def one_process() -> Any:
     from accelerate.utils import DistributedType, GradientAccumulationPlugin
 
     accelerator = Accelerator(
-        mixed_precision=None if AcceleratorState._shared_state else "no",  # a second one may not differ; the step casts by itself
+        mixed_precision=None
+        if AcceleratorState._shared_state
+        else "no",  # a second one may not differ; the step casts by itself
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop accumulates by itself
     )
     accelerator.scaler = None  # of the user's fp16: our gradients are not scaled

@@ -30,7 +30,9 @@ class Optim:
         if self.lr <= 0:
             raise TicketsError(f"the learning rate must be positive, got {self.lr}", hint="2e-5 is the papers' value")
         if not 0 <= self.warmup < 1:
-            raise TicketsError(f"warmup is a fraction of the steps in [0, 1), got {self.warmup}", hint="0.1 warms up for 10 % of them")
+            raise TicketsError(
+                f"warmup is a fraction of the steps in [0, 1), got {self.warmup}", hint="0.1 warms up for 10 % of them"
+            )
         if self.weight_decay < 0 or self.clip < 0:
             raise TicketsError("weight_decay and clip must not be negative", hint="0 switches them off")
 
@@ -100,7 +102,9 @@ def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, floa
             {"params": [p for p in members if id(p) in spared], "weight_decay": 0.0, "pace": pace},
         ]
     groups = [group for group in groups if group["params"]]
-    fused = all(p.device.type in ("cpu", "cuda") for p in named.values())  # one kernel for all; elementwise, so still deterministic
+    fused = all(
+        p.device.type in ("cpu", "cuda") for p in named.values()
+    )  # one kernel for all; elementwise, so still deterministic
     return torch.optim.AdamW(groups, lr=optim.lr, eps=optim.eps, betas=optim.betas, fused=fused)
 
 
@@ -109,5 +113,7 @@ def _spared(modules: Iterable[nn.Module]) -> Iterable[nn.Parameter]:
         for path, module in root.named_modules():
             norm = "norm" in type(module).__name__.lower()
             for name, parameter in module.named_parameters(recurse=False):
-                if norm or "bias" in f"{path}.{name}":  # the papers' rule; it spares MPNet's relative_attention_bias too
+                if (
+                    norm or "bias" in f"{path}.{name}"
+                ):  # the papers' rule; it spares MPNet's relative_attention_bias too
                     yield parameter

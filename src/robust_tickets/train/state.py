@@ -31,7 +31,9 @@ class Memory(Protocol):
 def capture(loop: Loop) -> State:
     """The loop as it stands between two steps."""
     tensors = {f"part/{name}": value for name, value in _trained(loop).items()}
-    if not (loop.stopped or loop.done >= loop.total):  # after the last update nobody asks for the moments, two thirds of the bytes
+    if not (
+        loop.stopped or loop.done >= loop.total
+    ):  # after the last update nobody asks for the moments, two thirds of the bytes
         for name, parameter in loop.parameters.items():
             for key, value in loop.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{key}/{name}"] = value
@@ -87,7 +89,9 @@ def restore(loop: Loop, state: State) -> None:
     trained = _trained(loop)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
     if saved.keys() != trained.keys():
-        raise TicketsError(f"the checkpoint in {loop.folder} does not fit the model", hint="remove the folder to start anew")
+        raise TicketsError(
+            f"the checkpoint in {loop.folder} does not fit the model", hint="remove the folder to start anew"
+        )
     with torch.no_grad():
         for name, value in trained.items():
             value.copy_(saved[name])
@@ -103,7 +107,9 @@ def restore(loop: Loop, state: State) -> None:
     loop.spent, loop.started = float(state.values["seconds"]), time.monotonic()
     loop.metrics.cut(int(state.values["metrics"]))
     if loop.memory is not None:
-        memory = {name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")}
+        memory = {
+            name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")
+        }
         loop.memory.restore(memory, state.values["memory"])
     if loop.device.type == "cuda" and "random/cuda" in state.tensors:
         torch.cuda.set_rng_state(state.tensors["random/cuda"], loop.device)

@@ -68,7 +68,9 @@ def make_step(
     layout = layout_of(model)
     memory = None
     if hasattr(adversary, "begin"):
-        memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(next(model.parameters()).device)
+        memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(
+            next(model.parameters()).device
+        )
 
     half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
@@ -94,7 +96,9 @@ def full_precision(model: Any) -> None:
     """Weights in fp32, in place: updates of 2e-5 are lost in half precision. Autocast (``bf16``) wants fp32 weights too."""
     halves = {parameter.dtype for parameter in model.parameters()} & {torch.float16, torch.bfloat16}
     if halves:
-        progress.say(f"the model's weights are {', '.join(str(d).removeprefix('torch.') for d in halves)}: trained as float32")
+        progress.say(
+            f"the model's weights are {', '.join(str(d).removeprefix('torch.') for d in halves)}: trained as float32"
+        )
         model.float()
 
 

@@ -37,7 +37,9 @@ TYPES = {
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Write ``path``, flushed to disk; returns the sha256 of what it holds. Tensors on a device are fetched one by one."""
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so that each begins at a multiple of its item
+    order = sorted(
+        tensors, key=lambda name: (-tensors[name].element_size(), name)
+    )  # so that each begins at a multiple of its item
     digest = hashlib.sha256()
     pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-hash")
     try:
@@ -76,7 +78,9 @@ def _header(order: list[str], tensors: Mapping[str, Tensor]) -> bytes:
     for name in order:
         tensor = tensors[name]
         if tensor.dtype not in TYPES:
-            raise TicketsError(f"a checkpoint cannot hold {name!r} of type {tensor.dtype}", hint=f"one of {', '.join(map(str, TYPES))}")
+            raise TicketsError(
+                f"a checkpoint cannot hold {name!r} of type {tensor.dtype}", hint=f"one of {', '.join(map(str, TYPES))}"
+            )
         end = at + size_of(tensor)
         places[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end

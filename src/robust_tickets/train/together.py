@@ -34,14 +34,18 @@ class Together:
         self.modules = tuple(modules)
         self.sizes = [module.out_features for module in modules]
         self.weight = torch.cat([module.weight.detach() for module in modules]).to(kind)
-        self.bias = None if modules[0].bias is None else torch.cat([module.bias.detach() for module in modules]).to(kind)
+        self.bias = (
+            None if modules[0].bias is None else torch.cat([module.bias.detach() for module in modules]).to(kind)
+        )
         self._left: tuple[Tensor, dict[nn.Module, Tensor]] | None = None
 
     def works(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Each parameter with its rows of the working weights."""
         for name, whole in (("weight", self.weight), ("bias", self.bias)):
             if whole is not None:
-                yield from zip((module._parameters[name] for module in self.modules), whole.split(self.sizes), strict=True)
+                yield from zip(
+                    (module._parameters[name] for module in self.modules), whole.split(self.sizes), strict=True
+                )
 
     def ask(self, module: nn.Module, x: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]]) -> Tensor | None:
         """What ``module`` makes of ``x``, where that is computed together with the others' or has been."""
@@ -64,7 +68,13 @@ class LinearTogether(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, anchor: Tensor, sizes: list[int], take: Callable[..., None]
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        anchor: Tensor,
+        sizes: list[int],
+        take: Callable[..., None],
     ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(x, weight)
         ctx.sizes, ctx.take = sizes, take

@@ -49,4 +49,6 @@ class Metrics:
 
 
 def _failed(path: Path, problem: OSError) -> TicketsError:
-    return TicketsError(f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED)
+    return TicketsError(
+        f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+    )

@@ -30,7 +30,9 @@ from robust_tickets.train.checkpoint import State
 from robust_tickets.train.stream import size_of
 
 AT_ONCE = ("cpu",)  # devices whose checkpoints are written by the caller itself
-SLAB = 2**27  # bytes of one buffer: torch rounds pinned memory up to a power of two, and the next run finds freed ones of the same size
+SLAB = (
+    2**27
+)  # bytes of one buffer: torch rounds pinned memory up to a power of two, and the next run finds freed ones of the same size
 ALIGN = 64
 
 
@@ -73,13 +75,17 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             self.close()
         except Exception as unwritten:
             if problem is None:
                 raise
-            problem.add_note(f"besides, the last checkpoint was not written: {unwritten}")  # why the run ended comes first
+            problem.add_note(
+                f"besides, the last checkpoint was not written: {unwritten}"
+            )  # why the run ended comes first
 
     def _work(self, state: State) -> None:
         try:

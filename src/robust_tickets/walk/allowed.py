@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from robust_tickets.walk.arms import Origin
     from robust_tickets.walk.recipe import Recipe
 
-DRAWN_BY = {"structured": ("heads", "neurons", "head_scope", "neuron_scope", "round_to"), "unstructured": ("sparsity", "scope")}
+DRAWN_BY = {
+    "structured": ("heads", "neurons", "head_scope", "neuron_scope", "round_to"),
+    "unstructured": ("sparsity", "scope"),
+}
 
 
 def check(recipe: Recipe) -> None:
@@ -61,6 +64,8 @@ def kind_of(origin: Origin) -> str | None:
         return Ticket.load(str(origin.folder)).kind
     if hasattr(origin.search, "finds"):
         return str(origin.search.finds)
-    if getattr(origin.search, "sparsity", None) is not None or (origin.like is not None and kind_of(origin.like) == "unstructured"):
+    if getattr(origin.search, "sparsity", None) is not None or (
+        origin.like is not None and kind_of(origin.like) == "unstructured"
+    ):
         return "unstructured"
     return "structured" if hasattr(origin.search, "neurons") else None

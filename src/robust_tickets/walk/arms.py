@@ -20,7 +20,11 @@ from robust_tickets.walk.allowed import kind_of
 from robust_tickets.walk.per_task import for_training, with_row
 from robust_tickets.walk.source import Source
 
-SPARSITY = ("heads", "neurons", "sparsity")  # what an arm's other search takes over from [search], so that arms stay comparable
+SPARSITY = (
+    "heads",
+    "neurons",
+    "sparsity",
+)  # what an arm's other search takes over from [search], so that arms stay comparable
 Without = Literal["initialisation", "structure"]
 
 
@@ -40,7 +44,9 @@ class Draw:
         for name in SPARSITY:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:  # also NaN
-                raise TicketsError(f"draw: {name} is the fraction to remove, in [0, 1), got {value}", hint="0.3 removes 30 %")
+                raise TicketsError(
+                    f"draw: {name} is the fraction to remove, in [0, 1), got {value}", hint="0.3 removes 30 %"
+                )
 
     def asked(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -103,12 +109,18 @@ class Arm:
             said.append(f"with the counts of {branch['like']}")
         if "draw" in branch:
             drawn = (
-                f"{key.replace('_', ' ')} {value:.4g}" if isinstance(value, float) else f"{key.replace('_', ' ')} {value}"
+                f"{key.replace('_', ' ')} {value:.4g}"
+                if isinstance(value, float)
+                else f"{key.replace('_', ' ')} {value}"
                 for key, value in branch["draw"].items()
             )
             said.append(f"drawn with {', '.join(drawn)}")
         if self.without:
-            said.append({"initialisation": "its weights drawn anew", "structure": "whole, what it removes drawn anew"}[self.without])
+            said.append(
+                {"initialisation": "its weights drawn anew", "structure": "whole, what it removes drawn anew"}[
+                    self.without
+                ]
+            )
         return ", ".join(said).replace(", on ", " on ")
 
 
@@ -161,8 +173,12 @@ class Arms:
         table, where = self.tables[name], self._where(name)
         origin = self._origin(name, ())
         if table.without and origin is None:
-            raise TicketsError(f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none", hint=_HOW)
-        train, note = for_training({"seed": self.given.seed, **_changed(self.given.train, table.train)}, self.given.task)
+            raise TicketsError(
+                f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none", hint=_HOW
+            )
+        train, note = for_training(
+            {"seed": self.given.seed, **_changed(self.given.train, table.train)}, self.given.task
+        )
         self._note(note)
         return Arm(
             name=name,
@@ -179,9 +195,13 @@ class Arms:
         """The ticket of an arm; ``path`` are the arms that asked for it."""
         table, where = self.tables[name], self._where(name)
         if name in path:
-            raise TicketsError(f"{where}: the ticket depends on itself: {' → '.join((*path, name))}", hint="one of them has to search")
+            raise TicketsError(
+                f"{where}: the ticket depends on itself: {' → '.join((*path, name))}", hint="one of them has to search"
+            )
         if table.ticket and table.searches:
-            raise TicketsError(f"{where}: a ticket is searched or taken from elsewhere, not both", hint="leave search or ticket out")
+            raise TicketsError(
+                f"{where}: a ticket is searched or taken from elsewhere, not both", hint="leave search or ticket out"
+            )
         for key, needed in (("like", "search"), ("searched_on", "search"), ("draw", "search or ticket")):
             if getattr(table, key) is not None and not (table.searches or (table.ticket and key == "draw")):
                 raise TicketsError(f"{where}: {key} needs {needed} in the same arm", hint=_HOW)
@@ -190,7 +210,9 @@ class Arms:
         elif table.searches:
             like = self._of(table.like, f"{where}.like", (*path, name)) if table.like else None
             key = "search" if table.search in (None, True, {}) else f"arms.{name}.search"
-            origin = Origin(search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like, key=key)
+            origin = Origin(
+                search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like, key=key
+            )
         else:
             return None
         if table.draw is None:
@@ -214,7 +236,9 @@ class Arms:
         if isinstance(own, str):
             own = {"name": own}
         if not isinstance(own, Mapping):
-            raise TicketsError(f"{where}: expected true, false, a name or a table, got {own!r}", hint='search = "random", say')
+            raise TicketsError(
+                f"{where}: expected true, false, a name or a table, got {own!r}", hint='search = "random", say'
+            )
         top = self.given.search
         if own.get("name", top.get("name")) == top.get("name"):
             return self._build(_changed(top, own), table.searched_on, where)
@@ -222,10 +246,16 @@ class Arms:
         if top.get("name"):  # the same sparsity as [search], wherever that came from
             first = self._build(top, None, f"{self.given.recipe}.search")
             known = {f.name for f in fields(METHODS.get(own["name"])) if f.init}
-            shared = {key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None}
-            if "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None:  # a matched ticket's counts are rounded
+            shared = {
+                key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None
+            }
+            if (
+                "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None
+            ):  # a matched ticket's counts are rounded
                 made = self._build({**shared, **own}, table.searched_on, where)
-                shared |= {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}  # weights have no widths
+                shared |= (
+                    {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}
+                )  # weights have no widths
         return self._build({**shared, **own}, table.searched_on, where)
 
     def _build(self, settings: Mapping[str, Any], elsewhere: Source | None, where: str) -> Any:
@@ -248,7 +278,11 @@ def _changed(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         before = top.get(key)
         if isinstance(before, str) and before not in ("", "none"):
             before = {"name": before}
-        if isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name", before.get("name")) == before.get("name"):
+        if (
+            isinstance(before, Mapping)
+            and isinstance(after, Mapping)
+            and after.get("name", before.get("name")) == before.get("name")
+        ):
             changed[key] = {**before, **after}
     return changed
 

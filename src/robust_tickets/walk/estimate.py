@@ -49,7 +49,9 @@ def tell(walk: Walk) -> None:
     rows = len(walk.task.train)
     if total >= 1:
         arms = f"{len(walk.recipe.arms)} arm{'s' * (len(walk.recipe.arms) != 1)}"
-        most = "at most " if walk.start.device.type == "cuda" else ""  # graphs and bf16 take a fraction of the eager steps timed here
+        most = (
+            "at most " if walk.start.device.type == "cuda" else ""
+        )  # graphs and bf16 take a fraction of the eager steps timed here
         say(f"estimate: {most}about {duration(total)} on this machine for {arms} and {rows} training rows{parts}")
     say(f"run folder: {walk.run.folder} (stop at any time; the same command goes on)")
 
@@ -61,13 +63,17 @@ def estimate(walk: Walk) -> dict[str, float]:
     models = [_trained(walk, arm) for arm in arms]
     to_train = [arm for arm, model in zip(arms, models, strict=True) if model is None]
     step = _seconds_a_row(walk) if to_search or to_train else 0.0
-    searching = sum(work(o.search, walk.elsewhere[o.searched_on] if o.searched_on else walk.task) * step for o in to_search)
+    searching = sum(
+        work(o.search, walk.elsewhere[o.searched_on] if o.searched_on else walk.task) * step for o in to_search
+    )
     training = sum((work(arm.train, walk.task) + FORWARD * evaluated(arm.train, walk.task)) * step for arm in to_train)
     plans = [(plan, stages.attacked(plan, walk.task)) for plan in walk.recipe.attacks]
     left = [examples(plan, split) * len(to_train) for plan, split in plans]
     for model in (model for model in models if model is not None and plans):
         left = [sum(pair) for pair in zip(left, _left(walk, plans, model), strict=True)]
-    attacking = sum(number * _seconds_an_example(walk, split) for number, (_, split) in zip(left, plans, strict=True) if number)
+    attacking = sum(
+        number * _seconds_an_example(walk, split) for number, (_, split) in zip(left, plans, strict=True) if number
+    )
     return {"search": searching, "training": training, "attacks": attacking}
 
 
@@ -154,9 +160,13 @@ def _plan(walk: Walk) -> list[str]:
         first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
         adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
         epochs = arm.train.run_epochs or arm.train.epochs
-        lines.append(f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
+        lines.append(
+            f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}"
+        )
     for plan in walk.recipe.attacks:
-        lines.append(f"  attack {type(plan.attack).__name__} on {_chosen(plan, stages.attacked(plan, walk.task), walk.task.labels)}")
+        lines.append(
+            f"  attack {type(plan.attack).__name__} on {_chosen(plan, stages.attacked(plan, walk.task), walk.task.labels)}"
+        )
     return lines
 
 
@@ -199,7 +209,10 @@ def _seconds_a_row(walk: Walk) -> float:
 
 
 def _typical(split: Split) -> tuple[tuple[str, ...], float]:
-    some = sorted((split[i].texts for i in range(0, len(split), max(1, len(split) // 100))), key=lambda texts: sum(map(len, texts)))
+    some = sorted(
+        (split[i].texts for i in range(0, len(split), max(1, len(split) // 100))),
+        key=lambda texts: sum(map(len, texts)),
+    )
     words = sum(len(text.split()) for texts in some for text in texts) / len(some)
     return some[len(some) // 2], words
 

@@ -74,9 +74,14 @@ def known_key(walk: Walk, origin: Origin) -> Mapping[str, Any] | None:
 
 def search_key(walk: Walk, origin: Origin, like: Ticket | None) -> Mapping[str, Any]:
     given = dict(walk.inputs)
-    if origin.searched_on is not None:  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+    if (
+        origin.searched_on is not None
+    ):  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
         other = walk.elsewhere[origin.searched_on]
-        given |= {"task": other.digest, "head": {"labels": list(other.labels), "columns": list(other.columns), "seed": walk.recipe.seed}}
+        given |= {
+            "task": other.digest,
+            "head": {"labels": list(other.labels), "columns": list(other.columns), "seed": walk.recipe.seed},
+        }
     return stages.search_key(origin.search, given, like)
 
 
@@ -84,5 +89,7 @@ def fingerprint(folder: str | Path | None) -> str:
     """Hash of a saved ticket: its masks and the scores that other draws are made from."""
     files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
     if not files[0].is_file():
-        raise TicketsError(f"no ticket in {folder}: {files[0].name} is missing", hint="give the folder that a search wrote")
+        raise TicketsError(
+            f"no ticket in {folder}: {files[0].name} is missing", hint="give the folder that a search wrote"
+        )
     return digest([sha256_file(file) for file in files if file.is_file()])

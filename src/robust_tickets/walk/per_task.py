@@ -15,7 +15,9 @@ from robust_tickets.data.tasks import TASKS, task_named
 from robust_tickets.registry import METHODS, name_of
 
 
-def with_row(settings: Mapping[str, Any], task: str, searched: str | None, of_target: Sequence[str]) -> tuple[dict[str, Any], str]:
+def with_row(
+    settings: Mapping[str, Any], task: str, searched: str | None, of_target: Sequence[str]
+) -> tuple[dict[str, Any], str]:
     """``settings`` of a search with the row of its task, and a line that says so, or nothing.
 
     ``searched`` is the task searched on where it is another one: the row is its, but ``of_target`` (sparsities) are those of ``task``.
@@ -33,7 +35,10 @@ def with_row(settings: Mapping[str, Any], task: str, searched: str | None, of_ta
     added = _missing(row, settings, {f.name: f.default for f in fields(method)})
     if not added:
         return dict(settings), ""
-    filled = {**settings, **{k: {**_table(settings.get(k)), **v} if isinstance(v, Mapping) else v for k, v in added.items()}}
+    filled = {
+        **settings,
+        **{k: {**_table(settings.get(k)), **v} if isinstance(v, Mapping) else v for k, v in added.items()},
+    }
     return filled, f"{settings['name']}: {_said(added)}, as in its table for {searched or task}"
 
 

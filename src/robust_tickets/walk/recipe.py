@@ -48,7 +48,9 @@ class AttackPlan:
     split: str | None = None  # another split than the one the task attacks
     subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced"
     temperature: float | Literal["calibrated"] = 1.0
-    precision: Literal["bfloat16", "float16"] | None = None  # of a copy of the victim that is attacked in its place, on a GPU for speed
+    precision: Literal["bfloat16", "float16"] | None = (
+        None  # of a copy of the victim that is attacked in its place, on a GPU for speed
+    )
     query_budget: int | None = None
     token_budget: int | None = None
 
@@ -58,7 +60,8 @@ class AttackPlan:
         check_numbers(given, lambda name: f"attack.{name}")
         if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
             raise TicketsError(
-                f"temperature is a number above 0 or calibrated, got {self.temperature!r}", hint="1 leaves a victim as it is"
+                f"temperature is a number above 0 or calibrated, got {self.temperature!r}",
+                hint="1 leaves a victim as it is",
             )
 
 
@@ -120,7 +123,9 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     """Check every key of ``tree`` and build the components."""
     top = build(_Top, tree, name)
     if not top.arms:
-        raise TicketsError(f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples")
+        raise TicketsError(
+            f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples"
+        )
     wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
     if not wanted:
         raise TicketsError(f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them")
@@ -131,7 +136,9 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     arms = tuple(made.arm(arm) for arm in wanted)
     length, note = length_for(top.task, top.max_length)
     if top.baseline is not None and top.baseline not in top.arms:
-        raise TicketsError(f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms))
+        raise TicketsError(
+            f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms)
+        )
     baseline = top.baseline if top.baseline in wanted else wanted[0]
     plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
     attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
@@ -166,7 +173,9 @@ def _read(name: str) -> dict[str, Any]:
             return read_toml(path)
     if name.endswith(".toml"):
         return read_toml(Path(name))
-    raise TicketsError(f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file")
+    raise TicketsError(
+        f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file"
+    )
 
 
 def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:

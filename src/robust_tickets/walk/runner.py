@@ -100,7 +100,9 @@ class Walk:
             model = Classifier.from_pretrained(trained.folder / "model")
         return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained)
 
-    def attacked(self, made: Made, plan: AttackPlan, workers: int | None = None, max_failed: float = MAX_FAILED) -> Stage:
+    def attacked(
+        self, made: Made, plan: AttackPlan, workers: int | None = None, max_failed: float = MAX_FAILED
+    ) -> Stage:
         """The stage with the result of an attack; ``workers`` and ``max_failed`` as ``attack.engine.run_attack`` has them."""
         split = stages.attacked(plan, self.task)
         stage = self.run.stage("attack", stages.attack_key(plan, made.model, split))
@@ -149,7 +151,9 @@ class Walk:
         }
 
 
-def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None, wait: bool = True) -> Walk:
+def prepare(
+    recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None, wait: bool = True
+) -> Walk:
     """Load what the recipe names and decide its run folder; trains nothing. ``processes``, ``wait`` as :class:`Run` has them."""
     for note in recipe.notes:
         say(note)
@@ -160,17 +164,34 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     say(f"model: loading {recipe.model}")
     start = _classifier(recipe, task)
     given = stages.inputs(start, task)
-    elsewhere = {source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
-    others = [[elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None] for o in origins]
+    elsewhere = {
+        source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source
+    }
+    others = [
+        [elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None]
+        for o in origins
+    ]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
     run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes, wait=wait)
     goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
-    return Walk(recipe=recipe, task=task, start=start, inputs=given, elsewhere=elsewhere, run=run, command=command, goes_on=goes_on)
+    return Walk(
+        recipe=recipe,
+        task=task,
+        start=start,
+        inputs=given,
+        elsewhere=elsewhere,
+        run=run,
+        command=command,
+        goes_on=goes_on,
+    )
 
 
 def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
     """Words and models that are not there are found missing here, not after hours of search; the error names the recipe's key."""
-    for key, method in (*((arm.key, arm.train) for arm in recipe.arms), *((origin.key, origin.search) for origin in origins)):
+    for key, method in (
+        *((arm.key, arm.train) for arm in recipe.arms),
+        *((origin.key, origin.search) for origin in origins),
+    ):
         with inside(key):
             resources_of(method)
 

@@ -23,7 +23,9 @@ class Source:
     selects: str | None = None  # the split that selects, by its name in the data
     attacked: str | None = None  # the split that is evaluated and attacked
     drop_seen: bool = False  # rows whose text stands in train leave the other splits
-    split_seed: int | None = None  # of what is carved from train; else the recipe's, so that every seed carves other rows
+    split_seed: int | None = (
+        None  # of what is carved from train; else the recipe's, so that every seed carves other rows
+    )
 
     def options(self, seed: int) -> dict[str, Any]:
         """What ``load_task`` is given besides the task's name, in a recipe of this seed."""

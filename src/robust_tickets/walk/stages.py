@@ -54,7 +54,9 @@ def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None
     """A method that looks at no labelled task says ``needs_task = False`` and names what it reads in ``inputs()``."""
     given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
     used = _used(method)
-    settings = {k: v for k, v in _visible(describe(method)).items() if k not in used.get("inputs", {})}  # a corpus by what it holds
+    settings = {
+        k: v for k, v in _visible(describe(method)).items() if k not in used.get("inputs", {})
+    }  # a corpus by what it holds
     key = {**given, "stage": "search", "method": settings, **used}
     return {**key, "like": like.digest} if like is not None else key
 
@@ -64,7 +66,9 @@ def draw_key(source: str, draw: Draw | None) -> Mapping[str, Any]:
     return {"version": __version__, "stage": "ticket", "from": source, "draw": draw.asked() if draw else None}
 
 
-def train_key(trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None) -> Mapping[str, Any]:
+def train_key(
+    trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None
+) -> Mapping[str, Any]:
     key = {
         **given,
         "stage": "train",
@@ -85,13 +89,19 @@ def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[st
     return {"version": __version__, "stage": "attack", "plan": settings, **given}
 
 
-def search(stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None) -> Ticket:
+def search(
+    stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None
+) -> Ticket:
     """The ticket that ``method`` finds; ``start`` gives theta_0, which stays as it is."""
     from robust_tickets.ticket import Ticket
 
     if not stage.found("search"):
-        method(start(), task, folder=stage.folder, **({"like": like} if like is not None else {}))  # saves what it finds
-        phases = [_seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))]  # a fine-tuned copy's, each round's
+        method(
+            start(), task, folder=stage.folder, **({"like": like} if like is not None else {})
+        )  # saves what it finds
+        phases = [
+            _seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))
+        ]  # a fine-tuned copy's, each round's
         if phases:
             write_json(stage.folder / "cost.json", {"search_seconds": sum(phases)})
         stage.finish()
@@ -116,7 +126,9 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
     return drawn
 
 
-def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None) -> None:
+def train(
+    stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None
+) -> None:
     """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
     from robust_tickets.measure.cost import peak_memory, reset_peak_memory
 
@@ -136,7 +148,10 @@ def train(stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Tic
     if hasattr(trainer.adversary, "resources"):
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
     seconds = _seconds(stage.folder / "metrics.jsonl")
-    write_json(stage.folder / "cost.json", {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()})
+    write_json(
+        stage.folder / "cost.json",
+        {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()},
+    )
     stage.finish()
     _drop_checkpoint(stage)
 

@@ -22,7 +22,9 @@ class ShareChanged:
 
     def _passes(self, original: Text, candidate: Candidate, before: int) -> bool:
         placed, index = candidate.placed(), candidate.index
-        if len(placed) != 1 or index >= len(original) or not candidate.local:  # words behind it move, or have no counterpart
+        if (
+            len(placed) != 1 or index >= len(original) or not candidate.local
+        ):  # words behind it move, or have no counterpart
             changed = words_changed(original, candidate.text)
         else:
             word = original.words[index]

@@ -26,7 +26,9 @@ class EditDistance:
 
     def __post_init__(self) -> None:
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 0:
-            raise TicketsError(f"the most edits is a whole number from 0, got {self.most!r}", hint="DeepWordBug's paper has 30")
+            raise TicketsError(
+                f"the most edits is a whole number from 0, got {self.most!r}", hint="DeepWordBug's paper has 30"
+            )
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
         if game.edited is None or game.edited[0] is not current:
@@ -36,7 +38,11 @@ class EditDistance:
 
     def _passes(self, game: Game, candidate: Candidate, before: int) -> bool:
         room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
-        if room >= 0 and candidate.local and distance(candidate.base.words[candidate.index], candidate.new, room) is not None:
+        if (
+            room >= 0
+            and candidate.local
+            and distance(candidate.base.words[candidate.index], candidate.new, room) is not None
+        ):
             return True
         return distance(game.original.joined, candidate.key, self.most) is not None
 

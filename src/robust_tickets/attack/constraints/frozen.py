@@ -51,7 +51,9 @@ class KeepColumn:
         first = 0
         for name, count in zip(self.columns, text.per_column(), strict=True):
             if name != self.kept:
-                found |= set(range(first, first + count))  # built as TextAttack builds it: the order of a set decides ties
+                found |= set(
+                    range(first, first + count)
+                )  # built as TextAttack builds it: the order of a set decides ties
             first += count
         return found
 

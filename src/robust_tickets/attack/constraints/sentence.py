@@ -90,7 +90,9 @@ class SentenceSimilarity:
         """Whether a batch may have moved the cosine across a limit."""
         limits = [math.cos(math.pi * (1 - self.least)) if self.metric == "angular" else self.least]
         limits += [1.0] if self.metric == "angular" and not game.rules.clamped else []
-        return candidate.cosine is not None and any(abs(candidate.cosine - limit) <= game.vector_noise for limit in limits)
+        return candidate.cosine is not None and any(
+            abs(candidate.cosine - limit) <= game.vector_noise for limit in limits
+        )
 
     def _sharpener(self, game: Game, candidate: Candidate, pair: tuple[str, str]) -> Callable[[], Steps]:
         def sharpen() -> Steps:
@@ -102,7 +104,9 @@ class SentenceSimilarity:
     def _forget(self, game: Game) -> None:
         """Drop the windows around another word; the whole original text is wanted every time."""
         kept = (
-            game.original.window(0, self.window) if self.window == math.inf and self.reference == "original" and len(game.original) else ""
+            game.original.window(0, self.window)
+            if self.window == math.inf and self.reference == "original" and len(game.original)
+            else ""
         )
         for text in [text for text in game.vectors if text != kept]:
             del game.vectors[text]

@@ -26,7 +26,11 @@ class SameSpeech:
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
         words = game.original.words
         known: dict[int, str] = {}  # the original words' tags: all candidates of a place share one
-        return [candidate for candidate in candidates if all(self._passes(words, known, *pair) for pair in candidate.placed())]
+        return [
+            candidate
+            for candidate in candidates
+            if all(self._passes(words, known, *pair) for pair in candidate.placed())
+        ]
 
     def _passes(self, original: tuple[str, ...], known: dict[int, str], index: int, word: str) -> bool:
         if index >= len(original):

@@ -40,7 +40,10 @@ from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
 
-ENCODER = ("sentence-transformers/stsb-distilbert-base", "stsb-distilbert-base")  # the paper's: a DistilBERT tuned on STS-B
+ENCODER = (
+    "sentence-transformers/stsb-distilbert-base",
+    "stsb-distilbert-base",
+)  # the paper's: a DistilBERT tuned on STS-B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,10 @@ class A2T(Attack):
         super().__post_init__()
         if (self.masked if self.mlm else self.vectors) == NONE:
             source = "masked language model" if self.mlm else "vectors"
-            raise TicketsError(f"A2T takes its candidates from the {source}, which cannot be dropped", hint="give a path, or change mlm")
+            raise TicketsError(
+                f"A2T takes its candidates from the {source}, which cannot be dropped",
+                hint="give a path, or change mlm",
+            )
         at_least_one(self, "words", "least")
         if not 0 <= self.share <= 1 or not -1 <= self.word_similarity <= 1 or not -1 <= self.sentence_similarity <= 1:
             raise TicketsError(

@@ -54,7 +54,10 @@ class BertAttack(Attack):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.masked == NONE:
-            raise TicketsError("BERT-Attack takes its candidates from the masked language model: it cannot be dropped", hint="or use PWWS")
+            raise TicketsError(
+                "BERT-Attack takes its candidates from the masked language model: it cannot be dropped",
+                hint="or use PWWS",
+            )
         if self.words is not None:
             at_least_one(self, "words")
         if not 0 < self.share <= 1 or not -1 <= self.similarity <= 1:

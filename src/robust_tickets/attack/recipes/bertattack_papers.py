@@ -48,10 +48,14 @@ class BertAttackPapers(Attack):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.vectors == NONE:
-            raise TicketsError("the papers' attack takes its candidates from the vectors: they cannot be dropped", hint="give a path")
+            raise TicketsError(
+                "the papers' attack takes its candidates from the vectors: they cannot be dropped", hint="give a path"
+            )
         at_least_one(self, "neighbours", "window")
         if not -1 <= self.similarity <= 1:
-            raise TicketsError(f"similarity is a cosine from -1 to 1, got {self.similarity}", hint="the papers' code has 0.2")
+            raise TicketsError(
+                f"similarity is a cosine from -1 to 1, got {self.similarity}", hint="the papers' code has 0.2"
+            )
 
     def assemble(
         self,

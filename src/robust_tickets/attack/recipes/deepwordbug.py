@@ -53,7 +53,12 @@ class DeepWordBug(Attack):
         if self.edits == "substitution":
             kinds = (Substitution(LETTERS),)
         rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
-        kit = Greedy(ranking=DropScore(UNKNOWN), transform=Several(kinds), frozen=rules, constraints=(EditDistance(self.most_edits),))
+        kit = Greedy(
+            ranking=DropScore(UNKNOWN),
+            transform=Several(kinds),
+            frozen=rules,
+            constraints=(EditDistance(self.most_edits),),
+        )
         return Prepared.of("DeepWordBug", kit)
 
 

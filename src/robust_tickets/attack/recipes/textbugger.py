@@ -64,7 +64,12 @@ class TextBugger(Attack):
         from robust_tickets.lexicon import stopwords
         from robust_tickets.lexicon.homoglyphs import LOOKALIKE
 
-        bugs: list[Any] = [Insertion(" ", inner=True), Deletion(inner=True), NeighbourSwap(inner=True), Homoglyphs(LOOKALIKE)]
+        bugs: list[Any] = [
+            Insertion(" ", inner=True),
+            Deletion(inner=True),
+            NeighbourSwap(inner=True),
+            Homoglyphs(LOOKALIKE),
+        ]
         near = None if vectors is None else Neighbours(vectors, self.neighbours)
         bugs += [near] if near is not None else []
         stop = stopwords.nltk(self.rules().stopwords)

@@ -53,10 +53,14 @@ class TextFooler(Attack):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.vectors == NONE:
-            raise TicketsError("TextFooler takes its candidates from the vectors: they cannot be dropped", hint="give a path, or use PWWS")
+            raise TicketsError(
+                "TextFooler takes its candidates from the vectors: they cannot be dropped",
+                hint="give a path, or use PWWS",
+            )
         if self.neighbours < 1 or self.window < 1:
             raise TicketsError(
-                f"neighbours and window must be at least 1, got {self.neighbours} and {self.window}", hint="the paper has 50 and 15"
+                f"neighbours and window must be at least 1, got {self.neighbours} and {self.window}",
+                hint="the paper has 50 and 15",
             )
 
         if not -1 <= self.word_similarity <= 1 or not 0 <= self.sentence_similarity <= 1:
@@ -77,11 +81,17 @@ class TextFooler(Attack):
         from robust_tickets.lexicon import stopwords
 
         near = Neighbours(vectors, self.neighbours)
-        rules = (NoRepeat(), NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"), KeepColumn(("premise", "hypothesis"), "premise"))
+        rules = (
+            NoRepeat(),
+            NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"),
+            KeepColumn(("premise", "hypothesis"), "premise"),
+        )
         checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
         checks += [SameSpeech(tags)] if tags is not None else []
         if encode is not None:
-            checks.append(SentenceSimilarity(self.sentence_similarity, self.window, reference="current", skip_short=True))
+            checks.append(
+                SentenceSimilarity(self.sentence_similarity, self.window, reference="current", skip_short=True)
+            )
         return Prepared.of(
             "TextFooler",
             Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),

@@ -23,7 +23,11 @@ class Homoglyphs:
                 f"word {index + 1} has {len(word):,} characters, and a candidate for each of them is too many; the most is {LONGEST:,}",
                 hint="cut such words from the data, or use an attack without look-alikes",
             )
-        return [word[:at] + self.lookalike[found] + word[at + 1 :] for at, found in enumerate(word) if found in self.lookalike]
+        return [
+            word[:at] + self.lookalike[found] + word[at + 1 :]
+            for at, found in enumerate(word)
+            if found in self.lookalike
+        ]
 
     def describe(self) -> str:
         return f"candidates: any one character replaced by its look-alike (of {len(self.lookalike)})"

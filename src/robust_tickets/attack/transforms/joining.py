@@ -18,7 +18,9 @@ from robust_tickets.lexicon import segments
 from robust_tickets.lexicon.masked import CONTINUES
 from robust_tickets.lexicon.words import INSIDE, stands_in_words
 
-OUTSIDE, BEFORE, WITHIN = range(3)  # of a word; before: after characters such as "-", which only count as part of a word that follows
+OUTSIDE, BEFORE, WITHIN = range(
+    3
+)  # of a word; before: after characters such as "-", which only count as part of a word that follows
 
 
 class Read(NamedTuple):
@@ -37,7 +39,9 @@ def joined(tokens: Sequence[Sequence[str]], rules: Rules) -> Iterator[Combinatio
     """The combinations that are exactly one word, in order."""
     hopeful = _hopeful(tokens, rules.segments)
     sizes = [len(row) for row in tokens]
-    open_ends: list[tuple[Read, int, tuple[str, ...]]] = [(Read(), 0, ())]  # read so far, place among those of its length, tokens
+    open_ends: list[tuple[Read, int, tuple[str, ...]]] = [
+        (Read(), 0, ())
+    ]  # read so far, place among those of its length, tokens
     while open_ends:
         read, place, parts = open_ends.pop()
         at = len(parts)

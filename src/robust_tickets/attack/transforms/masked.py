@@ -90,7 +90,11 @@ class Blank:
 
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
         bare = game.rules.masks_bare
-        masked = text.replace(index, self.language.mask).window(index, math.inf) if bare else _masked(self.language, text, index)
+        masked = (
+            text.replace(index, self.language.mask).window(index, math.inf)
+            if bare
+            else _masked(self.language, text, index)
+        )
         place = self.language.place(clean(masked))
         if place is None:
             return []

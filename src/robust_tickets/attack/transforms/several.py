@@ -18,7 +18,9 @@ class Several:
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
         found: list[str] = []
         for part in self.parts:
-            found += _once((yield from steps(part.replacements(game, text, index))), text, index)  # never twice by the same one
+            found += _once(
+                (yield from steps(part.replacements(game, text, index))), text, index
+            )  # never twice by the same one
         return found if game.rules.doubles else _once(found, text, index)
 
     def describe(self) -> str:

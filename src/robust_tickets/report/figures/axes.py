@@ -96,7 +96,9 @@ def outline(corners: Sequence[tuple[float, float]]) -> str:
     steps = [f"M{_tenth(tenths[0][0])} {_tenth(tenths[0][1])}"]
     for (x, y), (to_x, to_y) in pairwise(tenths):
         across, along = _tenth(to_x - x), _tenth(to_y - y)
-        steps.append(f"h{across}" if along == "0" else f"v{along}" if across == "0" else f"l{across} {along}".replace(" -", "-"))
+        steps.append(
+            f"h{across}" if along == "0" else f"v{along}" if across == "0" else f"l{across} {along}".replace(" -", "-")
+        )
     return "".join(steps) + "z"
 
 
@@ -122,7 +124,9 @@ def svg(width: float, height: float, parts: list[Html], *, alt: str, kind: str =
 
 def figure(drawings: list[Html], caption: object, kind: str = "") -> Html:
     """Drawings under one caption; the style sheet fits each to the page's width."""
-    return tag("figure", *[tag("div", drawing) for drawing in drawings], tag("figcaption", caption), class_=kind or None)
+    return tag(
+        "figure", *[tag("div", drawing) for drawing in drawings], tag("figcaption", caption), class_=kind or None
+    )
 
 
 def shorten(words: str, most: int) -> str:
@@ -172,4 +176,6 @@ def places(wanted: list[float], highest: float, lowest: float, apart: float | Se
 
 def decades(low: int, high: int, every: bool) -> list[int]:
     """Ticks of a logarithmic axis from 10^low to 10^high: the powers of ten, and 2 and 5 times them where there is room."""
-    return [step * 10**power for power in range(low, high + 1) for step in ((1, 2, 5) if every and power < high else (1,))]
+    return [
+        step * 10**power for power in range(low, high + 1) for step in ((1, 2, 5) if every and power < high else (1,))
+    ]

@@ -47,9 +47,15 @@ class Curve:
 
     @property
     def said(self) -> str:
-        named = [b for b in (10, 30, 100, 300, 1000, 3000, 10_000) if self.falls and self.falls[0] / 3 <= b <= self.last]
+        named = [
+            b for b in (10, 30, 100, 300, 1000, 3000, 10_000) if self.falls and self.falls[0] / 3 <= b <= self.last
+        ]
         whose = f"{self.title}, {self.attack}" if self.attack else self.title
-        return f"{whose}: " + ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last]) + " queries"
+        return (
+            f"{whose}: "
+            + ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last])
+            + " queries"
+        )
 
 
 def budget_curves(run: Run) -> list[Html]:
@@ -119,12 +125,17 @@ def _draw(curves: list[Curve], width: int, right: int, bottom: int, alt: str, ki
     for tick in decades(low, math.ceil(high), every=high - low <= (3.2 if broad else 1.6)):
         if math.log10(tick) <= high + 1e-9:
             across = x(math.log10(tick))
-            parts += [line(across, TOP, across, bottom, "grid"), label(across, bottom + 18, numbers.count(tick), "middle", "tick")]
+            parts += [
+                line(across, TOP, across, bottom, "grid"),
+                label(across, bottom + 18, numbers.count(tick), "middle", "tick"),
+            ]
     for t in range(0, 101, 20):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, t, "end", "tick")]
     middle = (TOP + bottom) / 2
     parts.append(label((LEFT + right) / 2, bottom + 40, "query budget a text", "middle", "axis"))
-    parts.append(label(16, middle, "accuracy within the budget, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})"))
+    parts.append(
+        label(16, middle, "accuracy within the budget, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})")
+    )
     parts += [_haze(curve, _powers(curve, low, high), x, y) for curve in curves]
     apart = 2 * APART - 4 if any(curve.attack for curve in curves) else APART
     below = apart * len(curves)
@@ -133,7 +144,10 @@ def _draw(curves: list[Curve], width: int, right: int, bottom: int, alt: str, ki
     for curve, place in zip(curves, places(wanted, TOP + 8, lowest, apart), strict=True):
         style = f"curve {colour(curve.index)} dash{curve.dash}"
         start, powers = right + 30.0 if broad else LEFT - 30.0, _powers(curve, low, high)
-        drawn = [tag("path", d=_steps(curve, powers, x, y), class_=style), tag("path", d=f"M{start:.1f} {place:.1f}h24", class_=style)]
+        drawn = [
+            tag("path", d=_steps(curve, powers, x, y), class_=style),
+            tag("path", d=f"M{start:.1f} {place:.1f}h24", class_=style),
+        ]
         if broad:
             drawn.append(line(x(powers[-1]) + 4, y(curve.at(most)[0]), start - 4, place, "leader"))
         drawn.append(label(start + 32, place + 4.5, squeeze(curve.title, 33), kind="name"))

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, line, marker, shorten, svg, two_lines
+from robust_tickets.report.figures.axes import (
+    Scale,
+    colour,
+    figure,
+    group,
+    label,
+    line,
+    marker,
+    shorten,
+    svg,
+    two_lines,
+)
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Arm, Attack, Run
 
@@ -12,14 +23,18 @@ Row = tuple[int, Arm, Attack]
 
 def glance(run: Run, attack: str) -> Html | None:
     """A row per arm: hollow where it starts, filled where the attack leaves it, with the 95{numbers.GLUE}% interval."""
-    rows = [(i, arm, found) for i, arm in enumerate(run.arms) if (found := arm.attack(attack)) is not None and found.aua is not None]
+    rows = [
+        (i, arm, found)
+        for i, arm in enumerate(run.arms)
+        if (found := arm.attack(attack)) is not None and found.aua is not None
+    ]
     if not rows:
         return None
     title = run.attack_titles[attack]
-    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(_said(arm, found) for _, arm, found in rows)
-    caption = (
-        f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
+    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(
+        _said(arm, found) for _, arm, found in rows
     )
+    caption = f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
     # a wide drawing with the names beside the lines, and a phone's with the names above them; the style sheet shows one
     return figure([_draw(rows, 860, 212, 52, alt, "broad"), _draw(rows, 350, 16, 74, alt, "narrow")], caption, "glance")
 
@@ -33,7 +48,10 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     for place, (i, arm, found) in enumerate(rows):
         y = height * (place + (0.58 if kind == "broad" else 0.75)) + 6
         said = two_lines(arm.title, 22)
-        names = [label(left - 22, y + 5 + 17 * (k - (len(said) - 1) / 2), words, "end", "name") for k, words in enumerate(said)]
+        names = [
+            label(left - 22, y + 5 + 17 * (k - (len(said) - 1) / 2), words, "end", "name")
+            for k, words in enumerate(said)
+        ]
         if kind == "narrow":
             names = [label(left, y - 36, shorten(arm.title, 38), kind="name")]
         parts.append(group(*names, *_row(i, found, scale, y), title=_said(arm, found)))
@@ -58,8 +76,22 @@ def _row(i: int, found: Attack, scale: Scale, y: float) -> list[Html]:
         )
     if "aua" in found.intervals:
         low, high = found.intervals["aua"]
-        drawn.append(tag("rect", x=scale(low), y=y - 9, width=scale(high) - scale(low), height=18, rx=9, class_=f"haze {colour(i)}"))
-    return [*drawn, marker(scale(aua), y, i, 8, hollow=False), label(scale(aua), y - 14, numbers.percent(aua), "middle", "strong")]
+        drawn.append(
+            tag(
+                "rect",
+                x=scale(low),
+                y=y - 9,
+                width=scale(high) - scale(low),
+                height=18,
+                rx=9,
+                class_=f"haze {colour(i)}",
+            )
+        )
+    return [
+        *drawn,
+        marker(scale(aua), y, i, 8, hollow=False),
+        label(scale(aua), y - 14, numbers.percent(aua), "middle", "strong"),
+    ]
 
 
 def _said(arm: Arm, found: Attack) -> str:

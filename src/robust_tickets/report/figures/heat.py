@@ -33,13 +33,20 @@ def maps(found: Distances, title: str, heading: str = "") -> dict[str, Html]:
     alt = f"Mask distances of the search for {title}: {said}.{stopped(found)}"
     shown, lower = _thin(found), 22 if heading else 0
     return {
-        name: svg(LEFT + SIDE + 22, TOP + SIDE + 76 + lower, _under(heading, lower, _map(found, name, shown)), alt=f"{name}. {alt}")
+        name: svg(
+            LEFT + SIDE + 22,
+            TOP + SIDE + 76 + lower,
+            _under(heading, lower, _map(found, name, shown)),
+            alt=f"{name}. {alt}",
+        )
         for name in found.groups
     }
 
 
 def _under(heading: str, lower: int, parts: list[Html]) -> list[Html]:
-    return [label(0, 14, heading, kind="name"), tag("g", *parts, transform=f"translate(0 {lower})")] if heading else parts
+    return (
+        [label(0, 14, heading, kind="name"), tag("g", *parts, transform=f"translate(0 {lower})")] if heading else parts
+    )
 
 
 def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
@@ -65,7 +72,11 @@ def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
                 )
             )
     ends = (shown[0], shown[-1]) if len(shown) > 1 else (shown[0],)
-    parts = [label(left, TOP - 12, name, kind="name"), group(*cells), tag("rect", x=left, y=TOP, width=SIDE, height=SIDE, class_="frame")]
+    parts = [
+        label(left, TOP - 12, name, kind="name"),
+        group(*cells),
+        tag("rect", x=left, y=TOP, width=SIDE, height=SIDE, class_="frame"),
+    ]
     for i in ends:
         at = shown.index(i)
         parts.append(label(left + (at + 0.5) * cell, TOP + SIDE + 16, f"{found.points[i]:.2f}", "middle", "tick"))
@@ -73,10 +84,19 @@ def _map(found: Distances, name: str, shown: list[int]) -> list[Html]:
     marked = found.drawn_at if found.settled_at is None else found.settled_at
     if marked is not None:
         across = left + (shown.index(marked) + 0.5) * cell
-        word, early = "drawn here" if found.settled_at is None else "rule stops", across < left + SIDE / 2  # leaves the name its room
+        word, early = (
+            "drawn here" if found.settled_at is None else "rule stops",
+            across < left + SIDE / 2,
+        )  # leaves the name its room
         parts += [
             line(across, TOP - 5, across, TOP + SIDE, "stop"),
-            label(across - 4 if early else min(across + 4, left + SIDE), TOP - 10, word, "start" if early else "end", "stop-word"),
+            label(
+                across - 4 if early else min(across + 4, left + SIDE),
+                TOP - 10,
+                word,
+                "start" if early else "end",
+                "stop-word",
+            ),
         ]
     parts += _legend(left, worst)
     parts.append(label(left + SIDE / 2, TOP + SIDE + 16, "epoch", "middle", "tick"))
@@ -112,7 +132,11 @@ def _legend(left: float, worst: float) -> list[Html]:
         )
         for k in range(steps)
     ]
-    return [*bars, label(left, y + 24, "0 %", kind="tick"), label(left + wide, y + 24, f"{100 * worst:.1f} % differ", "middle", "tick")]
+    return [
+        *bars,
+        label(left, y + 24, "0 %", kind="tick"),
+        label(left + wide, y + 24, f"{100 * worst:.1f} % differ", "middle", "tick"),
+    ]
 
 
 def _thin(found: Distances) -> list[int]:

@@ -42,14 +42,30 @@ def _layer(shape: Shape, layer: int, y: float, scale: Scale, kind: str) -> Html:
     heads, (kept, of) = shape.heads[layer], shape.neurons[layer]
     share = kept / of if of else 0.0
     cells = [
-        tag("rect", x=LEFT + h * (CELL + GAP), y=y, width=CELL, height=CELL, rx=3, class_=f"{kind} solid" if alive else "gone")
+        tag(
+            "rect",
+            x=LEFT + h * (CELL + GAP),
+            y=y,
+            width=CELL,
+            height=CELL,
+            rx=3,
+            class_=f"{kind} solid" if alive else "gone",
+        )
         for h, alive in enumerate(heads)
     ]
     return group(
         label(LEFT - 10, y + 10.5, layer + 1, "end", "tick"),
         *cells,
         tag("rect", x=scale(0), y=y + 1.5, width=BAR, height=CELL - 3, rx=3, class_="gone"),
-        tag("rect", x=scale(0), y=y + 1.5, width=max(1.0, scale(share) - scale(0)), height=CELL - 3, rx=3, class_=f"{kind} solid"),
+        tag(
+            "rect",
+            x=scale(0),
+            y=y + 1.5,
+            width=max(1.0, scale(share) - scale(0)),
+            height=CELL - 3,
+            rx=3,
+            class_=f"{kind} solid",
+        ),
         label(scale(1) + 7, y + 10.5, f"{100 * share:.0f} %", kind="tick"),
         title=f"Layer {layer + 1}: {sum(heads)} of {len(heads)} heads, {kept} of {of} neurons",
     )

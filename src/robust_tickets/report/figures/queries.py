@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from robust_tickets.measure.metrics import FAILED, SUCCESS
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, squeeze, svg, two_lines
+from robust_tickets.report.figures.axes import (
+    Scale,
+    colour,
+    decades,
+    figure,
+    group,
+    label,
+    line,
+    squeeze,
+    svg,
+    two_lines,
+)
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Run
 
@@ -55,10 +66,18 @@ def _rows(run: Run, key: str) -> list[Row]:
     for i, arm in enumerate(run.arms):
         attack = arm.attack(key)
         examples = attack.examples if attack else ()
-        won, held = (tuple(e.queries for e in examples if e.status == status and e.queries) for status in (SUCCESS, FAILED))
+        won, held = (
+            tuple(e.queries for e in examples if e.status == status and e.queries) for status in (SUCCESS, FAILED)
+        )
         if won or held:
             found.append(
-                Row(index=i, title=arm.title, attack=run.attack_titles[key] if len(run.attack_keys) > 1 else "", won=won, held=held)
+                Row(
+                    index=i,
+                    title=arm.title,
+                    attack=run.attack_titles[key] if len(run.attack_keys) > 1 else "",
+                    won=won,
+                    held=held,
+                )
             )
     return found
 
@@ -85,24 +104,40 @@ def _draw(rows: list[Row], width: int, left: int, height: int, alt: str, kind: s
     return svg(width, bottom + 46, parts, alt=alt, kind=kind)
 
 
-def _row(row: Row, won: Counter[int], held: Counter[int], scale: Scale, ground: float, unit: float, left: float, kind: str) -> Html:
+def _row(
+    row: Row, won: Counter[int], held: Counter[int], scale: Scale, ground: float, unit: float, left: float, kind: str
+) -> Html:
     bars = []
     for b in sorted(won | held):
         start, end = scale(b / BINS) + 1, scale((b + 1) / BINS) - 1
         for count, base, style in ((won[b], 0, "solid"), (held[b], won[b], "haze full")):
             if count:
-                box = {"x": start, "y": ground - unit * (base + count), "width": max(1.0, end - start), "height": unit * count}
+                box = {
+                    "x": start,
+                    "y": ground - unit * (base + count),
+                    "width": max(1.0, end - start),
+                    "height": unit * count,
+                }
                 bars.append(tag("rect", **box, class_=f"{style} {colour(row.index)}"))
     middle = scale(math.log10(row.median))
     said = f"median {numbers.count(row.median)}"
     if kind == "broad":
         words = [squeeze(row.title, 22), squeeze(row.attack, 26)] if row.attack else two_lines(row.title, 22)
         kinds = ("name", "quiet" if row.attack else "name")
-        names = [label(left - 18, ground - 22 + 17 * (k - (len(words) - 1) / 2), w, "end", kinds[k]) for k, w in enumerate(words)]
+        names = [
+            label(left - 18, ground - 22 + 17 * (k - (len(words) - 1) / 2), w, "end", kinds[k])
+            for k, w in enumerate(words)
+        ]
         names.append(label(scale.end + 10, ground - 4, said, kind="quiet"))
     else:
         under = f"{row.attack}, {said}" if row.attack else said
-        names = [label(left, ground - 82, squeeze(row.title, 38), kind="name"), label(left, ground - 65, squeeze(under, 46), kind="quiet")]
+        names = [
+            label(left, ground - 82, squeeze(row.title, 38), kind="name"),
+            label(left, ground - 65, squeeze(under, 46), kind="quiet"),
+        ]
     height = 60.0 if kind == "broad" else 56.0
-    ends = [line(scale.start, ground, scale.end, ground, "leader"), line(middle, ground - height, middle, ground, "median")]
+    ends = [
+        line(scale.start, ground, scale.end, ground, "leader"),
+        line(middle, ground - height, middle, ground, "median"),
+    ]
     return group(*bars, *ends, *names, title=row.said)

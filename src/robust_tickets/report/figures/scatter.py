@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.report import numbers
-from robust_tickets.report.figures.axes import Scale, around, colour, figure, group, label, line, marker, places, shorten, svg
+from robust_tickets.report.figures.axes import (
+    Scale,
+    around,
+    colour,
+    figure,
+    group,
+    label,
+    line,
+    marker,
+    places,
+    shorten,
+    svg,
+)
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.report.model import Interval, Run
 
@@ -41,7 +53,9 @@ def scatter(run: Run, attack: str) -> Html | None:
     if len(points) < 2:  # one point is against nothing, and the first figure has it
         return None
     title = run.attack_titles[attack]
-    alt = f"Accuracy on the attacked texts before the attack against that under {title}. " + "; ".join(p.said for p in points)
+    alt = f"Accuracy on the attacked texts before the attack against that under {title}. " + "; ".join(
+        p.said for p in points
+    )
     caption = (
         f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
@@ -60,7 +74,9 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
     middle = (TOP + bottom) / 2
     parts.append(label((LEFT + right) / 2, bottom + 40, "accuracy before the attack, %", "middle", "axis"))
-    parts.append(label(16, middle, "accuracy under attack, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})"))
+    parts.append(
+        label(16, middle, "accuracy under attack, %", "middle", "axis", transform=f"rotate(-90 16 {middle:.0f})")
+    )
     broad = kind == "broad"
     lowest = bottom - 4 if broad else bottom + BELOW + 10 + APART * len(points)
     wanted = [y(p.aua) if broad else bottom + BELOW + 12 for p in points]
@@ -73,7 +89,9 @@ def _draw(points: list[Point], width: int, right: int, bottom: int, alt: str, ki
             marker(start, place, point.index, 5),
             label(start + 12, place + 4.5, shorten(point.title, 28 if broad else 32), kind="name"),
         ]
-        parts.append(group(*([line(px + 10, py, start - 9, place, "leader")] if broad else []), *drawn, title=point.said))
+        parts.append(
+            group(*([line(px + 10, py, start - 9, place, "leader")] if broad else []), *drawn, title=point.said)
+        )
     return svg(width, bottom + BELOW + (0 if broad else 8 + APART * len(points)), parts, alt=alt, kind=kind)
 
 

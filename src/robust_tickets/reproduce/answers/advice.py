@@ -18,7 +18,9 @@ from robust_tickets.reproduce.wording import listed, rehearsed
 SHIPPED = "sturdy_a"  # the configuration that `tickets run sturdy` trains
 
 
-def advice(ticket: Sequence[Judged], recipe: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
+def advice(
+    ticket: Sequence[Judged], recipe: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None
+) -> list[str]:
     """One paragraph, or none, from the claims of A and of the recipe; a rehearsal on a part of the data advises nobody."""
     if rehearsed([one for one in outcomes if one.clean]):
         return []
@@ -33,7 +35,11 @@ def _ticket(judged: Sequence[Judged]) -> list[str]:
     gains = {one.comparison.difference > 0 if one.comparison.different else None for one in judged if one.comparison}
     if gains == {True}:
         return ["A searched ticket is smaller, and sturdier at equal length."]
-    return ["Take a searched ticket for its size: that it is sturdier at equal length is not shown."] if gains == {None} else []
+    return (
+        ["Take a searched ticket for its size: that it is sturdier at equal length is not shown."]
+        if gains == {None}
+        else []
+    )
 
 
 def _recipe(judged: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -43,13 +49,19 @@ def _recipe(judged: Sequence[Judged], outcomes: Sequence[Outcome], folder: Path 
         return []
     arm, seen = form_of(told()["goals"]["arm"], chosen), told()["goals"]["seen"]
     made = [(one.claim, one.comparison) for one in judged if one.comparison]
-    better, worse = ([(claim, found) for claim, found in made if found.different and up == (found.difference > 0)] for up in (True, False))
+    better, worse = (
+        [(claim, found) for claim, found in made if found.different and up == (found.difference > 0)]
+        for up in (True, False)
+    )
     if not worse or [claim.attack for claim, _ in better] != [seen]:
         return []
     (claim, gain), *_ = better
     if not trained_on(arm, f"@{attack_of(claim.task, seen).candidates}", outcomes):
         return []
-    lost = [f"{points(found.difference)} under {attack_phrase(other.attack.removesuffix(f'-{CONFIRM}'))}" for other, found in worse]
+    lost = [
+        f"{points(found.difference)} under {attack_phrase(other.attack.removesuffix(f'-{CONFIRM}'))}"
+        for other, found in worse
+    ]
     clean = [summary(name, "clean", seen, claim.task, claim.split, outcomes) for name in (arm, plain)]
     if clean[0] and clean[1] and round(below := clean[0].mean - clean[1].mean, 1) < 0:
         lost.append(f"{points(below)} clean")

@@ -16,7 +16,9 @@ from robust_tickets.reproduce.wording import markdown_table
 CLAIM_HEADS = ("difference", "other texts", "p", "verdict")
 
 
-def summary(arm: str, metric: str, attack: str | None, task: str, split: str | None, outcomes: Sequence[Outcome]) -> RunSummary | None:
+def summary(
+    arm: str, metric: str, attack: str | None, task: str, split: str | None, outcomes: Sequence[Outcome]
+) -> RunSummary | None:
     """An arm's runs, without those that chose it. Clean accuracy is the one that was evaluated, as on the leaderboard; where the split
     was only attacked, that of the attacked texts.
     """
@@ -40,7 +42,9 @@ def claims_table(judged: Sequence[Judged], more: Mapping[str, Sequence[str]] | N
         recipe = first.partition(": ")[0] + ": "  # the text around says which
         name = second if len(arms) == 1 else f"{first.removeprefix(recipe)} against {second.removeprefix(recipe)}"
         own = [cells[i] for cells in further.values()]
-        rows.append((f"{name}, {attack_title(one.claim.attack)}" if len(attacks) > 1 else name, *claim_cells(one), *own))
+        rows.append(
+            (f"{name}, {attack_title(one.claim.attack)}" if len(attacks) > 1 else name, *claim_cells(one), *own)
+        )
     return markdown_table(heads, rows)
 
 
@@ -70,12 +74,21 @@ def examples(outcomes: Sequence[Outcome], task: str, attack: str, split: str | N
 def versions(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
     """By how many versions of the code the runs behind these claims were made; nothing where it is one."""
     made = [
-        (Wanted(arm=name, task=one.claim.task, metric=one.claim.metric, attack=one.claim.attack, split=one.claim.split), name)
+        (
+            Wanted(
+                arm=name, task=one.claim.task, metric=one.claim.metric, attack=one.claim.attack, split=one.claim.split
+            ),
+            name,
+        )
         for one in judged
         if one.comparison
         for name in (one.claim.arm, one.claim.other)
     ]
-    units = {unit for wanted, name in dict.fromkeys(made) for unit in read_runs(wanted, after_choice(name, outcomes), None).units}
+    units = {
+        unit
+        for wanted, name in dict.fromkeys(made)
+        for unit in read_runs(wanted, after_choice(name, outcomes), None).units
+    }
     codes = {one.inputs.get("code") for one in outcomes if one.unit.id in units}
     return f"run by {len(codes)} versions of the code" if len(codes) > 1 else ""
 

@@ -45,8 +45,15 @@ def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
     """Of the first table that prints both arms under the attack that the claim's stands for."""
     asked = attack_of(claim.task, claim.attack).stands_for
     for one in tables() if asked else ():
-        names = {row.arm: row.name for row in rows(one.id) if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None}
-        found = [_cell(one.id, names.get(arm) or names.get(arms()[arm].beside), claim, asked) for arm in (claim.arm, claim.other)]
+        names = {
+            row.arm: row.name
+            for row in rows(one.id)
+            if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None
+        }
+        found = [
+            _cell(one.id, names.get(arm) or names.get(arms()[arm].beside), claim, asked)
+            for arm in (claim.arm, claim.other)
+        ]
         if found[0] and found[1]:
             runs = (found[0].runs, found[1].runs)
             return Printed(
@@ -66,7 +73,11 @@ def printed_columns(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> di
 
 def printed_note(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
     """How to read the two columns."""
-    found = [(one.claim.other, known) for one in judged if one.comparison and (known := printed(one.claim, outcomes)) and known.prediction]
+    found = [
+        (one.claim.other, known)
+        for one in judged
+        if one.comparison and (known := printed(one.claim, outcomes)) and known.prediction
+    ]
     if not found:
         return []
     means = {arm_title(name): max(one.runs) for name, one in found if max(one.runs) > 1}
@@ -81,13 +92,22 @@ def printed_note(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[
 
 def _cell(table: str, row: str | None, claim: Claim, attack: str | None) -> Cell | None:
     wanted = (row, claim.task, claim.backbone, claim.metric, attack)
-    return next((one for one in cells(table) if (one.row, one.task, one.backbone, one.metric, one.attack) == wanted), None)
+    return next(
+        (one for one in cells(table) if (one.row, one.task, one.backbone, one.metric, one.attack) == wanted), None
+    )
 
 
 def _prediction(claim: Claim, outcomes: Sequence[Outcome], runs: tuple[int, int]) -> Interval | None:
     first, second = (
         read_runs(
-            Wanted(arm=arm, task=claim.task, metric=claim.metric, attack=claim.attack, split=claim.split, backbone=claim.backbone),
+            Wanted(
+                arm=arm,
+                task=claim.task,
+                metric=claim.metric,
+                attack=claim.attack,
+                split=claim.split,
+                backbone=claim.backbone,
+            ),
             after_choice(arm, outcomes),
             None,
         ).runs.values

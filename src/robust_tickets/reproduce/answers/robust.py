@@ -25,11 +25,15 @@ def verdicts(judged: Sequence[Judged]) -> str:
     if "too few runs" in found:
         return "no claim: too few runs"
     different = [one for one in judged if one.comparison and one.comparison.different]
-    better, worse = ([one for one in different if one.comparison and up == (one.comparison.difference > 0)] for up in (True, False))
+    better, worse = (
+        [one for one in different if one.comparison and up == (one.comparison.difference > 0)] for up in (True, False)
+    )
     if len(better) == len(judged):
         return f"yes{caveat(better)}"
     if worse:
-        return ("no: less sturdy" if len(worse) == len(judged) else "no: under some attacks less sturdy") + caveat(worse)
+        return ("no: less sturdy" if len(worse) == len(judged) else "no: under some attacks less sturdy") + caveat(
+            worse
+        )
     if better:
         return f"under {count(len(better), 'attack')} of {len(found)}{caveat(better)}, not shown under the rest"
     if set(found) == {"equivalent"}:
@@ -76,7 +80,9 @@ def _short(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> str:
 
 def _differences(judged: Sequence[Judged]) -> str:
     """Each with its attack's candidates; empty where nothing was compared."""
-    return listed([f"{points(one.comparison.difference)} ({variant(one.claim.attack)})" for one in judged if one.comparison])
+    return listed(
+        [f"{points(one.comparison.difference)} ({variant(one.claim.attack)})" for one in judged if one.comparison]
+    )
 
 
 def _methods(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
@@ -107,7 +113,10 @@ def _encoders(
     own: str, arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None
 ) -> list[str]:
     """The same attacks with a sentence encoder at each of its thresholds, of which nothing is claimed: differences, the page has more."""
-    kinds = {attack: [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")] for attack in attacks}
+    kinds = {
+        attack: [one.name for one in attacks_of(task, ("encoder",)) if one.name.startswith(f"{attack}-")]
+        for attack in attacks
+    }
     apart: dict[str, list[str]] = {}
     for attack, names in kinds.items():
         found = {arm: [summary(arm, "aua", name, task, split, outcomes) for name in names] for arm in arms}
@@ -122,7 +131,9 @@ def _encoders(
     return [f"{how}: {said}."] if said else []
 
 
-def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]) -> str:
+def _table(
+    arms: Sequence[str], attacks: Sequence[str], task: str, split: str | None, outcomes: Sequence[Outcome]
+) -> str:
     """An arm a line: clean accuracy, then each attack."""
     rows = []
     for arm in arms:
@@ -132,7 +143,9 @@ def _table(arms: Sequence[str], attacks: Sequence[str], task: str, split: str | 
     return markdown_table(("", "clean", *map(attack_title, attacks)), rows)
 
 
-def _repeats(arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None) -> list[str]:
+def _repeats(
+    arms: Sequence[str], outcomes: Sequence[Outcome], task: str, attacks: Sequence[str], split: str | None
+) -> list[str]:
     """How far runs of one seed lie apart, beside runs of several."""
     found = [(attack, one) for attack in attacks for one in spreads(outcomes, task=task, attack=attack, split=split)]
     found = [(attack, one) for attack, one in found if one.name in arms]

@@ -8,11 +8,30 @@ from pathlib import Path
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.report.numbers import points
 from robust_tickets.reproduce import names
-from robust_tickets.reproduce.answers.parts import CLAIM_HEADS, claim_cells, claims_table, examples, not_run, summary, versions
+from robust_tickets.reproduce.answers.parts import (
+    CLAIM_HEADS,
+    claim_cells,
+    claims_table,
+    examples,
+    not_run,
+    summary,
+    versions,
+)
 from robust_tickets.reproduce.attacks import CONFIRM
 from robust_tickets.reproduce.attacks import attack as attack_of
 from robust_tickets.reproduce.attacks import attacks as attacks_of
-from robust_tickets.reproduce.claims import Among, Judged, Screened, family, form_of, judge, screened, told, trials, winner
+from robust_tickets.reproduce.claims import (
+    Among,
+    Judged,
+    Screened,
+    family,
+    form_of,
+    judge,
+    screened,
+    told,
+    trials,
+    winner,
+)
 from robust_tickets.reproduce.goals import Goal, goals, reached_of, trained_on
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
@@ -87,7 +106,10 @@ def _beside(arm: str, plain: str, judged: Sequence[Judged], outcomes: Sequence[O
     trained = _overlap(arm, outcomes)
     rows = [("clean", *map(mean, clean), difference, "", "", "", *[""] * bool(trained))]
     for one in judged:
-        name, sides = one.claim.attack.removesuffix(HELD_OUT), [mean(side) if side else NOT_RUN for side in (one.arm, one.other)]
+        name, sides = (
+            one.claim.attack.removesuffix(HELD_OUT),
+            [mean(side) if side else NOT_RUN for side in (one.arm, one.other)],
+        )
         rows.append((attack_title(name), *sides, *claim_cells(one), *([trained.get(name, "")] if trained else [])))
     if all(one.comparison is None for one in judged):
         return []
@@ -163,10 +185,15 @@ def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]
     own = attack_of(first.task, first.attack).candidates
     if not trained_on(first.arm, f"@{own}", outcomes):
         return []
-    claimed = [one.removesuffix(HELD_OUT) for one in dict.fromkeys(claim.attack for claim in family(told()["goals"]["family"]).claims)]
+    claimed = [
+        one.removesuffix(HELD_OUT)
+        for one in dict.fromkeys(claim.attack for claim in family(told()["goals"]["family"]).claims)
+    ]
     kinds = [name for name in claimed if attack_of(asked["task"], name).candidates != own]
     arms = dict.fromkeys(name for one in made for name in (one.claim.arm, one.claim.other))
-    found = {arm: [summary(arm, "aua", kind, asked["task"], asked["split"], outcomes) for kind in kinds] for arm in arms}
+    found = {
+        arm: [summary(arm, "aua", kind, asked["task"], asked["split"], outcomes) for kind in kinds] for arm in arms
+    }
     whole = {arm: [one for one in some if one] for arm, some in found.items() if all(some)}
     if first.arm not in whole or len(whole) < 2:
         return []
@@ -174,7 +201,10 @@ def _elsewhere(made: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]
     below: dict[int, list[str]] = {}
     for arm, some in whole.items():
         below.setdefault(sum(a.mean < b.mean for a, b in zip(own_means, some, strict=True)), []).append(_last(arm))
-    parts = [f"under {number} of {len(kinds)} lower than {listed(found)}" for number, found in sorted(below.items(), reverse=True)]
+    parts = [
+        f"under {number} of {len(kinds)} lower than {listed(found)}"
+        for number, found in sorted(below.items(), reverse=True)
+    ]
     under = f"Under {listed([attack_phrase(kind) for kind in kinds])}, on {asked['split']}, not claimed, the {_last(first.arm)} has "
     under += f"{', '.join(f'{one.mean:.1f}' for one in own_means)}, {', '.join(parts)}"
     return [f"All this is under words trained on. {under}."]
@@ -201,9 +231,7 @@ def _screening(outcomes: Sequence[Outcome], folder: Path | None) -> list[str]:
     found = {one.arm: (one, other) for among in KINDS for one, other in trials(outcomes, folder, among)}
     firmest = max(screened(outcomes, folder, "plain"), key=lambda one: one.aua)
     if firmest.arm != plain:
-        said += (
-            f" The rule passes {arm_title(firmest.arm)} over for its clean accuracy ({points(firmest.clean_gain)}); so no claim holds it "
-        )
+        said += f" The rule passes {arm_title(firmest.arm)} over for its clean accuracy ({points(firmest.clean_gain)}); so no claim holds it "
         said += f"against the recipe: {_pair(*found[firmest.arm])} beside {_pair(*found[chosen])}."
     return [said]
 
@@ -221,7 +249,9 @@ def _trials(outcomes: Sequence[Outcome], folder: Path | None) -> str:
     heads = ("", "clean", *(attack_phrase(asked[which]) for which in ("attack", "shown")))
     lines = []
     for one, other in (pair for among in KINDS for pair in trials(outcomes, folder, among)):
-        numbers = [f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))]
+        numbers = [
+            f"{value:.1f} ({points(gain)})" for value, gain in ((one.clean, one.clean_gain), (one.aua, one.gain))
+        ]
         lines.append((arm_title(one.arm) + _so_far(one), *numbers, _shown(other) if other else NOT_RUN))
     return markdown_table(heads, lines)
 
@@ -241,5 +271,9 @@ def _until(outcomes: Sequence[Outcome], folder: Path | None) -> str:
     asked, ranked = told()["screen"], screened(outcomes, folder)
     whole = {one.arm for one in (*ranked, *screened(outcomes, folder, "plain")) if not _so_far(one)}
     left = [arm_title(arm) for arm in (*asked["arms"], *asked["plain"]) if arm not in whole]
-    left += [f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs" for one in ranked[:1] if one.beside < FEWEST_RUNS]
+    left += [
+        f"{arm_title(asked['against'])}, {one.beside} of {FEWEST_RUNS} runs"
+        for one in ranked[:1]
+        if one.beside < FEWEST_RUNS
+    ]
     return f"Not all run: {'; '.join(left)}. Until then nothing is chosen, and the goals are not judged."

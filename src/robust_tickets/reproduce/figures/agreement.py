@@ -20,7 +20,9 @@ def by_chance(first: float, second: float) -> float:
 def agreement(shapes: Sequence[Survivors]) -> str:
     """Two sentences at most: single heads over the searches, and the thirds of the layers that lose most. Empty without heads."""
     heads = [[head for layer in shape.heads for head in layer] for shape in shapes]
-    if not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask):  # whole heads, not weights of theirs
+    if (
+        not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask)
+    ):  # whole heads, not weights of theirs
         return ""
     return " ".join(filter(None, (_heads(heads), _thirds(shapes))))
 

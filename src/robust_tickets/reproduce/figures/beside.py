@@ -11,7 +11,9 @@ NEAR = 3.0  # pixels: what lies nearer cannot be told apart
 APART, OVER = 9.0, 64.0  # pixels from one mark to the next, and over all of them
 LEVEL, ARM, STEM = 8.0, 4.0, 5.0  # pixels between two brackets, of a bracket's ends, and of its stem below the axis
 
-WIDEST = OVER / 2 + ARM + 3  # pixels from the place of a bunch to its furthest end, with half a mark; what is drawn leaves as much
+WIDEST = (
+    OVER / 2 + ARM + 3
+)  # pixels from the place of a bunch to its furthest end, with half a mark; what is drawn leaves as much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,9 @@ class Bunch:
     def places(self) -> dict[int, float]:
         """Where each is drawn: in the order of the numbers, around the place of all."""
         step = min(APART, OVER / len(self.members))
-        return {member: self.at + step * (k - (len(self.members) - 1) / 2) for k, member in enumerate(sorted(self.members))}
+        return {
+            member: self.at + step * (k - (len(self.members) - 1) / 2) for k, member in enumerate(sorted(self.members))
+        }
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -70,8 +70,12 @@ def _numbers(drawn: Drawn) -> Html:
 
 
 def _table(title: str, table: Table) -> Html:
-    head = tag("thead", tag("tr", *(tag("th", words, scope="col", class_=_class(k)) for k, words in enumerate(table.head))))
-    rows = [tag("tr", tag("th", first, scope="row"), *(tag("td", words) for words in rest)) for first, *rest in table.rows]
+    head = tag(
+        "thead", tag("tr", *(tag("th", words, scope="col", class_=_class(k)) for k, words in enumerate(table.head)))
+    )
+    rows = [
+        tag("tr", tag("th", first, scope="row"), *(tag("td", words) for words in rest)) for first, *rest in table.rows
+    ]
     return scroll(title, tag("table", tag("caption", tag("span", title)), head, tag("tbody", *rows), class_="numbers"))
 
 

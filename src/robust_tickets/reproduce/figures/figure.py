@@ -25,7 +25,9 @@ from robust_tickets.reproduce.rows import rows as rows_of
 from robust_tickets.reproduce.unit import Flavour
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
-STOPPED = {"earlyrobust_whole": "earlyrobust_first"}  # a search that goes on where its rule stops, and the one that stops there
+STOPPED = {
+    "earlyrobust_whole": "earlyrobust_first"
+}  # a search that goes on where its rule stops, and the one that stops there
 TASKLESS = ("OR-F1",)  # a unit has a task all the same
 HEADS, NEURONS = (Axis(title=f"{part} removed, %", unit=" %", factor=100) for part in ("heads", "neurons"))
 AXES = {
@@ -68,7 +70,13 @@ def figure(
     return draw(published.table(id).id, [row for row in asked if row.tasks], outcomes, folder, flavour)
 
 
-def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected") -> Drawn:
+def draw(
+    id: str,
+    rows: Sequence[Row],
+    outcomes: Sequence[Outcome],
+    folder: Path | None = None,
+    flavour: Flavour = "corrected",
+) -> Drawn:
     """The same from given rows."""
     made, arms = [row for row in rows if not row.why], {row.arm for row in rows}
     drawn = _places(made)  # a caption speaks of what is drawn: an arm may have runs on other tasks
@@ -85,7 +93,11 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
         return f"`tickets reproduce {id} --only {only}` runs {what}" + (f", and needs {lacking}" if lacking else "")
 
     if id in MAPS + LAYERS + GATES:
-        panels = [panel for backbone, task in drawn for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))]
+        panels = [
+            panel
+            for backbone, task in drawn
+            for panel in _searched(id, made, own, backbone, task, how(backbone, task, "it"))
+        ]
         words = _words(id, own) + (f" {WORDS['short' if id in MAPS else 'last']}" if instead else "")
     else:
         panels = sweep(made, own, folder, lambda row: _axis(id, row), how)
@@ -97,7 +109,9 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path
 def _instead(arms: Collection[str], mine: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Where none of these searches was run, those that stopped where these go on, or that stand beside them."""
     found = list(mine)
-    for other in dict.fromkeys(name for arm in sorted(arms) for one in (STOPPED.get(arm, ""), arm) for name in (one, *older(one))):
+    for other in dict.fromkeys(
+        name for arm in sorted(arms) for one in (STOPPED.get(arm, ""), arm) for name in (one, *older(one))
+    ):
         there = {(one.unit.backbone, one.unit.task) for one in found}
         found += [o for o in outcomes if o.unit.arm == other and (o.unit.backbone, o.unit.task) not in there]
     return found[len(mine) :]
@@ -107,7 +121,9 @@ def _places(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks))
 
 
-def _searched(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str, how: str) -> list[Panel]:
+def _searched(
+    id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str, how: str
+) -> list[Panel]:
     """The panels of a figure that shows searches, on one task; ``how`` says how to run it."""
     own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
     where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
@@ -143,7 +159,10 @@ def _agreements(id: str, own: Sequence[Outcome]) -> list[str]:
     for one in own:
         if one.unit.repeat == 0 and (told := survivors(one)) is not None:
             groups.setdefault((one.unit.backbone, one.unit.task), []).append(told)
-    named = {key: f"{backbone_title(key[0]) if id in TASKLESS else place(*key)}: " if len(groups) > 1 else "" for key in groups}
+    named = {
+        key: f"{backbone_title(key[0]) if id in TASKLESS else place(*key)}: " if len(groups) > 1 else ""
+        for key in groups
+    }
     return [f"{named[key]}{said}" for key, shapes in groups.items() if (said := agreement(shapes))]
 
 

@@ -35,6 +35,10 @@ def _traced(name: str, index: int, outcomes: Sequence[Outcome], key: str) -> Ser
     if not at:
         return None
     epochs = sorted(at)
-    kept = epochs if len(epochs) <= MOST else sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
+    kept = (
+        epochs
+        if len(epochs) <= MOST
+        else sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
+    )
     points = tuple(Point(x=x, values=tuple(v for v, _ in at[x]), sources=tuple(id for _, id in at[x])) for x in kept)
     return Series(name=name, index=index, points=points)

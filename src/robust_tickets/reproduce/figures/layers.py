@@ -20,13 +20,21 @@ LEFT, TOP, NUMBER = 28, 62, 40
 def survivors_by_layer(outcomes: Sequence[Outcome], title: str, index: int = 0) -> Panel:
     """One panel. Layer 1, nearest the words, is at the bottom."""
     apart = by_head(outcomes)
-    found = [(one, told) for one in outcomes if one.unit.repeat == 0 and (told := survivors(one, matrices=not apart)) is not None]
+    found = [
+        (one, told)
+        for one in outcomes
+        if one.unit.repeat == 0 and (told := survivors(one, matrices=not apart)) is not None
+    ]
     if not found:
         return Panel(title=title, why=f"{title}: the runs there are have no ticket.")
     shapes, sources = [told for _, told in found], tuple(one.unit.id for one, _ in found)
     parts, depth = shapes[0].parts, shapes[0].depth
     for one, told in found:
-        if (told.depth, list(told.parts), list(map(len, told.heads))) != (depth, list(parts), list(map(len, shapes[0].heads))):
+        if (told.depth, list(told.parts), list(map(len, told.heads))) != (
+            depth,
+            list(parts),
+            list(map(len, shapes[0].heads)),
+        ):
             raise TicketsError(
                 f"the tickets of {sources[0]} and {one.unit.id} are not of one model",
                 hint="restore the result files; results are not edited",
@@ -62,7 +70,9 @@ def _heads(shapes: Sequence[Survivors], layer: int, y: float, kind: str) -> list
         share, x = sum(shape.heads[layer][head] for shape in shapes) / len(shapes), LEFT + head * (CELL + GAP)
         parts.append(tag("rect", x=x, y=y, width=CELL, height=CELL, class_="gone"))
         if share:
-            parts.append(tag("rect", x=x, y=y + CELL * (1 - share), width=CELL, height=CELL * share, class_=f"{kind} solid"))
+            parts.append(
+                tag("rect", x=x, y=y + CELL * (1 - share), width=CELL, height=CELL * share, class_=f"{kind} solid")
+            )
     return parts
 
 
@@ -77,7 +87,9 @@ def _bar(shapes: Sequence[Survivors], name: str, layer: int, y: float, scale: Sc
         label(scale(1) + 6, y + 10, mean_percent(shares, 0) + " %", kind="tick"),
     ]
     if high > low:
-        parts.append(tag("rect", x=scale(low), y=y + CELL / 2 - 1, width=scale(high) - scale(low), height=2, class_="reach"))
+        parts.append(
+            tag("rect", x=scale(low), y=y + CELL / 2 - 1, width=scale(high) - scale(low), height=2, class_="reach")
+        )
     return parts
 
 

@@ -43,4 +43,6 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
 
 def _schedules() -> dict[str, tuple[tuple[float, str], ...]]:
     """By arm: the lengths it is trained at besides its usual one."""
-    return {table["base"]: swept(name) for name, table in toml("sweeps.toml")["sweeps"].items() if name.endswith(SWEEPS)}
+    return {
+        table["base"]: swept(name) for name, table in toml("sweeps.toml")["sweeps"].items() if name.endswith(SWEEPS)
+    }

@@ -32,14 +32,25 @@ class Axis:
 
 
 def lines(
-    title: str, what: str, axis: Axis, series: Sequence[Series], *, low: float, high: float, dots: bool = True, marks: bool = True
+    title: str,
+    what: str,
+    axis: Axis,
+    series: Sequence[Series],
+    *,
+    low: float,
+    high: float,
+    dots: bool = True,
+    marks: bool = True,
 ) -> Panel:
     """One panel: ``title`` says where, ``what`` is measured; ``low`` and ``high`` are shared by panels that are to be compared."""
     every = [point.x for one in series for point in one.swept if point.x is not None]
     first, last = (min(every), max(every)) if every else (0.0, 1.0)
     pad = 0.04 * (last - first) or 0.5 * abs(first) or 0.5
     right = WIDE - (BESIDE if len(series) > 1 else 12)
-    x, y = Scale(low=first - pad, high=last + pad, start=LEFT, end=right), Scale(low=low, high=high, start=BOTTOM, end=TOP)
+    x, y = (
+        Scale(low=first - pad, high=last + pad, start=LEFT, end=right),
+        Scale(low=low, high=high, start=BOTTOM, end=TOP),
+    )
     parts = [
         label(0, 14, title, kind="name"),
         label(0, 33, what, kind="quiet"),
@@ -48,7 +59,10 @@ def lines(
     for t in y.ticks(5):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 8, y(t) + 4, f"{t:g}", "end", "tick")]
     for t in _ticks(x, every, axis):
-        parts += [line(x(t), BOTTOM, x(t), BOTTOM + 4, "grid"), label(x(t), BOTTOM + 18, axis.words(t), "middle", "tick")]
+        parts += [
+            line(x(t), BOTTOM, x(t), BOTTOM + 4, "grid"),
+            label(x(t), BOTTOM + 18, axis.words(t), "middle", "tick"),
+        ]
     parts.append(label((LEFT + right) / 2, BOTTOM + 38, axis.title, "middle", "axis"))
     parts += [_band(one, x, y) for one in series]
     ends = [y(one.swept[-1].mean if one.swept else one.points[0].mean) for one in series]
@@ -59,13 +73,24 @@ def lines(
         if len(series) > 1:
             start = right + 14.0
             drawn.append(line(right + 2, end, start - 2, place, "leader"))
-            drawn.append(tag("path", d=f"M{start:.1f} {place:.1f}h12", class_=f"curve {colour(one.index)} dash{one.index % DASHES}"))
+            drawn.append(
+                tag(
+                    "path",
+                    d=f"M{start:.1f} {place:.1f}h12",
+                    class_=f"curve {colour(one.index)} dash{one.index % DASHES}",
+                )
+            )
             drawn += [marker(start + 6, place, one.index, 4)] if marks else []
             drawn += [label(start + 17, place + 4 + 14 * k, said, kind="tick") for k, said in enumerate(words)]
         parts.append(group(*drawn, title=_said(one, axis)))
     alt = f"{title}, {what}. " + "; ".join(_said(one, axis) for one in series)
     sources = tuple(dict.fromkeys(source for one in series for point in one.points for source in point.sources))
-    return Panel(title=f"{title}: {what}", svg=svg(WIDE, BOTTOM + BELOW, parts, alt=alt), table=table(axis, series), sources=sources)
+    return Panel(
+        title=f"{title}: {what}",
+        svg=svg(WIDE, BOTTOM + BELOW, parts, alt=alt),
+        table=table(axis, series),
+        sources=sources,
+    )
 
 
 def table(axis: Axis, series: Sequence[Series]) -> Table:
@@ -75,7 +100,16 @@ def table(axis: Axis, series: Sequence[Series]) -> Table:
         for point in one.points:
             where = "–" if point.x is None else axis.words(point.x)
             span = f"{point.interval[0]:.1f} to {point.interval[1]:.1f}" if point.interval else "–"
-            rows.append((one.name, where, f"{point.mean:.1f}", span, str(len(point.values)), " ".join(f"{v:.1f}" for v in point.values)))
+            rows.append(
+                (
+                    one.name,
+                    where,
+                    f"{point.mean:.1f}",
+                    span,
+                    str(len(point.values)),
+                    " ".join(f"{v:.1f}" for v in point.values),
+                )
+            )
     return Table(head=("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run"), rows=tuple(rows))
 
 
@@ -111,7 +145,11 @@ def _band(one: Series, x: Scale, y: Scale) -> Html:
     kind, parts = colour(one.index), []
     if one.level is not None and one.level.interval:
         low, high = _within(one.level, y)
-        parts.append(tag("rect", x=x.start, y=y(high), width=x.end - x.start, height=y(low) - y(high), class_=f"haze thin {kind}"))
+        parts.append(
+            tag(
+                "rect", x=x.start, y=y(high), width=x.end - x.start, height=y(low) - y(high), class_=f"haze thin {kind}"
+            )
+        )
     stretches: list[list[Point]] = [[]]
     for point in one.swept:
         if point.interval:
@@ -143,13 +181,17 @@ def _marks(one: Series, x: Scale, y: Scale, axis: Axis, *, dots: bool, marks: bo
         runs = [tag("circle", cx=across, cy=y(v), r=2, class_=f"haze full {colour(one.index)}") for v in point.values]
         parts.append(
             group(
-                *(runs if dots and len(runs) > 1 else []), *([marker(across, y(point.mean), one.index, 4.5)] if marks else []), title=said
+                *(runs if dots and len(runs) > 1 else []),
+                *([marker(across, y(point.mean), one.index, 4.5)] if marks else []),
+                title=said,
             )
         )
     return parts
 
 
 def _said(one: Series, axis: Axis) -> str:
-    points = [f"{axis.words(p.x)}{axis.unit}: {p.said}" if p.x is not None else f"throughout: {p.said}" for p in one.points]
+    points = [
+        f"{axis.words(p.x)}{axis.unit}: {p.said}" if p.x is not None else f"throughout: {p.said}" for p in one.points
+    ]
     shown = points if len(points) <= 10 else [points[0], points[len(points) // 2], points[-1]]
     return f"{one.name}, {', '.join(shown)}"

@@ -43,8 +43,16 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
             never = " The paper's rule would not have stopped it by then." if on and found[0].settled_at is None else ""
             said.append(f"{task_title(task)}:{stopped(found[0])}{never}")
         if len(ends) > 1:
-            spread = f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}" if ends[0] < ends[-1] else f"at epoch {ends[0]:.2f} each time"
-            what = f"Of {len(found)} seeds the rule would have stopped {len(ends)}," if on else f"Over {len(ends)} seeds it was drawn"
+            spread = (
+                f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}"
+                if ends[0] < ends[-1]
+                else f"at epoch {ends[0]:.2f} each time"
+            )
+            what = (
+                f"Of {len(found)} seeds the rule would have stopped {len(ends)},"
+                if on
+                else f"Over {len(ends)} seeds it was drawn"
+            )
             said.append(f"{what} {spread}.")
         said += _afterwards([(one, trace) for one, trace in traced if _went_on(trace)])
     return " ".join(said)

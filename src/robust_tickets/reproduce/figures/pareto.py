@@ -76,7 +76,9 @@ def pareto(
     device, alone = _timed(own)
     panels = []
     for measure, (what, counted) in MEASURES.items():
-        spots = _spots(looks, own, alone if measure == "seconds" else own, folder, replace(wanted, metric=measure), attack)
+        spots = _spots(
+            looks, own, alone if measure == "seconds" else own, folder, replace(wanted, metric=measure), attack
+        )
         title = f"{where}: accuracy under {by} against {what}"
         if len(spots) < 2:
             panels.append(Panel(title=title, why=f"{where}: of the arms attacked by {by} fewer than two {counted}."))
@@ -101,12 +103,19 @@ def _timed(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
     """Runs that can be timed against one another: alone on their device, all on the one that most arms were run on."""
     alone = [one for one in outcomes if timed_alone(one)]
     devices = sorted({str(one.env.get("device", "")) for one in alone})
-    most = max(devices, key=lambda name: len({one.unit.arm for one in alone if one.env.get("device", "") == name}), default="")
+    most = max(
+        devices, key=lambda name: len({one.unit.arm for one in alone if one.env.get("device", "") == name}), default=""
+    )
     return most, [one for one in alone if one.env.get("device", "") == most]
 
 
 def _spots(
-    looks: Mapping[str, int], own: Sequence[Outcome], sized: Sequence[Outcome], folder: Path | None, wanted: Wanted, attack: str
+    looks: Mapping[str, int],
+    own: Sequence[Outcome],
+    sized: Sequence[Outcome],
+    folder: Path | None,
+    wanted: Wanted,
+    attack: str,
 ) -> list[Spot]:
     """Arms with both numbers; of ``sized`` the size or time is taken."""
     found = []
@@ -126,7 +135,8 @@ def _spots(
 def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
     """Whether no other is at least as good in both and better in one."""
     return not any(
-        other.x <= spot.x and other.aua.mean >= spot.aua.mean and (other.x, other.aua.mean) != (spot.x, spot.aua.mean) for other in spots
+        other.x <= spot.x and other.aua.mean >= spot.aua.mean and (other.x, other.aua.mean) != (spot.x, spot.aua.mean)
+        for other in spots
     )
 
 
@@ -135,7 +145,10 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     broad, shown = kind == "broad", [spot for spot in spots if spot.named]
     below = sum(spot.room for spot in shown)
     bottom = max(bottom, TOP + ceil(below) + 10) if broad else bottom
-    across, along = [spot.x for spot in spots], [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))]
+    across, along = (
+        [spot.x for spot in spots],
+        [v for spot in spots for v in (spot.aua.mean, *(spot.aua.interval or ()))],
+    )
     pad = max(0.12, WIDEST / (right - LEFT - 2 * WIDEST)) * (max(across) - min(across)) or 1.0
     low, high = around(along, max(2.0, 0.08 * (max(along) - min(along))))
     x = Scale(low=max(0.0, min(across) - pad), high=max(across) + pad, start=LEFT, end=right)
@@ -143,7 +156,10 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
     parts = [label(0, 18, "accuracy under attack, %", kind="axis")]
     parts.append(tag("rect", x=LEFT, y=TOP, width=right - LEFT, height=bottom - TOP, class_="plot"))
     for t in x.ticks(5):
-        parts += [line(x(t), TOP, x(t), bottom, "grid"), label(x(t), bottom + 18, f"{t:,.6g}".replace(",", "\u202f"), "middle", "tick")]
+        parts += [
+            line(x(t), TOP, x(t), bottom, "grid"),
+            label(x(t), bottom + 18, f"{t:,.6g}".replace(",", "\u202f"), "middle", "tick"),
+        ]
     for t in y.ticks(6):
         parts += [line(LEFT, y(t), right, y(t), "grid"), label(LEFT - 9, y(t) + 4, f"{t:g}", "end", "tick")]
     parts.append(label((LEFT + right) / 2, bottom + 38, what, "middle", "axis"))
@@ -151,14 +167,21 @@ def _draw(spots: Sequence[Spot], what: str, width: int, right: int, bottom: int,
         parts.append(tag("path", d=_steps(best, x, y), class_="curve edge"))
     rooms = [spot.room for spot in shown]
     lowest = bottom - 4 - max(0.0, (rooms[-1] - APART) / 2) if broad else bottom + BELOW + 14 + below
-    wanted = [y(spot.aua.mean) if broad else bottom + BELOW + 16 + sum(rooms[:k]) + (rooms[k] - APART) / 2 for k, spot in enumerate(shown)]
+    wanted = [
+        y(spot.aua.mean) if broad else bottom + BELOW + 16 + sum(rooms[:k]) + (rooms[k] - APART) / 2
+        for k, spot in enumerate(shown)
+    ]
     heights = dict(zip((spot.index for spot in shown), places(wanted, TOP + 8, lowest, rooms), strict=True))
     groups = bunches({spot.index: x(spot.x) for spot in shown})
     beside = {index: at for group in groups for index, at in group.places.items()}
     parts += brackets(groups, bottom)
     for spot in sorted(spots, key=lambda spot: spot.named):  # names lie above
         px = beside[spot.index] if spot.named else x(spot.x)
-        parts.append(_spot(spot, px, y, heights[spot.index] if spot.named else None, right + 26.0 if broad else 14.0, broad=broad))
+        parts.append(
+            _spot(
+                spot, px, y, heights[spot.index] if spot.named else None, right + 26.0 if broad else 14.0, broad=broad
+            )
+        )
     return svg(width, bottom + BELOW + (0 if broad else 14 + below), parts, alt=alt, kind=kind)
 
 

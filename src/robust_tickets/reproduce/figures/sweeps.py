@@ -39,8 +39,12 @@ def sweep(
     for backbone, task in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
         here = _levelled([row for row in rows if row.backbone == backbone and task in row.tasks])
         arms = {row.arm for row in here}
-        own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task) and one.unit.arm in arms]
-        found = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {})
+        own = [
+            one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task) and one.unit.arm in arms
+        ]
+        found = _Sweep(
+            where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {}
+        )
         panels += found.panels() if found.enough else []
         panels += found.missing(how(backbone, task))
     return panels
@@ -76,7 +80,9 @@ class _Sweep:
     @property
     def enough(self) -> bool:
         """Whether anything is to be seen: two points of one line."""
-        return any(n > 1 for n in Counter(row.name for row in self.rows if row.arm in self.done and row.x is not None).values())
+        return any(
+            n > 1 for n in Counter(row.name for row in self.rows if row.arm in self.done and row.x is not None).values()
+        )
 
     def panels(self) -> list[Panel]:
         panels = []
@@ -85,7 +91,9 @@ class _Sweep:
         measures |= {name: f"accuracy under {attack_title(name)}, %" for name in textfoolers(self.own)}
         found = {(axis, attack): self.series(axis, attack) for axis in axes for attack in measures}
         for (axis, attack), series in found.items():
-            low, high = span_of([one for (_, other), every in found.items() if other == attack for one in every])  # equal over the axes
+            low, high = span_of(
+                [one for (_, other), every in found.items() if other == attack for one in every]
+            )  # equal over the axes
             panels += [lines(self.where, measures[attack], axis, series, low=low, high=high)] if series else []
         return panels
 
@@ -100,7 +108,9 @@ class _Sweep:
 
     def _point(self, row: Row, attack: str | None) -> Point | None:
         unit, metric = self.own[0].unit, "aua" if attack else "clean"
-        wanted = Wanted(arm=row.arm, task=unit.task, metric=metric, attack=attack, backbone=unit.backbone, flavour=unit.flavour)
+        wanted = Wanted(
+            arm=row.arm, task=unit.task, metric=metric, attack=attack, backbone=unit.backbone, flavour=unit.flavour
+        )
         return Point.of_reading(row.x, read_runs(wanted, self.own, self.folder))
 
     def missing(self, how: str) -> list[Panel]:
@@ -108,7 +118,11 @@ class _Sweep:
         said, done = [], self.done
         unrun = [row for row in self.rows if row.arm not in done]
         if unrun and not self.enough:
-            some = f"only {len(self.rows) - len(unrun)} of {len(self.rows)} points are run" if len(unrun) < len(self.rows) else "not run"
+            some = (
+                f"only {len(self.rows) - len(unrun)} of {len(self.rows)} points are run"
+                if len(unrun) < len(self.rows)
+                else "not run"
+            )
             said.append(f"{self.where}: {some}; {how}.")
         elif unrun:
             points = [row.name if row.x is None else f"{row.name} at {self.axis_of(row).words(row.x)}" for row in unrun]

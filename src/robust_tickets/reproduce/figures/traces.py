@@ -43,7 +43,8 @@ def _from(outcome: Outcome, what: str) -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
         raise TicketsError(
-            f"{outcome.unit.id}: its {what} cannot be read ({problem})", hint="restore the result file; results are not edited"
+            f"{outcome.unit.id}: its {what} cannot be read ({problem})",
+            hint="restore the result file; results are not edited",
         ) from None
 
 
@@ -54,7 +55,9 @@ def distances(outcome: Outcome) -> Distances | None:
         return None
     with _from(outcome, "mask distances"):
         points = tuple(map(_finite, told["points"]))
-        groups = {name: tuple(tuple(map(_finite, row)) for row in told[name]) for name in ("heads", "neurons") if name in told}
+        groups = {
+            name: tuple(tuple(map(_finite, row)) for row in told[name]) for name in ("heads", "neurons") if name in told
+        }
         if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
             raise ValueError(f"they are not {len(points)} by {len(points)}")
         return Distances(
@@ -130,4 +133,6 @@ def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tu
             layer, part = place
             before = found[PARTS[part]].get(layer, (0, 0))
             found[PARTS[part]][layer] = (before[0] + kept, before[1] + of)
-    return {said: tuple(kept / max(1, of) for _, (kept, of) in sorted(layers.items())) for said, layers in found.items()}
+    return {
+        said: tuple(kept / max(1, of) for _, (kept, of) in sorted(layers.items())) for said, layers in found.items()
+    }

@@ -39,17 +39,30 @@ def columns(found: Sequence[Standing]) -> tuple[Column, ...]:
 def _attack(attack: Against) -> Column:
     about = f"accuracy under {attack.title}, {OF_ALL}"
     key = f"{attack.name}:{attack.split}" if attack.split else attack.name
-    return Column(key=key, title=attack.title, about=about, take=_taken("aua", attack), write=numbers.percent, drawn=True, attack=True)
+    return Column(
+        key=key,
+        title=attack.title,
+        about=about,
+        take=_taken("aua", attack),
+        write=numbers.percent,
+        drawn=True,
+        attack=True,
+    )
 
 
 def _own() -> tuple[Column, ...]:
     """What is no attack's."""
     clean = "accuracy on the whole evaluated split, unattacked"
-    size, flops = "parameters without embeddings that are not zero, millions", "floating-point operations of one forward pass over one text"
+    size, flops = (
+        "parameters without embeddings that are not zero, millions",
+        "floating-point operations of one forward pass over one text",
+    )
     time = "search and training, of runs that had the device to themselves"
     return (
         Column(key="clean", title="clean", about=clean, take=_taken("clean"), write=numbers.percent, drawn=True),
-        Column(key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"),
+        Column(
+            key="encoder", title="encoder", about=size, take=_taken("encoder_millions"), write=_millions, best="low"
+        ),
         Column(key="flops", title="FLOPs", about=flops, take=Standing.flops, write=numbers.amount, best="low"),
         Column(key="seconds", title="time", about=time, take=_taken("seconds"), write=numbers.seconds, best="low"),
     )
@@ -68,7 +81,11 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
     shown = columns(found)
     first = shown[0] if shown else None
     rows = sorted(found, key=lambda one: -(value.mean if first and (value := first.take(one)) is not None else -1.0))
-    ends = {column.key: _ends([value for one in found if (value := column.take(one)) is not None]) for column in shown if column.drawn}
+    ends = {
+        column.key: _ends([value for one in found if (value := column.take(one)) is not None])
+        for column in shown
+        if column.drawn
+    }
     heads = [tag("th", "method", scope="col", data_sort="text")]
     for column in shown:
         sort = "descending" if column is first else None
@@ -87,7 +104,13 @@ def board(key: Key, found: Sequence[Standing]) -> Html:
         "Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a number leads "
         f"to its runs. {flattered(found)}"
     )
-    table = tag("table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="board numbers")
+    table = tag(
+        "table",
+        tag("caption", tag("span", caption)),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *body),
+        class_="board numbers",
+    )
     return scroll(f"Leaderboard, {where(key)}", table)
 
 
@@ -108,7 +131,9 @@ def _cell(one: Standing, column: Column, ends: tuple[float, float] | None) -> Ht
     if value is None:
         why = one.read("seconds").why if column.key == "seconds" else numbers.NONE
         return tag("td", tag("span", why, class_="none"), data_key=column.key)
-    link = tag("a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin")
+    link = tag(
+        "a", tag("data", column.write(value.mean), value=exact(value.mean)), href=f"#{one.anchor}", class_="origin"
+    )
     below = [numbers.brief(value.reach) or (EQUAL if value.equal else "")] if column.drawn else []
     if value.n != one.units:
         below.append(runs(value.n))

@@ -21,7 +21,13 @@ from robust_tickets.reproduce.wording import count, listed, merged, numberless
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 ROOM = 1.05  # of a drawing, over what it must hold
 HEADLINES = ("A", "B")  # families whose answers stand at the top of the page
-VERDICTS = {"sturdier": "sure", "less sturdy": "worse", "equivalent": "same", "undecided": "open", "too few runs": "few"}
+VERDICTS = {
+    "sturdier": "sure",
+    "less sturdy": "worse",
+    "equivalent": "same",
+    "undecided": "open",
+    "too few runs": "few",
+}
 
 
 def judged_all(outcomes: Sequence[Outcome], folder: Path) -> dict[str, tuple[Judged, ...]]:
@@ -49,7 +55,9 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
     """A question and its claims, on one axis."""
     made = [one for one in judged if one.comparison]
     sure = [end for one in made if one.comparison and one.comparison.enough for end in (one.comparison.interval or ())]
-    reach = max(2 * of.margin, *(abs(end) for end in (*sure, *(one.comparison.difference for one in made if one.comparison))))
+    reach = max(
+        2 * of.margin, *(abs(end) for end in (*sure, *(one.comparison.difference for one in made if one.comparison)))
+    )
     several = len({one.claim.task for one in judged}) > 1
     rows = [_row(one, of.margin, reach, several) for one in made]
     rest = [one for one in judged if not one.comparison]
@@ -63,12 +71,22 @@ def answer(of: Family, judged: Sequence[Judged]) -> Html:
         told += " Where an interval ends in an arrow, it goes on."
     tasks = [f"{task_title(one.claim.task)}, " if several else "" for one in rest]
     missing = [
-        tag("li", f"{task}{_named(one)}, {attack_title(one.claim.attack)}: {one.why}") for task, one in zip(tasks, rest, strict=True)
+        tag("li", f"{task}{_named(one)}, {attack_title(one.claim.attack)}: {one.why}")
+        for task, one in zip(tasks, rest, strict=True)
     ]
     more = tag("details", tag("summary", f"{len(rest)} claims without runs"), tag("ul", *missing)) if rest else None
     said = tag("p", answered(made), class_="verdict lesser")
     listed = tag("ul", *rows, class_="claims")
-    return tag("article", tag("h3", of.question), said, listed, tag("p", told, class_="quiet"), _against(made), more, class_="answer")
+    return tag(
+        "article",
+        tag("h3", of.question),
+        said,
+        listed,
+        tag("p", told, class_="quiet"),
+        _against(made),
+        more,
+        class_="answer",
+    )
 
 
 def _adjusted(of: Family, made: Sequence[Judged]) -> str:
@@ -86,7 +104,11 @@ def _adjusted(of: Family, made: Sequence[Judged]) -> str:
 def _counted(of: Family, task: str, number: int, ready: int) -> str:
     """A campaign's claims are all to be run; of a table, many never will be, and count all the same."""
     paper = of.id in table_names()
-    where, rest = (f"of this table on {task_title(task)}", "without five runs a side so far") if paper else ("here", "still to be run")
+    where, rest = (
+        (f"of this table on {task_title(task)}", "without five runs a side so far")
+        if paper
+        else ("here", "still to be run")
+    )
     return f"the {count(number, 'claim')} {where}" + (f" ({number - ready} of them {rest})" if ready < number else "")
 
 
@@ -97,7 +119,14 @@ def _against(made: Sequence[Judged]) -> Html | None:
     parts = [tag("p", f"Substituted: {'; '.join(substituted)}.", class_="quiet") if substituted else None]
     if notes:
         items = tag("ul", *[tag("li", words) for words in notes])
-        parts.append(tag("details", tag("summary", f"What these runs and attacks did otherwise ({len(notes)})"), items, class_="against"))
+        parts.append(
+            tag(
+                "details",
+                tag("summary", f"What these runs and attacks did otherwise ({len(notes)})"),
+                items,
+                class_="against",
+            )
+        )
     return join(parts) if any(parts) else None
 
 

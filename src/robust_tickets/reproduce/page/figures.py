@@ -63,5 +63,9 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Pa
             looks = {one.arm: one.place for one in members}
             drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone, looks=looks)
             if drawn.svg:
-                parts += [show(drawn), tag("p", flattered(members), class_="quiet") if flattered(members) else None, _sources(drawn)]
+                parts += [
+                    show(drawn),
+                    tag("p", flattered(members), class_="quiet") if flattered(members) else None,
+                    _sources(drawn),
+                ]
     return join(parts) if parts else None

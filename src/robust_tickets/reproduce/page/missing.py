@@ -22,7 +22,9 @@ from robust_tickets.reproduce.wording import hours
 
 def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequence[Outcome]) -> Html | None:
     """``undrawn``: figures of which some panel could not be drawn, and why."""
-    groups: dict[tuple[str, str], dict[object, FilledCell]] = {}  # an attack of ours may stand several times for one printed number
+    groups: dict[
+        tuple[str, str], dict[object, FilledCell]
+    ] = {}  # an attack of ours may stand several times for one printed number
     for filled in tables:
         for cell in filled.cells:
             if cell.ours is None:
@@ -31,10 +33,19 @@ def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequenc
     if groups:
         ordered = sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         rows = [_row(why, task, list(cells.values())) for (why, task), cells in ordered]
-        head = tag("tr", *[tag("th", words, scope="col", class_="number" if words == "numbers" else None) for words in HEADS])
-        caption = tag("caption", tag("span", "Printed numbers that no run of ours stands beside, or not under every attack of ours."))
-        parts.append(scroll("Not run", tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="missing")))
-    left = {one.id: found for one in published.tables() if math.fsum((found := left_of(one.id, outcomes)).values()) >= 60}
+        head = tag(
+            "tr", *[tag("th", words, scope="col", class_="number" if words == "numbers" else None) for words in HEADS]
+        )
+        caption = tag(
+            "caption",
+            tag("span", "Printed numbers that no run of ours stands beside, or not under every attack of ours."),
+        )
+        parts.append(
+            scroll("Not run", tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="missing"))
+        )
+    left = {
+        one.id: found for one in published.tables() if math.fsum((found := left_of(one.id, outcomes)).values()) >= 60
+    }
     if left:
         said = (
             "What each would still take on one H200, estimated: five runs a row, all tasks, every attack with every set of candidates, all "
@@ -70,8 +81,14 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
     known: dict[frozenset[object], dict[str, float]] = {}
     total: dict[str, float] = {}
     for seed in range(FEWEST_RUNS):
-        own = [replace(one, unit=replace(one.unit, seed=0)) for one in outcomes if (one.unit.seed, one.unit.repeat) == (seed, 0)]
-        done = frozenset((one.unit, tuple(attack.name for attack in one.attacks)) for one in own if one.unit in asked.attacks)
+        own = [
+            replace(one, unit=replace(one.unit, seed=0))
+            for one in outcomes
+            if (one.unit.seed, one.unit.repeat) == (seed, 0)
+        ]
+        done = frozenset(
+            (one.unit, tuple(attack.name for attack in one.attacks)) for one in own if one.unit in asked.attacks
+        )
         if done not in known:
             known[done] = {}
             for unit, seconds in cost(asked, own, on).units.items():
@@ -91,4 +108,11 @@ def _row(why: str, task: str, cells: Sequence[FilledCell]) -> Html:
     arms = list(dict.fromkeys(arm_title(cell.arm) if cell.arm else cell.row for cell in cells))
     named = ", ".join(arms[:SHOWN]) + (f" and {len(arms) - SHOWN} more" if len(arms) > SHOWN else "")
     count = tag("td", tag("data", len(cells), value=len(cells)), class_="number")
-    return tag("tr", tag("th", why, scope="row"), tag("td", task_title(task)), count, tag("td", join(tables, ", ")), tag("td", named))
+    return tag(
+        "tr",
+        tag("th", why, scope="row"),
+        tag("td", task_title(task)),
+        count,
+        tag("td", join(tables, ", ")),
+        tag("td", named),
+    )

@@ -37,15 +37,27 @@ def _arm(one: Standing) -> Html:
     said = f" · {where(one.key)} · {listed(made)}"
     notes = tuple(dict.fromkeys(note for outcome in one.outcomes for note in notes_of(outcome)))
     told = tag("ul", *[tag("li", note) for note in notes], class_="said quiet") if notes else None
-    substituted = tuple(dict.fromkeys(words for o in one.outcomes for attack in o.attacks for words in attack.substitutes))
+    substituted = tuple(
+        dict.fromkeys(words for o in one.outcomes for attack in o.attacks for words in attack.substitutes)
+    )
     swapped = tag("p", "Substituted: ", "; ".join(substituted), ".", class_="quiet") if substituted else None
     return tag("details", tag("summary", name, said), told, swapped, _table(one), id=one.anchor)
 
 
 def _table(one: Standing) -> Html:
-    heads = ["seed", "clean", *[attack.title for attack in one.attacks], "search and training", "device", "config", "file"]
+    heads = [
+        "seed",
+        "clean",
+        *[attack.title for attack in one.attacks],
+        "search and training",
+        "device",
+        "config",
+        "file",
+    ]
     numbered = len(heads) - 3
-    head = [tag("th", words, scope="col", class_="number" if 0 < i < numbered else None) for i, words in enumerate(heads)]
+    head = [
+        tag("th", words, scope="col", class_="number" if 0 < i < numbered else None) for i, words in enumerate(heads)
+    ]
     rows = [_row(one, outcome) for outcome in one.outcomes]
     caption = tag("caption", tag("span", f"{one.title}: every run."))
     table = tag("table", caption, tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="numbers")

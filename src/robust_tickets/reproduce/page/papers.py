@@ -13,7 +13,9 @@ from robust_tickets.reproduce.page.tables import key, table
 from robust_tickets.reproduce.published import Paper, tables
 
 
-def paper_part(paper: Paper, filled: Mapping[str, Filled], figures: Mapping[str, Drawn], outcomes: Sequence[Outcome]) -> Html:
+def paper_part(
+    paper: Paper, filled: Mapping[str, Filled], figures: Mapping[str, Drawn], outcomes: Sequence[Outcome]
+) -> Html:
     """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
     own = [one for one in tables() if one.paper == paper.id]
     ran = [one for one in own if one.kind == "table" and filled[one.id].ran]
@@ -29,7 +31,10 @@ def paper_part(paper: Paper, filled: Mapping[str, Filled], figures: Mapping[str,
     parts += [table(filled[one.id], outcomes) for one in ran]
     parts += [one_figure(one, figures[one.id]) for one in shown]
     if idle or blank:
-        rest = [*[table(filled[one.id], outcomes) for one in idle], *[one_figure(one, figures[one.id]) for one in blank]]
+        rest = [
+            *[table(filled[one.id], outcomes) for one in idle],
+            *[one_figure(one, figures[one.id]) for one in blank],
+        ]
         named = ", ".join(one.id for one in (*idle, *blank))
         parts.append(tag("details", tag("summary", f"Nothing run yet: {named}"), *rest, class_="idle"))
     return join(parts)

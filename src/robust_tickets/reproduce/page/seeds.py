@@ -32,7 +32,11 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
     rest: list[Html] = []
     widest, models, again = 0.0, [], list[Repeated]()
     for k, ((task, backbone), members) in enumerate(by_task(found).items()):
-        own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")]
+        own = [
+            one
+            for one in outcomes
+            if (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")
+        ]
         if here := repeated(outcomes, task=task, backbone=backbone):
             models.append(tag("p", f"{where((task, backbone))}: {models_told(here)}"))
             again += here
@@ -41,14 +45,20 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Html | None
                 if one.within_range is None or one.between_range is None:
                     continue
                 widest = max(widest, one.within_range)
-                name = tag("th", arm_title(one.name), tag("small", f"{where((task, backbone))}, {attack.title}"), scope="row")
+                name = tag(
+                    "th", arm_title(one.name), tag("small", f"{where((task, backbone))}, {attack.title}"), scope="row"
+                )
                 values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
                 cells = [tag("td", _value(value), class_="number") for value in values]
                 row = tag("tr", name, *cells, tag("td", numbers.span(one.within_interval), class_="number"))
                 (first if k == 0 and i < FIRST else rest).append(row)
     if not first and not rest:
         return None
-    more = tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest)) if rest else None
+    more = (
+        tag("details", tag("summary", f"{len(rest)} more, under other attacks and on other tasks"), _table(rest))
+        if rest
+        else None
+    )
     said = f"{_fixed(again)} Runs of one seed lie up to {widest:.1f} points apart."
     question = tag("h3", "Does the seed fix the result?")
     verdict = tag("p", said, class_="verdict lesser")
@@ -61,7 +71,9 @@ def _fixed(again: Sequence[Repeated]) -> str:
         return "The weights were not kept by their hash."
     apart = [one for one in again if one.models > 1]
     if not apart:
-        return f"In these runs it does: {'each seed' if len(again) > 1 else 'the seed'} that was run again gave one model."
+        return (
+            f"In these runs it does: {'each seed' if len(again) > 1 else 'the seed'} that was run again gave one model."
+        )
     return f"Not always: of {count(len(again), 'seed')} run again, {len(apart)} gave more than one model."
 
 

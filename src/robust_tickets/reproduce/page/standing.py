@@ -154,7 +154,9 @@ def exact(value: float) -> str:
 def _measured(found: Reading) -> Measured | None:
     if not found.runs.units:
         return None
-    return Measured(summary=summarise_runs(found.runs, resamples=0), runs=found.runs.runs, substituted=found.substituted)
+    return Measured(
+        summary=summarise_runs(found.runs, resamples=0), runs=found.runs.runs, substituted=found.substituted
+    )
 
 
 def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
@@ -183,7 +185,9 @@ def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
     """Those that can be compared: of one task and one backbone; the task with most runs first."""
     keys = {one.key for one in found}
     runs = {key: sum(len(one.outcomes) for one in found if one.key == key) for key in keys}
-    return {key: tuple(one for one in found if one.key == key) for key in sorted(keys, key=lambda key: (-runs[key], key))}
+    return {
+        key: tuple(one for one in found if one.key == key) for key in sorted(keys, key=lambda key: (-runs[key], key))
+    }
 
 
 def attacks_of(found: Sequence[Standing]) -> tuple[Against, ...]:

@@ -29,14 +29,16 @@ def screening(outcomes: Sequence[Outcome], folder: Path) -> Html | None:
     heads = ("", "clean", "gain", shown[0], "gain", shown[1], "gain")
     head = tag("tr", *[tag("th", words, scope="col", class_="number" if i else None) for i, words in enumerate(heads)])
     base = f"{arm_title(asked['against'])}, the mean of its {count(found[0].beside, 'run')}"
-    said = (
-        f"On {asked['split']}; gains in points over {base}. Of each the first {asked['seeds']} runs count, whatever is run later; no claim "
-    )
+    said = f"On {asked['split']}; gains in points over {base}. Of each the first {asked['seeds']} runs count, whatever is run later; no claim "
     said += f"is made here. The rule looks at {shown[0]} alone: {asked['rule']}"
     caption = tag("caption", tag("span", said))
     bodies = [_trials(among, outcomes, folder, len(heads)) for among in KINDS]
     chosen = winner(outcomes, folder)
-    title = f"Chosen: {arm_title(chosen)}" if chosen else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"
+    title = (
+        f"Chosen: {arm_title(chosen)}"
+        if chosen
+        else f"{len(found)} of {len(asked['arms'])} configurations are run; none is chosen yet"
+    )
     plain = winner(outcomes, folder, "plain")
     if chosen and plain:
         title += f"; to be beaten, the best of as many fine-tunings: {arm_title(plain)}"
@@ -50,10 +52,16 @@ def _trials(among: Among, outcomes: Sequence[Outcome], folder: Path, columns: in
     asked = told()["screen"]
     rows = []
     for one, other in trials(outcomes, folder, among):
-        link = tag("a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin")
+        link = tag(
+            "a", arm_title(one.arm), href=f"#{anchor_of(Unit(task=asked['task'], arm=one.arm))}", class_="origin"
+        )
         name = tag("th", link, tag("small", count(one.n, "run")), scope="row")
         pairs = [(one.clean, one.clean_gain), (one.aua, one.gain), (other.aua, other.gain) if other else (None, None)]
-        rows.append(tag("tr", name, *[_number(value, write) for pair in pairs for value, write in zip(pair, WRITE, strict=True)]))
+        rows.append(
+            tag(
+                "tr", name, *[_number(value, write) for pair in pairs for value, write in zip(pair, WRITE, strict=True)]
+            )
+        )
     head = tag("tr", tag("th", KINDS[among], colspan=columns, scope="rowgroup"))
     return tag("tbody", head, *rows) if rows else None
 
@@ -74,4 +82,6 @@ def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged] 
         items.append(tag("li", asked, tag("p", tag("span", goal.verdict, class_=f"chip {CHIPS[goal.reached]}"))))
     said = f"{reached_of(found)}."
     listed = tag("ul", *items, class_="claims goals")
-    return tag("article", tag("h3", "Does the recipe win?"), tag("p", said, class_="verdict lesser"), listed, class_="answer")
+    return tag(
+        "article", tag("h3", "Does the recipe win?"), tag("p", said, class_="verdict lesser"), listed, class_="answer"
+    )

@@ -35,12 +35,23 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Html:
     if ran:
         parts += [_grid(filled, ran, anchors), _substituted(filled), table_claims(of.id, filled.claims)]
     if rest:
-        said = "As published; none of it was run" if not ran else "As published, not run: " + ", ".join(task_title(task) for task in rest)
+        said = (
+            "As published; none of it was run"
+            if not ran
+            else "As published, not run: " + ", ".join(task_title(task) for task in rest)
+        )
         parts.append(tag("details", tag("summary", said), _grid(filled, rest, anchors)))
     notes = (*of.notes, *summary(of.id))
     if notes:
         listed = tag("ul", *[tag("li", words) for words in notes])
-        parts.append(tag("details", tag("summary", f"What is known against the printed numbers ({len(notes)})"), listed, class_="against"))
+        parts.append(
+            tag(
+                "details",
+                tag("summary", f"What is known against the printed numbers ({len(notes)})"),
+                listed,
+                class_="against",
+            )
+        )
     return tag("article", join(parts), id=of.id, class_="table")
 
 
@@ -67,7 +78,10 @@ def _grid(filled: Filled, tasks: Sequence[str], anchors: dict[str, str]) -> Html
     head += [tag("th", metric_title(column.metric, column.attack), scope="col", class_="number") for column in columns]
     bodies = []
     printed = [(row.task, row.name, row.backbone) for row in of.rows]
-    lines = [*printed, *dict.fromkeys(where for where, _ in cells if where not in printed)]  # then runs that stand beside a row's
+    lines = [
+        *printed,
+        *dict.fromkeys(where for where, _ in cells if where not in printed),
+    ]  # then runs that stand beside a row's
     for task in tasks:
         group = tag("tr", tag("th", task_title(task), scope="rowgroup", colspan=str(len(columns) + 1)), class_="group")
         rows = [
@@ -82,7 +96,9 @@ def _grid(filled: Filled, tasks: Sequence[str], anchors: dict[str, str]) -> Html
         bodies.append(tag("tbody", group, *rows))
     named = ", ".join(task_title(task) for task in tasks)
     caption = tag("caption", tag("span", f"{of.id}, {named}: printed and ours."), class_="aside")
-    return scroll(f"{of.id}, {named}", tag("table", caption, tag("thead", tag("tr", *head)), *bodies, class_="paired numbers"))
+    return scroll(
+        f"{of.id}, {named}", tag("table", caption, tag("thead", tag("tr", *head)), *bodies, class_="paired numbers")
+    )
 
 
 def _late(column: Column) -> bool:
@@ -109,10 +125,14 @@ def _cell(found: Sequence[FilledCell], ends: Ends, anchors: dict[str, str]) -> H
         else None
     )
     ran = [cell for cell in found if cell.ours is not None]
-    folded = [cell for cell in ran if cell.by and cell.by.count("-") > 1]  # further constrained, by an encoder or a temperature
+    folded = [
+        cell for cell in ran if cell.by and cell.by.count("-") > 1
+    ]  # further constrained, by an encoder or a temperature
     folded = folded if len(folded) < len(ran) else []
     drawn = {
-        kind: [_ours(cell, ends[cell.task, cell.metric, cell.attack], anchors) for cell in ran if (cell in folded) == kind]
+        kind: [
+            _ours(cell, ends[cell.task, cell.metric, cell.attack], anchors) for cell in ran if (cell in folded) == kind
+        ]
         for kind in (False, True)
     }
     more = tag("details", tag("summary", f"{len(folded)} constrained"), *drawn[True]) if folded else None
@@ -124,7 +144,11 @@ def _ours(cell: FilledCell, ends: tuple[float, float], anchors: dict[str, str]) 
     ours = cell.ours
     shown = f"{ours.mean:.1f}"
     value = tag("data", shown, value=exact(ours.mean))
-    link = tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin") if ours.units and ours.units[0] in anchors else value
+    link = (
+        tag("a", value, href=f"#{anchors[ours.units[0]]}", class_="origin")
+        if ours.units and ours.units[0] in anchors
+        else value
+    )
     gap = "" if cell.difference is None else numbers.points(cell.difference)
     verdict = {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside]
     below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
@@ -152,7 +176,9 @@ def _drawing(cell: FilledCell, ends: tuple[float, float]) -> Html:
     parts = [line(0, middle, WIDTH, middle, "leader")]
     if cell.ours.prediction and cell.ours.n >= FEWEST_SHOWN:
         start, end = (min(max(scale(v), 0.0), float(WIDTH)) for v in cell.ours.prediction)
-        parts.append(tag("rect", x=start, y=middle - 5, width=max(1.5, end - start), height=10, rx=2, class_="haze full arm0"))
+        parts.append(
+            tag("rect", x=start, y=middle - 5, width=max(1.5, end - start), height=10, rx=2, class_="haze full arm0")
+        )
     parts += markers([scale(value) for value in cell.ours.values], middle, 0, 2.2)
     if cell.published is not None:
         parts.append(line(scale(cell.published), 1, scale(cell.published), HEIGHT - 1, "print"))
@@ -181,6 +207,11 @@ def _substituted(filled: Filled) -> Html | None:
     if notes:
         items = [tag("li", words) for words in notes]
         parts.append(
-            tag("details", tag("summary", f"What our runs and attacks did otherwise ({len(notes)})"), tag("ul", *items), class_="against")
+            tag(
+                "details",
+                tag("summary", f"What our runs and attacks did otherwise ({len(notes)})"),
+                tag("ul", *items),
+                class_="against",
+            )
         )
     return join(parts) if any(parts) else None

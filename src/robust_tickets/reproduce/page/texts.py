@@ -77,7 +77,12 @@ def texts(found: Sequence[Standing], folder: Path) -> Html | None:
     told += f"{len(shown)} texts are here; the result files keep the first successes of every run."
     more = None
     if len(shown) > OPEN:
-        more = tag("details", tag("summary", f"{len(shown) - OPEN} more texts"), *[card for card, _ in shown[OPEN:]], class_="more")
+        more = tag(
+            "details",
+            tag("summary", f"{len(shown) - OPEN} more texts"),
+            *[card for card, _ in shown[OPEN:]],
+            class_="more",
+        )
     listed = tag("div", *[card for card, _ in shown[:OPEN]], more, class_="cases")
     return join([tag("p", told), _filters([case for _, case in shown]), listed, turner()])
 
@@ -96,7 +101,9 @@ def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> list[C
             continue
         kept = {str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")}
         for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
-            fates.setdefault(id, []).append(Fate(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id)))
+            fates.setdefault(id, []).append(
+                Fate(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id))
+            )
     return [
         Case(id=id, task=members[0].task, attack=attack, fates=tuple(rows))
         for id, rows in fates.items()
@@ -149,16 +156,28 @@ def _which(case: Case) -> str:
 
 def _card(case: Case) -> Html:
     where = f" {task_title(case.task)} · {case.attack.title} · true label "
-    head = tag("p", tag("span", case.id, class_="id"), where, tag("b", label(case.task, case.first.get("label"))), class_="about")
+    head = tag(
+        "p",
+        tag("span", case.id, class_="id"),
+        where,
+        tag("b", label(case.task, case.first.get("label"))),
+        class_="about",
+    )
     body = join([opening(column) for column in columns(case.first["original"])])
     rows = [_fate(fate) for fate in case.fates]
-    return tag("article", head, body, tag("ul", *rows), class_="case", data_attack=_which(case), data_differ=case.differ)
+    return tag(
+        "article", head, body, tag("ul", *rows), class_="case", data_attack=_which(case), data_differ=case.differ
+    )
 
 
 def _fate(fate: Fate) -> Html:
     status, word = FATES[fate.letter]
     asked = f"{fate.queries} queries" if fate.letter in "fs" else ""
-    if fate.text is not None and (sure := [number(fate.outcome, fate.text.get(key)) for key in ("before", "after")]) and None not in sure:
+    if (
+        fate.text is not None
+        and (sure := [number(fate.outcome, fate.text.get(key)) for key in ("before", "after")])
+        and None not in sure
+    ):
         asked += f", true label from {100 * (sure[0] or 0):.0f} to {100 * (sure[1] or 0):.0f}\u00a0%"
     name = tag("span", fate.one.title, class_=f"arm {colour(fate.one.place)}")
     head = tag("p", name, " ", tag("span", word, class_=f"chip {status}"), " ", tag("small", asked) if asked else None)
@@ -177,4 +196,8 @@ def columns(value: Any) -> list[str]:
 def label(task: str, value: Any) -> str:
     """A label's name, where the task is a registered one."""
     names = TASKS[task].labels if task in TASKS else ()
-    return names[value] if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names) else str(value)
+    return (
+        names[value]
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
+        else str(value)
+    )

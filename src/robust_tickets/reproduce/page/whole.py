@@ -43,7 +43,8 @@ def write_page(path: str | Path, folder: Path) -> Path:
     outcomes = read_all(folder)
     if not outcomes:
         raise TicketsError(
-            f"{folder} holds no results", hint="`tickets reproduce ER-T1 --only task=sst2` makes some; --results names the folder"
+            f"{folder} holds no results",
+            hint="`tickets reproduce ER-T1 --only task=sst2` makes some; --results names the folder",
         )
     return write_text(Path(path), make(folder, outcomes))
 
@@ -83,13 +84,19 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled], answered: Html | None) -> Html:
+def _top(
+    found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled], answered: Html | None
+) -> Html:
     """What it is, the answers in short, how much of it, and the first figures."""
     lead = (
         "Tables and figures of three papers on robust tickets, run again with one protocol: the last epoch, every run counted, "
         "the training run as the unit. Published numbers stand beside ours."
     )
-    parts = [tag("p", "robust tickets", class_="brand"), tag("h1", "Three papers, run again"), tag("p", lead, class_="lede")]
+    parts = [
+        tag("p", "robust tickets", class_="brand"),
+        tag("h1", "Three papers, run again"),
+        tag("p", lead, class_="lede"),
+    ]
     if warned := rehearsed(outcomes):
         parts.append(tag("p", tag("strong", warned), class_="lede"))
     parts += [one for one in (answered, _tiles(found, outcomes, filled)) if one]
@@ -102,14 +109,24 @@ def _top(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[st
 def _tiles(found: Sequence[Standing], outcomes: Sequence[Outcome], filled: dict[str, Filled]) -> Html:
     reached, printed = (sum(one.counts()[kind] for one in filled.values()) for kind in ("filled", "numbers"))
     examples = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
-    made, ways, kinds = sum(map(trained, outcomes)), len({one.arm for one in found if one.units}), len(attacks_of(found))
+    made, ways, kinds = (
+        sum(map(trained, outcomes)),
+        len({one.arm for one in found if one.units}),
+        len(attacks_of(found)),
+    )
     told = [
-        (made, f"training run{'s' * (made != 1)}", ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))),
+        (
+            made,
+            f"training run{'s' * (made != 1)}",
+            ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found)),
+        ),
         (ways, f"way{'s' * (ways != 1)} to train", "and how they fare" if ways != 1 else "and how it fares"),
         (examples, "attacks on texts", count(kinds, "kind")),
         (reached, "published numbers", f"of {_thousands(printed)}, with ours beside them"),
     ]
-    tiles = [tag("li", tag("b", _thousands(value)), tag("span", what), tag("small", more)) for value, what, more in told]
+    tiles = [
+        tag("li", tag("b", _thousands(value)), tag("span", what), tag("small", more)) for value, what, more in told
+    ]
     return tag("ul", *tiles, class_="tiles")
 
 
@@ -119,9 +136,17 @@ def _thousands(value: int) -> str:
 
 def _strips(members: Sequence[Standing]) -> list[Html]:
     """A figure for each attack; those after the first few are folded."""
-    drawn = [part for i, attack in enumerate(attacks_of(members)) if (part := strip(members, attack, first=i == 0)) is not None]
+    drawn = [
+        part
+        for i, attack in enumerate(attacks_of(members))
+        if (part := strip(members, attack, first=i == 0)) is not None
+    ]
     rest = drawn[FIRST:]
-    more = [tag("details", tag("summary", f"{len(rest)} more attack{'s' if len(rest) > 1 else ''}"), *rest)] if rest else []
+    more = (
+        [tag("details", tag("summary", f"{len(rest)} more attack{'s' if len(rest) > 1 else ''}"), *rest)]
+        if rest
+        else []
+    )
     return [*drawn[:FIRST], *more]
 
 
