@@ -1,15 +1,16 @@
 """robust-tickets: find, train, attack, prove and ship robust lottery tickets of pretrained text encoders.
 
 The public API is the list below; each name is imported when it is first used, so ``import robust_tickets`` loads neither torch nor
-transformers. The reloadable model classes register with transformers at once if it is loaded, else at the moment it is.
+transformers. The classes of pruned models register with transformers at once if it is loaded, else when a public name first loads it,
+or by ``import robust_tickets.auto``.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets import _hook
 from robust_tickets._version import __version__ as __version__
 
 _WHERE = {
@@ -125,6 +126,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'robust_tickets' has no attribute {name!r}")
     value = getattr(importlib.import_module(_WHERE[name]), name)
     globals()[name] = value
+    _register()
     return value
 
 
@@ -132,4 +134,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_hook.install()
+def _register() -> None:
+    """Let transformers load pruned models, if it is loaded itself."""
+    if "transformers" in sys.modules:
+        importlib.import_module("robust_tickets.auto")
+
+
+_register()

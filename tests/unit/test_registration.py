@@ -1,7 +1,8 @@
-"""Reloading through transformers' own classes, in fresh interpreters: whichever package is imported first, and without remote code."""
+"""Reloading through transformers' own classes, in fresh interpreters: in each documented order of imports, without remote code."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,9 @@ from robust_tickets.registry import BACKBONES
 from tiny import tiny_classifier
 
 ORDERS = {
-    "ours first": "import robust_tickets, transformers",
-    "theirs first": "from transformers import AutoModel, AutoConfig, pipeline; import robust_tickets",
-    "a stock config first": "import robust_tickets; from transformers import BertConfig, BertModel",
+    "theirs first": "import transformers, robust_tickets",
+    "auto": "import robust_tickets, transformers, robust_tickets.auto",
+    "a public name": "import robust_tickets as rt; from transformers import BertConfig; rt.methods",
 }
 RELOAD = """
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -62,7 +63,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
-    done = python(ORDERS[order] + RELOAD.format(folders=saved, piped=order != "a stock config first"))
+    done = python(ORDERS[order] + RELOAD.format(folders=saved, piped=order == "auto"))
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()
@@ -101,25 +102,39 @@ def test_classes_have_names(saved: list[str]) -> None:
         _ = modeling.TicketNoneModel
 
 
+def test_opening_a_model_registers(saved: list[str]) -> None:
+    """Also where nothing had loaded transformers before, and a pruned model is opened by our own reader."""
+    done = python(
+        f"import robust_tickets as rt; clf = rt.Classifier.from_pretrained({saved[0]!r}); print(type(clf.model).__name__)\n"
+        f"from transformers import AutoModel; print(type(AutoModel.from_pretrained({saved[0]!r})).__name__)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(name.startswith("Ticket") for name in done.stdout.split())
+
+
 def test_registering_twice_is_harmless() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    from robust_tickets import _hook
-    from robust_tickets.prune import configuration
+    from robust_tickets.prune import configuration, registration
 
+    registration.register()
     before = configuration.ticket_config("bert")
-    _hook.install()
-    configuration.register()
+    registration.register()
     assert CONFIG_MAPPING["ticket-bert"] is before
-    table = CONFIG_MAPPING._extra_content  # the mapping's own values() would import every config there is
-    assert ("ticket-bert", before) in table.items()
-    assert before in table.values()
+    assert ("ticket-bert", before) in CONFIG_MAPPING.items()
 
 
-def test_a_broken_plugin_does_not_break_transformers(
+def test_the_config_names_the_line_that_loads_the_model(saved: list[str], tmp_path: Path) -> None:
+    clf = rt.Classifier.from_pretrained(saved[0])
+    assert json.loads(Path(saved[0], "config.json").read_text())["loaded_by"] == "import robust_tickets.auto"
+    rt.expand(clf).save_pretrained(tmp_path)
+    assert "loaded_by" not in json.loads((tmp_path / "config.json").read_text())
+
+
+def test_a_broken_plugin_keeps_no_other_from_being_registered(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from robust_tickets.prune import configuration
+    from robust_tickets.prune import registration
 
     class Point:
         def load(self) -> None:
@@ -128,56 +143,8 @@ def test_a_broken_plugin_does_not_break_transformers(
     names, plugged = BACKBONES.names(), {"mine": Point()}
     monkeypatch.setattr(type(BACKBONES), "_plugged", lambda self: plugged)
     assert BACKBONES.names() == tuple(sorted([*names, "mine"]))
-    configuration.register()
+    registration.register()
     assert "'mine' could not be registered" in capsys.readouterr().err
-
-
-def test_no_plug_in_can_keep_transformers_from_being_imported() -> None:
-    done = python("""
-import robust_tickets
-from robust_tickets.registry import Registry
-class Point:
-    def load(self): raise ImportError
-Registry._plugged = lambda self: {"bert": Point()} if self.kind == "backbones" else {}
-from transformers import AutoConfig, AutoModel, BertModel
-print("imported")
-""")
-    assert done.stdout.strip() == "imported", done.stderr
-    assert "could not be registered" in done.stderr
-
-
-def test_the_finder_leaves_the_import_system_alone() -> None:
-    """No change to sys.meta_path, which other threads walk, and the loader answers as transformers' own."""
-    import inspect
-
-    import transformers.models.auto
-    from transformers.models.auto import configuration_auto
-
-    from robust_tickets import _hook
-
-    done = python("""
-import inspect, pkgutil, sys
-import robust_tickets
-from robust_tickets import _hook
-finders = list(sys.meta_path)
-class Watch:
-    def find_spec(self, name, path=None, target=None):
-        if name in _hook._AFTER: assert sys.meta_path == [*finders, self], name
-sys.meta_path.append(Watch())
-from transformers import AutoModel
-from transformers.models.auto import configuration_auto
-assert "CONFIG_MAPPING" in inspect.getsource(configuration_auto)
-assert configuration_auto.__loader__.get_source(configuration_auto.__name__)
-assert pkgutil.get_data(configuration_auto.__name__, "auto_factory.py")
-print("alone")
-""")
-    assert done.stdout.strip() == "alone", done.stderr
-    assert "CONFIG_MAPPING" in inspect.getsource(configuration_auto)
-    spec = _hook._Finder().find_spec(configuration_auto.__name__, transformers.models.auto.__path__)
-    assert spec is not None
-    assert isinstance(spec.loader, _hook._Loader)
-    with pytest.raises(AttributeError):
-        _ = _hook._Loader.__new__(_hook._Loader)._inner
 
 
 def test_the_embedded_model_compacts_and_reloads(tmp_path: Path) -> None:

@@ -368,6 +368,7 @@ _NOT_IN_DIGEST = {
     "architectures",
     "id2label",
     "label2id",
+    "loaded_by",
 }  # labels are hashed by themselves
 
 

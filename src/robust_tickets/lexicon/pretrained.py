@@ -42,6 +42,8 @@ def read_config(folder: Path) -> Any:
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    import robust_tickets.auto  # noqa: F401  # pruned models are read like any other
+
     if not (folder / "config.json").is_file():
         raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
     try:

@@ -8,26 +8,22 @@ would write every number on a line of its own. Both forms are read.
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
-from robust_tickets.progress import warn
 from robust_tickets.registry import BACKBONES
 
 PREFIX = "ticket-"
 GROUPS = ("heads", "neurons")
+LOADED_BY = "import robust_tickets.auto"  # written into config.json, for who meets the folder with transformers alone
 
-
-MODELS = "transformers.models.auto.modeling_auto"
 _made: dict[str, Any] = {}  # family -> config class
 
 
 def ticket_config(family: str) -> Any:
-    """The config class of ``family``'s pruned models; its model classes register with it, where transformers' mappings are loaded."""
+    """The config class of ``family``'s pruned models; always the same one."""
     if family not in _made:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -47,8 +43,6 @@ def ticket_config(family: str) -> Any:
             "to_dict": _write_texts,
         }
         _made[family] = type(f"Ticket{stock.__name__}", (stock,), body)
-        if hasattr(sys.modules.get(MODELS), "MODEL_MAPPING"):
-            importlib.import_module("robust_tickets.prune.modeling").register()
     return _made[family]
 
 
@@ -64,13 +58,13 @@ def _read_texts(self: Any, **kwargs: Any) -> None:
 
 
 def _write_texts(self: Any) -> dict[str, Any]:
-    """``to_dict`` of every ticket config: lists of indices become texts."""
+    """``to_dict`` of every ticket config: lists of indices become texts, and the line that loads the model is added."""
     told: dict[str, Any] = self.stock_class.to_dict(self)
     for group in GROUPS:
         kept = told.get(f"kept_{group}")
         if kept is not None:
             told[f"kept_{group}"] = [layer if isinstance(layer, str) else to_text(layer) for layer in kept]
-    return told
+    return {**told, "loaded_by": LOADED_BY}
 
 
 def to_text(indices: Sequence[int]) -> str:
@@ -104,29 +98,6 @@ def from_text(text: str, size: int) -> list[int]:
     return indices
 
 
-def made() -> tuple[Any, ...]:
-    """The config classes that were asked for so far."""
-    return tuple(_made.values())
-
-
-class _OnDemand(dict[str, Any]):
-    """transformers' table of registered configs, with ours made when they are looked up.
-
-    A stock config cannot be imported while transformers' auto modules are being imported (they import one another), and nobody who
-    loads a stock model should pay for ours: so what is registered is a name.
-    """
-
-    def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        return ticket_config(value) if isinstance(value, str) else value
-
-    def values(self) -> Any:
-        return [self[key] for key in self]
-
-    def items(self) -> Any:
-        return [(key, self[key]) for key in self]
-
-
 def kept_by(config: Any) -> dict[str, list[list[int]]]:
     """What each layer of a pruned (or dense) model keeps of the dense one; refuses a config that cannot be true."""
     layers, sizes = config.num_hidden_layers, layout_of(config).sizes(config)
@@ -153,28 +124,12 @@ def _checked(group: str, kept: Any, layers: int, size: int) -> list[list[int]]:
 def convert(config: Any, config_class: Any, **changes: Any) -> Any:
     """``config`` as another class of its family, with ``changes``; model type and the kept indices are those of the new class."""
     told = config.to_dict()
-    for name in ("model_type", "architectures", "transformers_version", "kept_heads", "kept_neurons"):
+    for name in ("model_type", "architectures", "transformers_version", "kept_heads", "kept_neurons", "loaded_by"):
         told.pop(name, None)
     new = config_class.from_dict({**told, **changes})
     new._attn_implementation = config._attn_implementation
     new.name_or_path = config.name_or_path
     return new
-
-
-def register() -> None:
-    """Teach AutoConfig the ticket configs; called when transformers' config mapping is imported, and harmless twice."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    table = CONFIG_MAPPING._extra_content
-    if not isinstance(table, _OnDemand):
-        table = CONFIG_MAPPING._extra_content = _OnDemand(table)
-    for name in BACKBONES.names():
-        try:
-            family = BACKBONES.get(name).family
-        except Exception as problem:  # a broken plug-in must not keep transformers from being imported
-            warn(f"the backbone {name!r} could not be registered with transformers: {problem}")
-            continue
-        table.setdefault(PREFIX + family, family)
 
 
 def __getattr__(name: str) -> Any:

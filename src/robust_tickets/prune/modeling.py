@@ -14,10 +14,14 @@ import torch
 from torch import nn
 
 from robust_tickets.layout import Layout, encoder_of, layout_of
-from robust_tickets.prune.configuration import kept_by, made, ticket_config
+from robust_tickets.prune.configuration import kept_by, ticket_config
 from robust_tickets.registry import BACKBONES
 
-MAPPINGS = ("MODEL_MAPPING", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING", "MODEL_FOR_MASKED_LM_MAPPING")
+AUTO = {
+    "AutoModel": "MODEL_MAPPING",
+    "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
+}
 
 
 class Cut(NamedTuple):
@@ -89,7 +93,7 @@ _classes: dict[Any, Any] = {}  # stock class -> ticket class
 
 def ticket_class(stock: Any) -> Any:
     """The pruned twin of a stock model class; always the same one."""
-    config_class = ticket_config(stock.config_class.model_type)  # may itself come here: ask it before looking
+    config_class = ticket_config(stock.config_class.model_type)
     if stock not in _classes:
 
         def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
@@ -107,19 +111,20 @@ def ticket_class(stock: Any) -> Any:
     return _classes[stock]
 
 
-def register() -> None:
-    """Teach the auto classes the models of every ticket config made so far; harmless twice."""
+def auto_classes(stock_config: Any) -> Iterator[tuple[Any, Any]]:
+    """transformers' auto classes that have a model for ``stock_config``, each with that model's class."""
+    import transformers
     from transformers.models.auto import modeling_auto
 
-    for config_class in made():
-        for mapping in (getattr(modeling_auto, mapping) for mapping in MAPPINGS):
-            if config_class.stock_class in mapping and config_class not in mapping:
-                mapping.register(config_class, ticket_class(mapping[config_class.stock_class]))
+    for auto, mapping in AUTO.items():
+        if stock_config in (models := getattr(modeling_auto, mapping)):
+            yield getattr(transformers, auto), models[stock_config]
 
 
 def twin_of(model: Any) -> Any:
     """The ticket class of a stock model, registered with the auto classes; a ticket model's own class."""
-    register()
+    import robust_tickets.auto  # noqa: F401  # who saves the twin can load it again
+
     return ticket_class(stock_of(model))
 
 
@@ -132,11 +137,8 @@ def stock_of(model: Any) -> Any:
 def __getattr__(name: str) -> Any:
     """``TicketBertForMaskedLM`` and its like, by name: what pickling and documentation tools ask a module for."""
     if name.startswith("Ticket"):
-        from transformers.models.auto import modeling_auto
-
         for backbone in BACKBONES.names():
-            config_class = ticket_config(BACKBONES.get(backbone).family)
-            for mapping in (getattr(modeling_auto, mapping) for mapping in MAPPINGS):
-                if config_class in mapping and mapping[config_class].__name__ == name:
-                    return mapping[config_class]
+            for _, stock in auto_classes(ticket_config(BACKBONES.get(backbone).family).stock_class):
+                if name == f"Ticket{stock.__name__}":
+                    return ticket_class(stock)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#!|~$@:^=])")
 LOAD = {  # TEXT is what one answer takes: a string, or a pair
     "compact": """pip install robust-tickets
 
-import robust_tickets as rt  # also registers the class with transformers' AutoModelForSequenceClassification
+import robust_tickets as rt  # transformers' own AutoModelForSequenceClassification reads it after: import robust_tickets.auto
 clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict([TEXT]))""",
     "dense": """from transformers import pipeline
 print(pipeline("text-classification", "FOLDER_OR_HUB_ID")(TEXT, truncation=True))""",
@@ -44,7 +44,7 @@ PAIR = dict.fromkeys(LOAD, '("a text", "its second text")') | dict.fromkeys(
 )
 KIND = {
     "stock": "A stock model, not pruned: transformers loads it alone.",
-    "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets`.",
+    "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets.auto`.",
     "dense": "Stock shapes, zeros where the ticket cut: transformers loads it alone; the compact model's answers, not its speed.",
     "masked": "Stock shapes, zeros outside the ticket: transformers loads it alone. A mask brings neither speed nor a smaller file.",
     "onnx": "An ONNX graph with free batch and sequence axes; ONNX Runtime's logits were compared with torch's at export (within 1e-4).",

@@ -29,7 +29,7 @@ def export(
 ) -> Path:
     """Write ``model`` into ``folder`` with a model card, and return the folder.
 
-    ``compact``: the small model; loads with transformers after ``import robust_tickets``. ``dense``: stock shapes, zeros where the ticket
+    ``compact``: the small model; loads with transformers after ``import robust_tickets.auto``. ``dense``: stock shapes, zeros where the ticket
     cut; loads with transformers alone. ``onnx``: the model as it is, for ONNX Runtime. ``evidence`` is what the card may claim. A model
     masked by an unstructured ticket is dense or onnx: it has the size and the speed of the whole model.
     """
