@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import os
+import re
 import sys
 from functools import cache
 from importlib.metadata import entry_points
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
+
+FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
 
 
 class Registry:
@@ -116,6 +120,36 @@ def code_of(component: object) -> dict[str, str]:
         for f in dataclasses.fields(owner):
             found |= code_of(getattr(component, f.name))
     return found
+
+
+def imported(name: str, hint: str = "") -> Any:
+    """Import what ``package.module:function`` names, from the working directory or from what is installed.
+
+    It is the user's own code, named by the user: importing the module runs it.
+    """
+    module, _, path = name.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as problem:  # a module may raise anything while it is imported
+        raise TicketsError(
+            f"{module} could not be imported: {type(problem).__name__}: {problem}",
+            hint=f"see that `python -c 'import {module}'` works here ({here}){hint}",
+        ) from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise TicketsError(f"{module} has no {path}", hint="package.module:function")
+        found = getattr(found, part)
+    return found
+
+
+def code_files(name: str, function: object) -> list[Path]:
+    """The file of the module in ``package.module:function``, and the one that defines the function where that is another."""
+    modules = (name.partition(":")[0], getattr(function, "__module__", None))
+    paths = [getattr(sys.modules.get(str(module)), "__file__", None) for module in modules]
+    return [Path(path) for path in dict.fromkeys(paths) if path and Path(path).is_file()]
 
 
 def _hashed(module: str) -> dict[str, str]:

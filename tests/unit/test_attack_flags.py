@@ -21,7 +21,7 @@ from tiny import tiny_classifier
 CALM: dict[str, Any] = {
     "n": 200, "attacked": 180, "ended": 180, "errors": 0, "limit": None, "often": "", "below": None, "classes": 2, "answer": None,
     "hard": False, "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced",
-    "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (), "foreign": False,
+    "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (),
     "cut": (0, 128), "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
@@ -41,7 +41,6 @@ RAISED: list[tuple[dict[str, Any], str]] = [
     ({"classes": 1}, "one-class"),
     ({"subset": "first"}, "first-rows"),
     ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
-    ({"foreign": True}, "not-english"),
     ({"cut": (1, 128)}, "cut"),
     ({"errors": 2}, "errors"),
     ({"errors": 3, "limit": 1.0}, "failed-examples"),

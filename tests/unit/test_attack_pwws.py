@@ -12,7 +12,6 @@ import pytest
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.probing import PROBES
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import PART, OnDisk
@@ -224,34 +223,12 @@ def test_flags() -> None:
     )
     assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
     assert "one class" in flags(plain, [1] * 120)
-    german = [
-        "Dieser Film ist leider gar nicht gut gemacht worden",
-        "Ein schönes Stück über das Leben der anderen Leute",
-    ] * 60
-    assert "not English" in flags(german, [0, 1] * 60)
 
     def sure(texts: list[str]) -> np.ndarray:
         p = np.array([0.999 if "good" in text.split() else 0.001 for text in texts])
         return np.stack([1 - p, p], axis=1)
 
     assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)
-
-
-def test_texts_in_another_language_meet_a_warning_before_the_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = ["this is a very long and dull story"] * 400 + [
-        "Der Film ist von Anfang an langweilig und nicht gut gespielt"
-    ] * 1600
-    said = []
-
-    def judge(given: list[str]) -> np.ndarray:
-        said.append(capsys.readouterr().err)
-        return wants_good(given)
-
-    result = PWWS()(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(texts, [1] * 2000), n=0)
-    assert any("not English" in flag for flag in result.flags)
-    assert "do not look English" in said[PROBES]  # the first call that is not a probe
-    PWWS()(CLF, Split.of(texts[:400], [1] * 400), n=0)
-    assert "English" not in capsys.readouterr().err
 
 
 def test_a_finished_attack_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,10 @@ TEXTS = ["a good film", "", "emoji 🎬 und Umlaute äöü", "a good film", "hal
 with_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="no TensorFlow")
 
 
-def saved_model(folder: Path, *, lite: bool = False) -> Path:
+def saved_model(folder: Path) -> Path:
     (folder / "variables").mkdir(parents=True)
     (folder / "saved_model.pb").write_bytes(b"graph")
     (folder / "variables" / "variables.index").write_bytes(b"v")
-    (folder / "assets").mkdir()
-    if lite:
-        (folder / "assets" / "universal_encoder_8k_spm.model").write_bytes(b"pieces")
     return folder
 
 
@@ -99,26 +96,6 @@ def test_a_module_that_is_called_by_signature(tmp_path: Path, tensorflow: Any) -
         UniversalEncoder.load(tmp_path / "use")
 
 
-def test_use_lite_gets_the_ids_of_its_pieces(tmp_path: Path, tensorflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces: Any = ModuleType("sentencepiece")
-    pieces.SentencePieceProcessor = lambda: SimpleNamespace(
-        Load=lambda path: Path(path).read_bytes() == b"pieces" or pytest.fail("another file"),
-        EncodeAsIds=lambda text: [*map(ord, text)],
-    )
-    monkeypatch.setitem(sys.modules, "sentencepiece", pieces)
-
-    def default(values: list[int], indices: np.ndarray, dense_shape: list[int]) -> dict[str, np.ndarray]:
-        assert indices.shape == (len(values), 2)
-        texts = [""] * dense_shape[0]
-        for value, (row, column) in zip(values, indices, strict=True):
-            assert column == len(texts[row]) < dense_shape[1]
-            texts[row] += chr(value)
-        return {"default": rows(texts)}
-
-    tensorflow.made = SimpleNamespace(signatures={"default": default})
-    check(UniversalEncoder.load(saved_model(tmp_path / "lite", lite=True)))
-
-
 def test_what_is_no_encoder_is_refused(tmp_path: Path, tensorflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved_model(tmp_path / "x")
     for made, words in (
@@ -153,14 +130,11 @@ def test_without_tensorflow_the_command_is_named(tmp_path: Path, monkeypatch: py
 
 def test_only_the_users_word_or_a_note_makes_it_the_papers_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())  # as if all were installed
-    plain, lite = saved_model(tmp_path / "plain"), saved_model(tmp_path / "lite", lite=True)
+    plain = saved_model(tmp_path / "plain")
     found = resolve("encoder", f"use:{plain}")
     assert (found.name, found.substitute, found.path) == ("universal-sentence-encoder", False, plain)
     assert resolve("encoder", str(plain)).substitute
-    said = resolve("encoder", f"use-lite:{lite}")
-    assert (said.name, said.substitute) == ("universal-sentence-encoder-lite", True)
-    assert said.digest != found.digest
-    for wrong in (f"use:{lite}", f"use-lite:{plain}", f"use:{tmp_path / 'absent'}", f"use:{tmp_path}"):
+    for wrong in (f"use:{tmp_path / 'absent'}", f"use:{tmp_path}", f"use-lite:{plain}"):
         with pytest.raises(TicketsError, match="given"):
             resolve("encoder", wrong)
     (plain / "resource.json").write_text('{"name": "use/4", "substitute": false}')
@@ -201,39 +175,3 @@ def test_a_real_module_of_tensorflow_2(tmp_path: Path) -> None:
     for name, signatures in (("called", None), ("signed", {"serving_default": module.__call__})):
         tf.saved_model.save(module, str(tmp_path / name), signatures=signatures)
         check(UniversalEncoder.load(tmp_path / name))
-
-
-@with_tensorflow
-def test_a_real_lite_module_of_tensorflow_1(tmp_path: Path) -> None:
-    """Two graphs, one of them for training, sparse ids in, sentencepiece model among the assets."""
-    import tensorflow as tf
-
-    sentencepiece = pytest.importorskip("sentencepiece")
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("a good film\nthe bad film was a film\nnot a good one at all\n" * 20)
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(corpus), model_prefix=str(tmp_path / "toy_spm"), vocab_size=24, minloglevel=2, hard_vocab_limit=False
-    )
-    v1 = tf.compat.v1
-    folder = tmp_path / "lite"
-    builder = v1.saved_model.Builder(str(folder))
-    with tf.Graph().as_default(), v1.Session() as session:
-        values, indices = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [None, 2])
-        dense_shape = v1.placeholder(tf.int64, [2])
-        weight = v1.get_variable("w", initializer=np.eye(64, 3, dtype=np.float32) + 0.5)
-        picked = tf.gather(weight, values)
-        summed = 1 + tf.math.unsorted_segment_sum(picked, indices[:, 0], dense_shape[0])
-        session.run(v1.global_variables_initializer())
-        signature = v1.saved_model.predict_signature_def(
-            {"values": values, "indices": indices, "dense_shape": dense_shape}, {"default": summed}
-        )
-        builder.add_meta_graph_and_variables(session, [], signature_def_map={"default": signature})
-        builder.add_meta_graph(["train"], signature_def_map={"default": signature})
-    builder.save()
-    (folder / "assets").mkdir(exist_ok=True)
-    (folder / "assets" / "toy_spm.model").write_bytes((tmp_path / "toy_spm.model").read_bytes())
-    found = UniversalEncoder.load(folder).encode(TEXTS)
-    cut = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "toy_spm.model"))
-    table = np.eye(64, 3) + 0.5
-    expected = np.array([1 + table[cut.encode(use.whole(text))].sum(axis=0) for text in TEXTS])
-    assert np.allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from robust_tickets.lexicon import wordnet
-from robust_tickets.lexicon.wordnet import base_forms, digest, known, synonyms
+from robust_tickets.lexicon.wordnet import base_forms, digest, synonyms
 from robust_tickets.seeds import numpy_generator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,11 +115,6 @@ def test_no_candidate_is_the_word_or_a_phrase() -> None:
         assert not any("_" in name or " " in name for name in found)
 
 
-def test_known() -> None:
-    assert known("Wolves")
-    assert not known("zwischen")
-
-
 def test_loads_quickly_and_without_heavy_packages() -> None:
     code = (
         "import sys, time; from robust_tickets.lexicon.wordnet import synonyms; t = time.process_time(); synonyms('film');"
@@ -146,5 +141,4 @@ def test_no_form_is_longer_than_what_is_looked_up() -> None:
     assert max(len(form) for part in parts for form in (*part.naming, *part.irregular)) < wordnet.LONGEST
     before = wordnet._synonyms.cache_info().currsize
     assert wordnet.synonyms("dogs" * 1000) == ()
-    assert not wordnet.known("dogs" * 1000)
     assert wordnet._synonyms.cache_info().currsize == before  # a word of megabytes is not remembered

@@ -1,9 +1,12 @@
-"""The word rule, on examples."""
+"""The word rule on examples, and the stop words."""
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
+from robust_tickets.lexicon import stopwords
 from robust_tickets.lexicon.words import HOMOGLYPHS, is_one_word, word_list, words
 
 
@@ -44,3 +47,14 @@ def test_spans_cut_the_text() -> None:
 )
 def test_is_one_word(text: str, one: bool) -> None:
     assert is_one_word(text) is one
+
+
+def test_stop_words_are_the_lists_of_the_papers() -> None:
+    assert len(stopwords.TEXTFOOLER) == 266
+    assert len(stopwords.NLTK) == 179
+    for stop in (stopwords.TEXTFOOLER, stopwords.NLTK):
+        assert all(word == word.lower() for word in stop)
+        assert {"the", "a", "and", "aren"} <= stop
+    assert "afterwards" in stopwords.TEXTFOOLER - stopwords.NLTK
+    assert "mightn't" in stopwords.NLTK
+    assert "Copyright (c) 2019 QData" in (files("robust_tickets.lexicon") / "TEXTATTACK-NOTICE").read_text()

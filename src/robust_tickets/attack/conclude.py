@@ -30,7 +30,6 @@ def conclude(
     folder: Path | None,
     seconds: float,
     clean_full: float | None,
-    foreign: bool,
     unsteady: tuple[int, int],
     max_failed: float,
 ) -> AttackResult:
@@ -63,7 +62,6 @@ def conclude(
         calibration=plan.calibration,
         resources=plan.resources,
         dropped=plan.prepared.dropped,
-        foreign=foreign,
         cut=(plan.cut, clf.cut_at),
         query_budget=plan.query_budget,
         precision=plan.precision,

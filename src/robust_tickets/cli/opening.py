@@ -7,10 +7,7 @@ user's own code, named by the user. Nothing that comes with a model is ever run.
 from __future__ import annotations
 
 import ast
-import importlib
-import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +16,7 @@ from cyclopts import Parameter
 
 from robust_tickets.checks import at_least
 from robust_tickets.errors import TicketsError
-
-FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")  # package.module:function
-
+from robust_tickets.registry import FUNCTION, imported
 
 FILE = re.compile(r"([^:]*\.py)(:(.*))?$")
 
@@ -116,7 +111,7 @@ class Opening:
             raise TicketsError(
                 f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns"
             )
-        found = imported(name)
+        found = imported(name, "; a run's arm is RUN:ARM, and RUN must be a folder")
         if not callable(found):
             raise TicketsError(
                 f"{name} is {found!r:.60} ({type(found).__name__}), expected a callable",
@@ -191,26 +186,6 @@ def _function_in(path: Path, name: str) -> str:
         )
     elsewhere = "" if path.absolute() == Path.cwd() / inside else f" in {path.absolute().parent}"
     return ".".join(inside.with_suffix("").parts) + f":{name}{elsewhere}"
-
-
-def imported(name: str) -> Any:
-    """What ``package.module:function`` names."""
-    module, _, path = name.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does
-    try:
-        found: Any = importlib.import_module(module)
-    except Exception as problem:  # a module may raise anything while it is imported
-        raise TicketsError(
-            f"{module} could not be imported: {type(problem).__name__}: {problem}",
-            hint=f"see that `python -c 'import {module}'` works here ({here}); a run's arm is RUN:ARM, and RUN must be a folder",
-        ) from None
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise TicketsError(f"{module} has no {path}", hint="package.module:function")
-        found = getattr(found, part)
-    return found
 
 
 def _device(name: str | None) -> str | None:

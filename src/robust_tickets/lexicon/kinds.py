@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robust_tickets.lexicon import encoder, spacy_tagger, tagger, use, vector_files, word_lists
+from robust_tickets.lexicon import encoder, tagger, use, vector_files, word_lists
 from robust_tickets.lexicon.digests import file_digest
 
 NOTE = "resource.json"
@@ -35,14 +35,12 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What "use:PATH" and the like mean: the user says what lies at a path."""
+class Own:
+    """The papers' own resource, by the user's word: "use:PATH"."""
 
     what: str
-    find: Callable[[str], Path | None]
     files: Callable[[Path], list[Path] | None]
-    name: str = ""  # else what stands after the colon
-    substitute: bool | None = None
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +54,9 @@ class Kind:
     owner: str = ""  # whose folders those are
     hub: str = ""
     published: tuple[str, ...] = ()  # Hub ids of the papers' own
-    prefixes: Mapping[str, Said] = field(default_factory=dict)
-    name: Callable[[Path], str] = lambda path: ""  # what it is called wherever it lies; else by its folder
+    prefixes: Mapping[str, Own] = field(default_factory=dict)
+    function: bool = False  # whether a Python function, module:function, may be given
+    name: str = ""  # what it is called wherever it lies; else by its folder
     needs: Callable[[Path], list[tuple[str, str]]] = (
         lambda path: []
     )  # packages it cannot be used without, and how to get each
@@ -94,11 +93,6 @@ def _tfhub_folders() -> list[Place]:
     return found
 
 
-def _path(text: str) -> Path | None:
-    path = Path(text).expanduser()
-    return path if path.exists() else None
-
-
 def _always(path: Path) -> bool:
     return True
 
@@ -126,14 +120,11 @@ KINDS: dict[str, Kind] = {
         what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
         files=tagger.tagger_files,
         get=tagger.GET,
-        is_substitute=lambda path: spacy_tagger.pipeline_files(path) is not None,
+        is_substitute=lambda path: False,
         folders=_nltk_folders,
         owner="NLTK's folders",
-        prefixes={
-            "spacy": Said(what="a spaCy pipeline", find=spacy_tagger.pipeline_folder, files=spacy_tagger.pipeline_files)
-        },
-        name=lambda path: spacy_tagger.name_of(path) if spacy_tagger.pipeline_files(path) else tagger.MODEL,
-        needs=lambda path: [("spacy", spacy_tagger.GET)] if spacy_tagger.pipeline_files(path) else [],
+        function=True,
+        name=tagger.MODEL,
     ),
     "encoder": Kind(
         what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
@@ -146,12 +137,8 @@ KINDS: dict[str, Kind] = {
         folders=_tfhub_folders,
         owner="TF-Hub's cache",
         hub="sentence-transformers/all-MiniLM-L6-v2",
-        prefixes={
-            "use": Said(what="a SavedModel of USE", find=_path, files=use.use_files, name=use.NAME, substitute=False),
-            "use-lite": Said(
-                what="a SavedModel of USE-lite", find=_path, files=use.lite_files, name=use.LITE, substitute=True
-            ),
-        },
+        prefixes={"use": Own(what="a SavedModel of USE", files=use.saved_model_files, name=use.NAME)},
+        function=True,
         needs=use.needs,
     ),
     "masked": Kind(

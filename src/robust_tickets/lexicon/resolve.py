@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -18,20 +19,22 @@ from robust_tickets.files import read_json
 from robust_tickets.lexicon import encoder
 from robust_tickets.lexicon.digests import digest_of, packaged
 from robust_tickets.lexicon.kinds import KINDS, NOTE, Kind, Place
+from robust_tickets.registry import FUNCTION, code_files, imported
 
 NONE = "none"  # as a resource's name: do without it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One found resource; everything but ``path`` belongs into a result file."""
+    """One found resource; everything but ``path`` and ``function`` belongs into a result file."""
 
     kind: str
     name: str
-    path: Path
-    origin: str  # "given path", "cache", "installed folder", "package …" or "Hub …"
+    path: Path  # of a function the file that defines it
+    origin: str  # "given path", "given function", "cache", "installed folder", "package …" or "Hub …"
     digest: str
     substitute: bool  # not the one of the papers
+    function: Callable[..., Any] | None = None
 
     def record(self) -> dict[str, object]:
         return {
@@ -64,11 +67,13 @@ class Found:
 
 
 def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | None = None) -> Resource:
-    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), "use:PATH" or its like, or a Hub id.
+    """The resource of ``kind``; ``explicit`` is a path, the name of an installed one ("minilm"), "use:PATH", a Hub id or module:function.
 
     ``setting``: the field that names it, where that is not called after its kind.
     """
     known = _kind(kind)
+    if explicit is not None and _is_function(known, str(explicit)):
+        return _function(kind, str(explicit))
     looked: list[str] = []
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
@@ -130,13 +135,10 @@ def status(kind: str | None = None) -> list[Status]:
 def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
     prefix, colon, rest = text.partition(":")
     if colon and prefix in kind.prefixes:
-        said = kind.prefixes[prefix]
-        path = said.find(rest)
-        if path and said.files(path):
-            return Found(path=path, origin="given path", name=said.name, substitute=said.substitute)
-        looked.append(
-            f"{rest} (given), which {'is not' if path else 'does not exist, and no package of that name carries,'} {said.what}"
-        )
+        own, path = kind.prefixes[prefix], Path(rest).expanduser()
+        if own.files(path):
+            return Found(path=path, origin="given path", name=own.name, substitute=False)
+        looked.append(f"{rest} (given), which is not {own.what}")
         return None
     path = Path(text).expanduser()
     if path.exists():
@@ -151,6 +153,31 @@ def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
     if text in kind.published or (len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/"))):
         return _hub(kind, text, looked, network=True)
     return None
+
+
+def _is_function(kind: Kind, text: str) -> bool:
+    named = kind.function and FUNCTION.fullmatch(text) is not None
+    return named and text.partition(":")[0] not in kind.prefixes and not Path(text).expanduser().exists()
+
+
+def _function(kind: str, name: str) -> Resource:
+    """A function of the user's as a resource: known by its name and by the file that defines it."""
+    function = imported(name)
+    files = code_files(name, function)
+    if not callable(function) or not files:
+        raise TicketsError(
+            f"{kind}={name} is {function!r:.60} ({type(function).__name__}), expected a function that a file defines",
+            hint=f"name one as docs/attacks/resources.md has it: {kind}=my_module:function",
+        )
+    return Resource(
+        kind=kind,
+        name=name,
+        path=files[-1],
+        origin="given function",
+        digest=digest_of(files),
+        substitute=True,
+        function=function,
+    )
 
 
 def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found | None:
@@ -249,7 +276,7 @@ def _named(kind: Kind, found: Found) -> tuple[str, bool]:
     """What a resource is called and whether it is a substitute: its resource.json comes first, then what is known of its place."""
     said = note(found.path)
     usual = kind.is_substitute(found.path) if found.substitute is None else found.substitute
-    return str(said.get("name", kind.name(found.path) or found.name)), bool(said.get("substitute", usual))
+    return str(said.get("name", kind.name or found.name)), bool(said.get("substitute", usual))
 
 
 def _absent(kind: Kind, path: Path) -> tuple[str, str]:

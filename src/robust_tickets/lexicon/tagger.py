@@ -1,19 +1,18 @@
 """Universal part-of-speech tags by NLTK's averaged perceptron, read from a given nltk_data folder: no pickle, no download.
 
 The folder holds the tagger's three JSON files and the map from Penn Treebank tags to universal ones. The algorithm is in
-``lexicon.perceptron``; the package nltk is not needed.
+``lexicon.perceptron``; the package nltk is not needed. A function of the user's may take its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.perceptron import Perceptron
 from robust_tickets.lexicon.remembering import Remembering
-from robust_tickets.lexicon.spacy_tagger import SpacyTagger, pipeline_files
 
 MODEL = "averaged_perceptron_tagger_eng"
 PARTS = ("weights", "tagdict", "classes")
@@ -25,13 +24,12 @@ GET = (
 
 
 def tagger_files(path: Path) -> list[Path] | None:
-    """The tagger's files and the map below ``path`` (an nltk_data folder, its ``taggers``, or the tagger's own), or those of a spaCy
-    pipeline; none if incomplete."""
+    """The tagger's files and the map below ``path`` (an nltk_data folder, its ``taggers``, or the tagger's own); none if incomplete."""
     for root in (path / "taggers", path, path.parent):
         files = [*(root / MODEL / f"{MODEL}.{part}.json" for part in PARTS), root / MAP]
         if all(file.is_file() for file in files):
             return files
-    return pipeline_files(path)
+    return None
 
 
 class Tagger(Remembering):
@@ -42,10 +40,8 @@ class Tagger(Remembering):
         self._model, self._universal = model, universal
 
     @classmethod
-    def load(cls, path: Path | str) -> Tagger | SpacyTagger:
-        """The tagger of an nltk_data folder, or that of a spaCy pipeline where ``path`` holds one."""
-        if pipeline_files(Path(path)):
-            return SpacyTagger.load(path)
+    def load(cls, path: Path | str) -> Tagger:
+        """The tagger of an nltk_data folder."""
         files = tagger_files(Path(path))
         if files is None:
             raise TicketsError(f"no {MODEL} with {MAP.name} in {path}", hint="give an nltk_data folder that holds both")
@@ -65,3 +61,19 @@ class Tagger(Remembering):
 
     def at(self, words: Sequence[str], place: int) -> str:
         return self._universal.get(self._model.tag(words, place)[place], "X")  # words after it are not tagged
+
+
+class FunctionTagger(Remembering):
+    """``tags(words)`` by a function of the user's: a list of words in, one tag a word out."""
+
+    def __init__(self, function: Callable[[list[str]], Sequence[str]], *, name: str) -> None:
+        super().__init__()
+        self._function, self._name = function, name
+
+    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        tags = tuple(self._function(list(words)))
+        if len(tags) != len(words) or not all(isinstance(tag, str) for tag in tags):
+            raise TicketsError(
+                f"{self._name} answers {len(words)} words with {tags!r:.200}", hint="expected a list of one tag a word"
+            )
+        return tags

@@ -1,9 +1,8 @@
-"""The Universal Sentence Encoder (Cer et al., 2018), the papers' own, and USE-lite, from a TF-Hub module unpacked to a local folder.
+"""The Universal Sentence Encoder (Cer et al., 2018), the papers' own, from a TF-Hub module unpacked to a local folder.
 
-Needs TensorFlow (extra ``use``); tensorflow_hub is not needed, a module is a SavedModel. Versions differ in how they are called: 3, 4 and 5
-take a list of strings and answer with rows or with a table that holds them; modules of TensorFlow 1 have a signature instead. USE-lite
-takes sentencepiece ids as a sparse matrix, and carries its sentencepiece model. It runs on the CPU: TensorFlow would take the whole
-accelerator from the victim, and the encoder is small. A SavedModel is a program; load only one that you trust.
+Needs TensorFlow (extra ``use``); tensorflow_hub is not needed, a module is a SavedModel. Versions 3, 4 and 5 take a list of strings and
+answer with rows or with a table that holds them; modules of TensorFlow 1 have a signature instead. It runs on the CPU: TensorFlow would
+take the whole accelerator from the victim, and the encoder is small. A SavedModel is a program; load only one that you trust.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from robust_tickets.errors import TicketsError
 
-NAME, LITE = "universal-sentence-encoder", "universal-sentence-encoder-lite"
+NAME = "universal-sentence-encoder"
 GET = 'pip install "robust-tickets[use]"'
 TEXTS = 256  # texts a call
 Call = Callable[[list[str]], Any]
@@ -32,23 +31,13 @@ def saved_model_files(path: Path) -> list[Path] | None:
     return [path / "saved_model.pb", *parts]
 
 
-def use_files(path: Path) -> list[Path] | None:
-    return None if _pieces(path) else saved_model_files(path)
-
-
-def lite_files(path: Path) -> list[Path] | None:
-    return saved_model_files(path) if _pieces(path) else None
-
-
 def needs(path: Path) -> list[tuple[str, str]]:
     """Packages to use what lies at ``path`` with: none for what is not a SavedModel."""
-    if saved_model_files(path) is None:
-        return []
-    return [("tensorflow", GET), *([("sentencepiece", GET)] if _pieces(path) else [])]
+    return [] if saved_model_files(path) is None else [("tensorflow", GET)]
 
 
 class UniversalEncoder:
-    """``encode(texts)`` gives one unit vector a text."""
+    """``encode(texts)`` gives one unit vector a text; ``call`` is a module of USE or a function of the user's."""
 
     def __init__(self, call: Call, *, name: str) -> None:
         self._call, self.name = call, name
@@ -58,7 +47,8 @@ class UniversalEncoder:
             raise
         except Exception as problem:  # TensorFlow's errors have no common base
             raise TicketsError(
-                f"{name} does not encode a text: {_first(problem)}", hint="give a module of USE or USE-lite"
+                f"{name} does not encode a text: {_first(problem)}",
+                hint="expected a module of USE, or a function from a list of texts to one row a text",
             ) from None
 
     @classmethod
@@ -74,9 +64,7 @@ class UniversalEncoder:
         with suppress(RuntimeError, ValueError):  # too late, where the user's own code runs TensorFlow already
             tensorflow.config.set_visible_devices([], "GPU")
         module = _module(tensorflow, folder)
-        pieces = _pieces(folder)
-        call = _lite(tensorflow, module, pieces) if pieces else _plain(tensorflow, module, folder)
-        return cls(call, name=name or folder.resolve().name)
+        return cls(_call(tensorflow, module, folder), name=name or folder.resolve().name)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Unit rows in float32, one a text, in the order given."""
@@ -120,7 +108,7 @@ def _module(tensorflow: Any, folder: Path) -> Any:
         ) from None
 
 
-def _plain(tensorflow: Any, module: Any, folder: Path) -> Call:
+def _call(tensorflow: Any, module: Any, folder: Path) -> Call:
     if callable(module):
         return lambda texts: module(tensorflow.constant(texts))
     signature = _signature(module, folder)
@@ -128,30 +116,9 @@ def _plain(tensorflow: Any, module: Any, folder: Path) -> Call:
     if len(names) != 1:
         raise TicketsError(
             f"{folder} takes {', '.join(names)}, not one list of texts",
-            hint="give a module of USE, or of USE-lite as a whole",
+            hint="give a module of USE",
         )
     return lambda texts: signature(**{names[0]: tensorflow.constant(texts)})
-
-
-def _lite(tensorflow: Any, module: Any, pieces: Path) -> Call:
-    try:
-        import sentencepiece
-    except ImportError:
-        raise TicketsError("USE-lite needs the package sentencepiece, which is not installed", hint=GET) from None
-    cut = sentencepiece.SentencePieceProcessor()
-    cut.Load(str(pieces))
-    signature = _signature(module, pieces.parent.parent)
-
-    def call(texts: list[str]) -> Any:
-        ids = [list(cut.EncodeAsIds(text)) for text in texts]
-        places = [(row, column) for row, each in enumerate(ids) for column in range(len(each))]
-        return signature(
-            values=tensorflow.constant([one for each in ids for one in each], dtype=tensorflow.int64),
-            indices=tensorflow.constant(np.array(places, dtype=np.int64).reshape(-1, 2)),
-            dense_shape=tensorflow.constant([len(ids), max(map(len, ids), default=0)], dtype=tensorflow.int64),
-        )
-
-    return call
 
 
 def _signature(module: Any, folder: Path) -> Any:
@@ -160,13 +127,8 @@ def _signature(module: Any, folder: Path) -> Any:
             return module.signatures[name]
     raise TicketsError(
         f"{folder} has no signature to call it by, only {sorted(module.signatures)}",
-        hint="give a module of USE or USE-lite",
+        hint="give a module of USE",
     )
-
-
-def _pieces(path: Path) -> Path | None:
-    """The sentencepiece model a USE-lite module carries."""
-    return next(iter(sorted((path / "assets").glob("*spm*.model"))), None)
 
 
 def _first(problem: Exception) -> str:

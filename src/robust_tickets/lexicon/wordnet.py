@@ -90,11 +90,6 @@ def _synonyms(word: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name != word and "_" not in name and is_one_word(name)))
 
 
-def known(word: str) -> bool:
-    """Whether ``word``, or a base form of it, is in WordNet (lemmas that share no synset with a single word are not counted)."""
-    return len(word) <= LONGEST and any(base_forms(word.lower(), part) for part in RULES)
-
-
 def digest() -> str:
     """SHA-256 of the table's content, the name of this resource in results."""
     return _table().digest
