@@ -2,7 +2,7 @@
 
 A stage's folder is named by the hash of what determines it (its key). ``stage.json``, written last, lists the stage's files with
 their sizes and hashes: where it is there and fits, the stage is done and is never run again. Where it does not fit, the stage is run
-again (or what is made from its other files alone, an evaluation from trained weights), and what is damaged is kept in ``damaged``.
+again, and what is damaged is kept in ``damaged``.
 Anything else in the folder is the work of an interrupted run, which the stage's own code goes on from.
 """
 
@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from robust_tickets.config import digest, to_plain
@@ -96,11 +95,10 @@ class Stage:
         """Whether an earlier run finished this stage and its files are, at a glance, still what they were."""
         return self.mark.is_file() and self._harmed(HASHED) is None
 
-    def found(self, what: str, remake: Mapping[str, Callable[[], object]] = MappingProxyType({})) -> bool:
-        """``done``, and said so; else, where it was finished once, which file is the reason that it is run again. Weights are looked into.
+    def found(self, what: str) -> bool:
+        """``done``, and reported; else, where it was finished once, which file is the reason to run it again. Weights are hashed.
 
-        That file and the mark are put aside: with them a stage that is half made could be taken for a whole one. Where it is one that
-        ``remake`` writes from the others, and these are whole, only that is done.
+        That file and the mark are set aside: with them a half-made stage could be taken for a whole one.
         """
         harmed = self._harmed(None) if self.mark.is_file() else self.mark
         if harmed is None:
@@ -108,27 +106,16 @@ class Stage:
             return True
         if not self.mark.is_file():
             return False
-        told = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
-        again = {self.folder / name: make for name, make in remake.items()}.get(harmed)
-        if again is not None and self._harmed(None, but=harmed) is None:
-            warn(f"{what}: {harmed} {told} made again from the rest of {self.name}")
-            set_aside(harmed, self.folder)  # the mark stays: after a kill it says again that the rest is whole
-            again()
-            if self._harmed(HASHED) is not None:
-                warn(
-                    f"{what}: {harmed} is not to the byte what it was: another device or other versions may have made the first"
-                )
-            self.finish()
-            return True
-        warn(f"{what}: {harmed} {told} {self.name} is run again")
+        state = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
+        warn(f"{what}: {harmed} {state} {self.name} is run again")
         for path in dict.fromkeys(
             (harmed, self.mark)
         ):  # the mark last: after a kill in between, a file is still missing
             set_aside(path, self.folder)
         return False
 
-    def _harmed(self, most: int | None, but: Path | None = None) -> Path | None:
-        """The file of a finished stage, ``but`` one, that is gone or not what it was, which may be the mark; none where all is well.
+    def _harmed(self, most: int | None) -> Path | None:
+        """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well.
 
         Files of more bytes than ``most`` are not looked into.
         """
@@ -146,7 +133,7 @@ class Stage:
             ".." in path.parts or not path.is_relative_to(self.folder) for path in files
         ):  # what is harmed is moved: none but our own
             return self.mark
-        return next((path for path, entry in files.items() if path != but and not _whole(path, *entry, most)), None)
+        return next((path for path, entry in files.items() if not _whole(path, *entry, most)), None)
 
     def finish(self) -> None:
         """Mark the stage as done."""

@@ -20,7 +20,6 @@ from robust_tickets.run import Stage
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
-from robust_tickets.train import evaluate
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.walk.recipe import AttackPlan, read_recipe
 from robust_tickets.walk.stages import attack, attack_key, search, train
@@ -109,72 +108,11 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
     return go
 
 
-@pytest.mark.parametrize(
-    "harm", [lambda whole: whole[: len(whole) // 2], lambda whole: bytes(len(whole)), lambda whole: b"[]", None]
-)
-def test_a_damaged_evaluation_is_made_again_and_nothing_is_trained(
-    trained: Callable[[], int],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    harm: Callable[[bytes], bytes] | None,
-) -> None:
-    folder = tmp_path / "train"
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    path = folder / "evaluation.json"
-    if harm is None:
-        path.unlink()
-    else:
-        path.write_bytes(harm(before[path]))
-    capsys.readouterr()
-    assert trained() == 1
-    told = "is missing:" if harm is None else f"is damaged: it is kept in {folder / 'damaged'}, and"
-    said = capsys.readouterr().err
-    assert f"warning: train: {path} {told} made again from the rest of " in said
-    assert "not to the byte" not in said
-    assert [kept.name for kept in folder.glob("damaged/*")] == ["evaluation.json"] * (harm is not None)
-    assert {path: path.read_bytes() for path in before} == before, "the mark too"
-    assert trained() == 1
-    assert "found done" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("other", ["model/model.safetensors", "metrics.jsonl", "stage.json"])
-def test_an_evaluation_of_weights_that_may_be_others_is_not_made(
-    trained: Callable[[], int], tmp_path: Path, other: str
-) -> None:
+@pytest.mark.parametrize("other", ["evaluation.json", "model/model.safetensors", "metrics.jsonl", "stage.json"])
+def test_a_training_with_a_damaged_file_is_made_again(trained: Callable[[], int], tmp_path: Path, other: str) -> None:
     folder = tmp_path / "train"
     whole = (folder / "model" / "model.safetensors").read_bytes()
-    for name in ("evaluation.json", other):
-        (folder / name).write_bytes(bytes((folder / name).stat().st_size))
+    (folder / other).write_bytes(bytes((folder / other).stat().st_size))
     assert trained() == 2
     assert (folder / "model" / "model.safetensors").read_bytes() == whole
     assert trained() == 2
-
-
-def test_a_kill_while_an_evaluation_is_made_again_costs_no_training(
-    trained: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "train" / "evaluation.json").write_text("")
-
-    def killed(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("robust_tickets.train.evaluate.evaluate", killed)
-        with pytest.raises(KeyboardInterrupt):
-            trained()
-    assert not (tmp_path / "train" / "evaluation.json").exists()
-    assert trained() == 1
-    assert json.loads((tmp_path / "train" / "evaluation.json").read_text())["n"] == 12
-
-
-def test_an_evaluation_with_other_numbers_than_the_first_is_told(
-    trained: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The hash of the first stands in the mark; what was made of it (attacks, tables) has its numbers."""
-    first = evaluate.evaluate
-    monkeypatch.setattr(evaluate, "evaluate", lambda *args, **kwargs: replace(first(*args, **kwargs), loss=0.5))
-    (tmp_path / "train" / "evaluation.json").unlink()
-    assert trained() == 1
-    assert "evaluation.json is not to the byte what it was: another device or other versions" in capsys.readouterr().err
-    assert trained() == 1
-    assert "found done" in capsys.readouterr().err
