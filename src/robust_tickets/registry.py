@@ -57,16 +57,27 @@ class Registry:
                 ) from problem
         return importlib.import_module(f"{self.package}.{name}").REGISTERED
 
-    def place_of(self, name: str) -> tuple[str, str]:
-        """The module of the plug-in called ``name`` and its name there; nothing is imported."""
-        point = self._plugged()[name]
-        return point.module, point.attr
+    def is_plug_in(self, name: str) -> bool:
+        return name in self._plugged()
+
+    def about(self, name: str) -> str:
+        """What the component called ``name`` says of itself, on one line. Only a plug-in is imported for it."""
+        if self.is_plug_in(name):
+            try:
+                found = self.get(name)
+            except TicketsError:  # listing names works without it
+                return ""
+            own = found if isinstance(found, type) else type(found)
+            told = own.__dict__.get("__doc__") or sys.modules[own.__module__].__doc__ or ""
+        else:
+            told = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
+        return " ".join(told.partition("\n\n")[0].split())
 
     def code(self, name: str) -> dict[str, str]:
         """``code_of`` the component called ``name``, where that is a value and not a class: also of the file its entry point names."""
         if name not in self._plugged():
             return {}
-        return code_of(self.get(name)) | _hashed(self.place_of(name)[0])
+        return code_of(self.get(name)) | _hashed(self._plugged()[name].module)
 
     def _own(self) -> set[str]:
         return {

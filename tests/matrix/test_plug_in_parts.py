@@ -65,12 +65,12 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     assert len(list((run / "search").glob("*/ticket.json"))) == 2
 
 
-def test_a_plug_in_is_listed_by_what_its_file_says_and_not_imported(tmp_path: Path) -> None:
-    """Inside a package; a package that cannot be imported, a file that is not there and one that is no Python are listed all the same."""
+def test_a_plug_in_is_listed_by_what_it_says_and_one_that_cannot_be_imported_by_its_name(tmp_path: Path) -> None:
+    """Of the class, else of its file; a file that raises or is not there and one that is no Python are listed all the same."""
     (tmp_path / "pack" / "inner").mkdir(parents=True)
-    (tmp_path / "pack" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (tmp_path / "pack" / "raises.py").write_text("raise RuntimeError('imported')\n")
     (tmp_path / "pack" / "inner" / "one.py").write_text(
-        '"""A file that tells."""\n\n\nclass Told:\n    """Its class\n    tells more.\n\n    At length.\n    """\n'
+        '"""A file that tells."""\n\n\nclass Told:\n    """Its class\n    tells more.\n\n    At length.\n    """\n\n\nclass Silent:\n    pass\n'
     )
     (tmp_path / "pack" / "broken.py").write_text("class :\n")
     info = tmp_path / "pack-1.0.dist-info"
@@ -78,10 +78,11 @@ def test_a_plug_in_is_listed_by_what_its_file_says_and_not_imported(tmp_path: Pa
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pack\nVersion: 1.0\n")
     values = {
         "aa": "pack.inner.one:Told",
-        "ab": "pack.inner.one:other",
+        "ab": "pack.inner.one:Silent",
         "ac": "pack.broken:X",
         "ad": "pack.gone:X",
         "ae": "nowhere:X",
+        "af": "pack.raises:X",
     }
     (info / "entry_points.txt").write_text(
         "[robust_tickets.attacks]\n" + "".join(f"{k} = {v}\n" for k, v in values.items())
@@ -89,4 +90,4 @@ def test_a_plug_in_is_listed_by_what_its_file_says_and_not_imported(tmp_path: Pa
     done = tickets(tmp_path, "ls", "attacks")
     assert done.returncode == 0, done.stderr
     told = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert {"aa Its class tells more.", "ab A file that tells.", "ac", "ad", "ae"} <= set(told)
+    assert {"aa Its class tells more.", "ab A file that tells.", "ac", "ad", "ae", "af"} <= set(told)

@@ -1,4 +1,4 @@
-"""What doctor reads from a recipe's file is what the recipe asks for; attack and doctor say the same of what is missing."""
+"""What doctor shows of an attack is what the attack asks for; attack and doctor say the same of what is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from robust_tickets import names
-from robust_tickets.attack.needs import needs_of
 from robust_tickets.cli.doctor import EXTRAS
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import resolve as module
@@ -19,7 +18,7 @@ from robust_tickets.registry import ATTACKS
 
 
 @pytest.mark.parametrize("name", names.attacks())
-def test_a_recipe_asks_for_what_its_file_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_asks_for_what_it_says_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def found(kind: str, explicit: str | None) -> Any:
@@ -29,14 +28,13 @@ def test_a_recipe_asks_for_what_its_file_says(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "resolve", found)
     attack = ATTACKS.get(name)()
     attack.resources()
-    assert tuple(asked) == needs_of(name) == attack.NEEDS
+    assert tuple(asked) == ATTACKS.get(name).NEEDS == attack.NEEDS
     assert set(asked) <= set(KINDS)
     assert {field.name for field in dataclasses.fields(attack)} >= set(asked)
 
 
 def test_every_kind_is_needed_by_some_attack() -> None:
-    assert {kind for name in names.attacks() for kind in needs_of(name) or ()} == set(KINDS)
-    assert needs_of("someone_elses_plug_in") is None
+    assert {kind for name in names.attacks() for kind in ATTACKS.get(name).NEEDS} == set(KINDS)
 
 
 def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(

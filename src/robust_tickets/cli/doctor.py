@@ -10,6 +10,7 @@ from typing import Any
 from robust_tickets import names
 from robust_tickets.cache import cache_place, cache_writable
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.registry import ATTACKS
 from robust_tickets.run import versions
 
 KEPT = "resources"  # what the user put into the cache; all else there is made from other files
@@ -116,10 +117,7 @@ def _extra(extra: str) -> dict[str, Any]:
 
 def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Whether an attack could start with its default settings, and what stands in its way or in for the papers' own."""
-    from robust_tickets.attack.needs import needs_of
-
-    needs = needs_of(name)
-    if needs is None:
+    if ATTACKS.is_plug_in(name):
         return {
             "attack": name,
             "ready": None,
@@ -128,6 +126,7 @@ def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "substitutes": [],
             "why": "a plug-in: ask its package",
         }
+    needs = ATTACKS.get(name).NEEDS  # imports no torch
     missing = [kind for kind in needs if not resources[kind]["found"]]
     substitutes = [kind for kind in needs if resources[kind]["substitute"]]
     said = [f"not without {', '.join(missing)}"] if missing else []
