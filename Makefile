@@ -7,7 +7,7 @@ PROCESSES ?= 2
 # threads that spin make everything slower on a busy machine
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-slow test-versions lint check-types coverage clean
+.PHONY: demo test page test-slow test-versions lint check-types coverage clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMPS)/demo
@@ -16,6 +16,10 @@ demo: $(STAMPS)/demo
 # two processes of one thread each, whole files to each: half the time of one process on two cores
 test: $(STAMPS)/test lint check-types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu" -n $(PROCESSES) --dist loadfile $(ARGS)
+
+# every result in results/ as one file, which loads nothing
+page: $(STAMPS)/demo
+	$(BIN)/tickets reproduce --page results/index.html
 
 # the same tests under a tracer, which makes them slower
 coverage: $(STAMPS)/test

@@ -1,4 +1,4 @@
-"""How many of an attack's candidates stand in the tables of words that the sturdy recipes train on, for ``reproduce/claims.toml``.
+"""How many of an attack's candidates stand in the tables of words that a recipe may train on, as docs/findings.md has it.
 
 Run ``python scripts/candidate_overlap.py --data FOLDER --models FOLDER --resources FOLDER`` once; four minutes on one core. Asked are the
 first candidates of an attack: every word of a text that it may change, with each replacement that passes its constraints (the sentence

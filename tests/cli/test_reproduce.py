@@ -93,7 +93,6 @@ def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -
             ["--page", "x.html", "--only", "task=sst2", "--budget", "5m"],
             "leave out --only, --budget, or name some tables",
         ),
-        (["--answers", "x.md", "--attacks", "main"], "leave out --attacks, or name some tables"),
         (["ER-T9", "--published"], "did you mean"),
         (["RT-T7", "--published"], "the hyper-parameters of the search"),
     ],

@@ -134,8 +134,8 @@ def goals() -> dict[str, Any]:
 
 def printed() -> dict[str, Any]:
     """By claim of the campaigns: the difference that a paper prints, and where ours would put it."""
-    from robust_tickets.reproduce.answers.printed import printed as of
     from robust_tickets.reproduce.claims import judge
+    from robust_tickets.reproduce.printed import printed as of
 
     found = {}
     for family in ("A", "C", "C-methods", "B-validation"):
@@ -146,14 +146,7 @@ def printed() -> dict[str, Any]:
     return found
 
 
-def left() -> dict[str, Any]:
-    """By campaign: runs that are done, and runs in all."""
-    from robust_tickets.reproduce.left import left as of
-
-    return {one.name: [one.done, one.runs] for one in of(outcomes())}
-
-
-PARTS = {one.__name__: one for one in (tables, claims, figures, arms, goals, printed, left)}
+PARTS = {one.__name__: one for one in (tables, claims, figures, arms, goals, printed)}
 
 
 def _round(value: Any) -> Any:

@@ -15,8 +15,6 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
 from robust_tickets.reproduce.claims import family, form_of
 from robust_tickets.reproduce.claims import told as families
-from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.left import AT_HAND, left
 from robust_tickets.reproduce.only import KEYS, Only, read_only
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places, _splits
@@ -230,18 +228,6 @@ def test_two_parts_of_one_measure_are_one_cell() -> None:
     both = _both(first, second)
     assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
     assert _both(second, second).why == "lacks b"
-
-
-def test_what_is_left_counts_every_run_once(confirming: Places) -> None:
-    """With all that any campaign asks of it, the split that confirms too, which no folder of this machine need hold."""
-    found = {one.name: one for one in left(())}
-    assert found["B2"].runs is None
-    names = [name for name in found if name != "B2"]
-    both = campaign(",".join(names), AT_HAND)
-    assert sum(found[name].runs or 0 for name in names) == len(both.units)
-    assert sum(one.seconds for one in found.values()) == pytest.approx(cost(both, (), device("h200")).total)
-    assert found["A"].seconds == pytest.approx(cost(campaign("A", AT_HAND), (), device("h200")).total)
-    assert campaign("A", AT_HAND).attacks == campaign("A", confirming).attacks
 
 
 def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from judging import BASE, FAR, arm
 from robust_tickets.measure.verdict import compare_runs
-from robust_tickets.reproduce.claims import Claim, Judged
-from robust_tickets.reproduce.verdicts import answered
+from robust_tickets.reproduce.claims import Claim, Judged, judge
+from robust_tickets.reproduce.verdicts import HERE, answered, here, sentence, small
 
 REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
 TICKET, WHOLE, RANDOM = "sturdy_a_ticket", "sturdy_a_full", "sturdy_a_random"
@@ -62,3 +65,33 @@ def test_an_arm_that_is_named_again_keeps_a_name() -> None:
         "EarlyRobust and Fine-tuning lie within 5 points of each other under TextFooler (real lists). ASCC on the real lists: EarlyRobust "
         "ticket and the whole model lie within 5 points of each other under TextFooler (real lists)."
     )
+
+
+def test_a_verdict_that_other_texts_may_change_says_so() -> None:
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0].comparison
+    assert judged is not None
+    assert judged.verdict == "different"
+    for low, high, words in ((4.0, 26.0, ""), (-0.5, 30.0, HERE), (-30.0, 0.5, HERE), (-9.0, -1.0, "")):
+        assert here(replace(judged, over_examples=(low, high))) == words
+    assert here(replace(judged, over_examples=None)) == ""
+    same = replace(judged, difference=0.5, adjusted_p=0.9, adjusted_equivalence_p=0.01)
+    assert same.verdict == "equivalent"
+    for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
+        assert here(replace(same, over_examples=(low, high))) == words
+    assert (
+        here(replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == ""
+    )  # undecided anyway
+
+
+def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
+    """Both can be shown at once; a reader who asks whether two are as good as each other wants both."""
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0]
+    assert judged.comparison is not None
+    large = replace(judged.comparison, adjusted_equivalence_p=0.9, over_examples=(4.0, 26.0))
+    assert small(large) == ""
+    close = replace(large, difference=-2.3, adjusted_equivalence_p=0.01, over_examples=(-3.7, -1.0))
+    assert close.verdict == "different"
+    assert small(close) == ", by less than 5 points"
+    assert "less sturdy, by less than 5 points, −2.3" in sentence(replace(judged, comparison=close))
+    assert small(replace(close, over_examples=(-5.2, -0.4))) == ""  # other texts do not bear it out
+    assert small(replace(close, adjusted_p=0.9)) == ""  # equivalent, and called so

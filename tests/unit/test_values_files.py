@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from robust_tickets import files, seeds
-from robust_tickets.cli.filling import Files
+from robust_tickets.cli.filling import check_page
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.run import STAGE_FILES, Run, Stage, command_of, listing, locked, versions
 
@@ -118,7 +118,7 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_folder_that_may_not_be_looked_into_is_told_in_words(closed: Path) -> None:
     """Before Python 3.14 ``Path.exists`` raises there."""
-    for check in (files.check_writable, lambda folder: Files(page=folder / "index.html").check()):
+    for check in (files.check_writable, lambda folder: check_page(folder / "index.html")):
         with pytest.raises(TicketsError, match=r"nothing can be written to .*: Permission denied"):
             check(closed / "new")
 

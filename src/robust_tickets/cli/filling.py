@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,40 +25,19 @@ def dry_run(ask: Ask, budget: float | None) -> Answer:
     return Answer(data=as_data(planned, budget), show=lambda console: show_plan(planned, budget, console))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """What is to be written of all results: the page, and the answers as Markdown."""
-
-    page: Path | None = None
-    answers: Path | None = None
-
-    @property
-    def asked(self) -> dict[str, Path]:
-        return {name: path for name, path in vars(self).items() if path is not None}
-
-    def check(self) -> None:
-        """Before anything is run: they are written last."""
-        for name, path in self.asked.items():
-            if os.path.isdir(path):
-                raise TicketsError(f"--{name} {path} is a folder", hint="give a file in it")
-            check_writable(path.parent)
-
-    def write(self, results: Path) -> list[Path]:
-        from robust_tickets.files import write_text
-        from robust_tickets.reproduce.findings import findings
-        from robust_tickets.reproduce.outcome import read_all
-        from robust_tickets.reproduce.page import write_page
-
-        written = [write_page(self.page, results)] if self.page is not None else []
-        if self.answers is not None:
-            written.append(write_text(self.answers, findings(read_all(results), results)))
-        return written
+def check_page(page: Path | None) -> None:
+    """Before anything is run: it is written last."""
+    if page is None:
+        return
+    if os.path.isdir(page):
+        raise TicketsError(f"--page {page} is a folder", hint="give a file in it")
+    check_writable(page.parent)
 
 
-def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
+def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Answer:
     """Say the cost, run what is left, fill the tables, write them."""
     _check_folders(ask)
-    files.check()
+    check_page(page)
     planned = make(ask)
     for line in in_lines(planned, budget):
         say(line)
@@ -68,6 +46,7 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
     from robust_tickets.reproduce import drawing, tell
     from robust_tickets.reproduce.fill import fill_all
     from robust_tickets.reproduce.outcome import read_all
+    from robust_tickets.reproduce.page import write_page
     from robust_tickets.reproduce.published import tables
     from robust_tickets.reproduce.work import work
 
@@ -96,7 +75,7 @@ def go(ask: Ask, budget: float | None, processes: int, files: Files) -> Answer:
         *(path for one in filled for path in tell.write(one, ask.out)),
         *(drawing.write(one, ask.out) for one in figures),
     ]
-    written += files.write(ask.results) if outcomes else []
+    written += [write_page(page, ask.results)] if page is not None and outcomes else []
     told = {
         **as_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled],
         "figures": [{"id": one.id, "caption": one.caption, "why": one.why} for one in figures],
@@ -152,13 +131,13 @@ def _check_folders(ask: Ask) -> None:
             raise TicketsError(f"--{name} {folder} is a file", hint="give a folder")
 
 
-def of_results(results: Path, files: Files) -> Answer:
-    """Files made of results that are there."""
-    files.check()
-    written = [str(path) for path in files.write(results)]
-    return Answer(
-        data={"written": written}, show=lambda console: print("\n".join(f"written: {path}" for path in written))
-    )
+def of_results(results: Path, page: Path) -> Answer:
+    """The page of results that are there."""
+    from robust_tickets.reproduce.page import write_page
+
+    check_page(page)
+    written = str(write_page(page, results))
+    return Answer(data={"written": [written]}, show=lambda console: print(f"written: {written}"))
 
 
 def _summary(summary: Any) -> dict[str, Any]:

@@ -40,7 +40,6 @@ def reproduce(
     results: Path = Path("results"),
     out: Path = Path("runs/reproduce"),
     page: Path | None = None,
-    answers: Path | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Make tables and figures of the three papers: say what it costs and what is missing, run what is not done, fill them.
@@ -87,8 +86,6 @@ def reproduce(
         Where searches, models and attacks lie while they are made, and the filled tables afterwards.
     page
         Write all results as one HTML page to this file; without a table, of what is there, and nothing is run.
-    answers
-        Likewise the findings, as Markdown: the answers to the campaigns' questions, and what is left to run.
     """
     runs = {
         "--only": bool(only),
@@ -103,20 +100,19 @@ def reproduce(
             list_,
             published,
             paper,
-            bool(campaign or asked) or dry_run or page is not None or answers is not None,
+            bool(campaign or asked) or dry_run or page is not None,
         )
     if paper is not None:
         raise TicketsError(
             "reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}"
         )
-    files = filling.Files(page=page, answers=answers)
-    if files.asked and not tables and campaign is None and not dry_run:
+    if page is not None and not tables and campaign is None and not dry_run:
         if asked:
             raise TicketsError(
-                f"reproduce: {asked[0]} goes with tables or a campaign; without them --page and --answers are of all results",
+                f"reproduce: {asked[0]} goes with tables or a campaign; without them --page is of all results",
                 hint=f"leave out {', '.join(asked)}, or name some tables",
             )
-        return filling.of_results(results, files)
+        return filling.of_results(results, page)
     if tables and campaign is not None:
         raise TicketsError(
             "reproduce: either tables or a campaign, not both at once",
@@ -138,7 +134,7 @@ def reproduce(
     limit = seconds(budget, "--budget") if budget is not None else None
     if dry_run:
         return filling.dry_run(ask, limit)
-    return filling.go(ask, limit, processes, files)
+    return filling.go(ask, limit, processes, page)
 
 
 def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:

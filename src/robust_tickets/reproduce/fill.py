@@ -210,15 +210,6 @@ def fill_all(
     ]
 
 
-def beside(outcomes: Sequence[Outcome], flavour: Flavour = "corrected") -> tuple[FilledCell, ...]:
-    """All printed numbers, each once, with runs of ours beside them or not; no claim is judged."""
-    found: list[FilledCell] = []
-    for of in (one for one in tables() if one.kind != "figure"):
-        made = tuple(cell for one in _of_table(of, flavour) for cell in _cells(of.id, one, outcomes, None, Only(())))
-        found += Filled(id=of.id, title=of.title, source=of.source, flavour=flavour, cells=made, claims=()).numbers
-    return tuple(found)
-
-
 def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
     from robust_tickets.reproduce.rows import rows
 

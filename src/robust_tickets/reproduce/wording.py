@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from robust_tickets.measure.runs import RunSummary
-from robust_tickets.report.numbers import NONE, brief
+from robust_tickets.report.numbers import NONE
 from robust_tickets.reproduce.names import attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.protocol import part_of
@@ -24,14 +23,6 @@ INSIDE = {True: "yes", False: "no", None: NONE}
 
 def measure(metric: str, by: str | None) -> str:
     return MEASURES.get(metric, metric) + (f": {attack_title(by)}" if by else "")
-
-
-def mean(summary: RunSummary | None) -> str:
-    """``45.3 (43.2–47.4), 5 runs``."""
-    if summary is None:
-        return NONE
-    span = f" ({brief(summary.shown)})" if summary.shown else ""
-    return f"{summary.mean:.1f}{span}, {count(summary.n, 'run')}"
 
 
 def count(number: int, word: str) -> str:

@@ -11,10 +11,10 @@ from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.left import AT_HAND
 from robust_tickets.reproduce.names import arm_title, task_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.reading import NOT_RUN
 from robust_tickets.reproduce.wording import hours
@@ -98,6 +98,7 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
     return total
 
 
+AT_HAND = Places(counted=True)
 HEADS = ("why", "task", "numbers", "tables", "methods")
 SHOWN = 6  # methods named in a row
 MOSTLY = 0.6  # of a table's time

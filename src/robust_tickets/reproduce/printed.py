@@ -7,16 +7,12 @@ from dataclasses import dataclass
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval, predicted_difference
-from robust_tickets.report.numbers import points, signed_span
 from robust_tickets.reproduce.attacks import attack as attack_of
-from robust_tickets.reproduce.claims import Claim, Judged, after_choice
-from robust_tickets.reproduce.legend import broad
-from robust_tickets.reproduce.names import arm_title
+from robust_tickets.reproduce.claims import Claim, after_choice
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.published import Cell, cells, tables
 from robust_tickets.reproduce.reading import Wanted, read_runs
 from robust_tickets.reproduce.rows import arms, rows
-from robust_tickets.reproduce.wording import listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +27,6 @@ class Printed:
     @property
     def inside(self) -> bool | None:
         return None if self.prediction is None else self.prediction[0] <= self.difference <= self.prediction[1]
-
-    @property
-    def told(self) -> str:
-        """“inside −14.0 to +25.1, 39 wide”: what lets it in may be scatter."""
-        if self.prediction is None:
-            return ""
-        wide = f", {width:.0f} wide" if self.inside and (width := broad(self.prediction)) else ""
-        return f"{'inside' if self.inside else 'outside'} {signed_span(self.prediction)}{wide}"
 
 
 def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
@@ -60,34 +48,6 @@ def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
                 table=one.id, difference=found[0].value - found[1].value, runs=runs, prediction=_prediction(claim, outcomes, runs)
             )  # fmt: skip
     return None
-
-
-def printed_columns(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
-    """For a table of claims: what is printed, and whether ours would give it; nothing where no paper prints one of them."""
-    found = [printed(one.claim, outcomes) if one.comparison else None for one in judged]
-    if not any(found):
-        return {}
-    said = [f"{points(one.difference)} ({one.table})" if one else "" for one in found]
-    return {"printed": said, "where ours would lie": [one.told if one else "" for one in found]}
-
-
-def printed_note(judged: Sequence[Judged], outcomes: Sequence[Outcome]) -> list[str]:
-    """How to read the two columns."""
-    found = [
-        (one.claim.other, known)
-        for one in judged
-        if one.comparison and (known := printed(one.claim, outcomes)) and known.prediction
-    ]
-    if not found:
-        return []
-    means = {arm_title(name): max(one.runs) for name, one in found if max(one.runs) > 1}
-    apart = f" (of {listed(list(means))} a mean of {max(means.values())}, as printed)" if means else ""
-    bare = all(attack_of(one.claim.task, one.claim.attack).table.get("encoder") == "none" for one in judged)
-    said = f"*Printed*: the paper's difference; beside it where that of one further run a side{apart} would lie, at 95 %, with substitute "
-    said += f"candidates{' and no sentence encoder' * bare}."
-    if any(one.inside and broad(one.prediction) for _, one in found if one.prediction):
-        said += " Inside so wide an interval is no agreement."
-    return [said]
 
 
 def _cell(table: str, row: str | None, claim: Claim, attack: str | None) -> Cell | None:

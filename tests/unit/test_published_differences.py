@@ -12,14 +12,12 @@ from scipy import stats
 
 from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, screening
 from robust_tickets.reproduce import published, tell
-from robust_tickets.reproduce.answers.parts import versions
-from robust_tickets.reproduce.answers.printed import printed
 from robust_tickets.reproduce.claims import judge, told
 from robust_tickets.reproduce.fill import fill
-from robust_tickets.reproduce.findings import findings
 from robust_tickets.reproduce.legend import scattered
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.tables import table as shown
+from robust_tickets.reproduce.printed import printed
 
 WILD = (10, 15, 20, 25, 90)  # one of five stands far out
 
@@ -55,25 +53,6 @@ def test_a_printed_difference_is_held_against_as_many_runs_a_side(other: str, ro
     assert found.inside == (middle - reach <= found.difference <= middle + reach)
 
 
-def test_the_findings_set_the_paper_s_difference_beside_ours() -> None:
-    text = findings(runs(tuple(count + 4 for count in BASE)))
-    first = text.partition("## A")[2].splitlines()[2]
-    difference = f"+{aua('ER-T1', 'EarlyRobust') - aua('ER-T1', 'Fine-tune'):.1f}"
-    assert first.startswith("- sturdier than Fine-tuning: **")
-    assert first.endswith(f", the paper {difference}")
-    row = next(line for line in text.splitlines() if line.startswith("| Fine-tuning, TextFooler, real lists |"))
-    assert f"| {difference} (ER-T1) | inside −" in row
-    assert row.endswith(" wide |")
-    assert (
-        "one further run a side (of Random ticket a mean of 5, as printed) would lie, at 95 %, with substitute candidates and no"
-        in text
-    )
-    assert "Inside so wide an interval is no agreement." in text
-    few = findings([one for one in runs() if one.unit.seed < 4])
-    assert f"| {difference} (ER-T1) |  |" in few  # no prediction of four runs
-    assert "Inside so wide" not in few
-
-
 def test_no_paper_prints_a_claim_of_the_sturdy_recipe() -> None:
     outcomes = screening()
     assert {printed(one.claim, outcomes) for one in judge("B-forms", outcomes)} == {None}
@@ -100,33 +79,7 @@ def test_a_number_that_scatter_lets_in_says_so() -> None:
     assert clause in tell.markdown(wide)
     assert "“yes, of 30”" in tell.markdown(wide)
     assert clause in str(shown(wide, []))
-    assert clause[1:] in findings(arm("earlyrobust_first", {SUBSTITUTE: WILD}))  # there of all tables
     assert "of them of an interval" not in tell.markdown(narrow) + str(shown(narrow, []))
     console = Console(width=80, file=io.StringIO(), record=True)
     tell.show(wide, console)
     assert "yes, of 66" in console.export_text()
-
-
-def test_what_is_unlike_between_the_sides_is_told() -> None:
-    outcomes = [*screening(), *arm("freelb3", {"textfooler-real-confirm": BASE})]
-    text = findings(outcomes)
-    assert (
-        "FreeLB-3 is one configuration with a published step size, without averaged weights, not the best of 6 as"
-        in text
-    )
-    assert "FreeLB-3 is one" not in findings(screening())
-    assert "versions of the code" not in text
-    later = [replace(one, inputs={"code": "b" if one.unit.arm == "finetune" else "a"}) for one in outcomes]
-    assert "which chose nothing; the arms were run by 2 versions of the code." in findings(later)
-    assert versions(judge("B", later), [one for one in later if one.unit.arm != "finetune"]) == ""
-
-
-def test_a_sentence_goes_on_without_a_capital() -> None:
-    kinds = ("textbugger-substitute", "bertattack", "bertattack_papers-substitute", "pwws")
-    others = [
-        one
-        for name in ("finetune", "earlyrobust", "random")
-        for one in arm(name, {REAL: BASE, **dict.fromkeys(kinds, BASE)})
-    ]
-    assert "and PWWS, in a family of its own, all 8 claims are undecided." in findings(others)
-    assert "larger" not in told()["families"]["B-validation"]["question"]  # they may be smaller
