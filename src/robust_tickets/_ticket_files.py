@@ -47,10 +47,14 @@ class StoredScores(Mapping[str, Group]):
 
         if not self.path.is_file():
             raise TicketsError(
-                f"the scores of this ticket are gone: {self.path}", hint="put the file back, or search again"
+                f"the scores of this ticket are gone: {self.path}",
+                hint="put the file back, or search again",
+                code="ticket.scores_gone",
             )
         damaged = TicketsError(
-            f"{self.path} does not match ticket.json", hint="remove it to keep the ticket as drawn, or search again"
+            f"{self.path} does not match ticket.json",
+            hint="remove it to keep the ticket as drawn, or search again",
+            code="ticket.damaged",
         )
         if sha256_file(self.path) != self.sha256:
             raise damaged
@@ -109,16 +113,24 @@ def load(make: Any, folder: Path) -> Any:
 
     for name in ("ticket.json", "ticket.safetensors"):
         if not (folder / name).is_file():
-            raise TicketsError(f"no ticket in {folder}: {name} is missing", hint="give the folder that a search wrote")
+            raise TicketsError(
+                f"no ticket in {folder}: {name} is missing",
+                hint="give the folder that a search wrote",
+                code="ticket.not_found",
+            )
     about = read_json(folder / "ticket.json")
     blob = (folder / "ticket.safetensors").read_bytes()
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         found = about.get("schema") if isinstance(about, dict) else type(about).__name__
         raise TicketsError(
-            f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}", hint="update the package"
+            f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}",
+            hint="update the package",
+            code="ticket.schema",
         )
     damaged = TicketsError(
-        f"{folder / 'ticket.safetensors'} does not match ticket.json", hint="the ticket is damaged: search again"
+        f"{folder / 'ticket.safetensors'} does not match ticket.json",
+        hint="the ticket is damaged: search again",
+        code="ticket.damaged",
     )
     if hashlib.sha256(blob).hexdigest() != about.get("sha256"):
         raise damaged

@@ -40,7 +40,9 @@ def frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[st
         for array in map(np.asarray, arrays):
             if dtype is bool and array.dtype != bool and not np.isin(array, (0, 1)).all():
                 raise TicketsError(
-                    f"a mask of {name!r} holds values other than 0 and 1", hint="masks are boolean: True keeps a unit"
+                    f"a mask of {name!r} holds values other than 0 and 1",
+                    hint="masks are boolean: True keeps a unit",
+                    code="ticket.mask_values",
                 )
             if array.dtype != dtype or array.flags.writeable or not array.flags.owndata:
                 array = array.astype(dtype, copy=True)
@@ -55,6 +57,7 @@ def masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[i
         raise TicketsError(
             f"{group}: the backbone has {len(sizes)} layers, got {len(kept)} lists",
             hint="give one list of kept indices per layer",
+            code="ticket.layers",
         )
     masks = []
     for layer, (indices, size) in enumerate(zip(kept, sizes, strict=True)):
@@ -66,6 +69,7 @@ def masks_from_kept(group: str, kept: Sequence[Sequence[int]], sizes: Sequence[i
                 raise TicketsError(
                     f"{group}: layer {layer} has {size} of them, got index {i}",
                     hint=f"indices run from 0 to {size - 1}",
+                    code="ticket.index",
                 )
             mask[i] = True
         masks.append(mask)

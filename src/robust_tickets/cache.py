@@ -106,6 +106,7 @@ def _stand_in(root: Path, why: str) -> Path:
             f"the cache folder {root} cannot be written ({why}), nor can a temporary one be made ({problem.strerror})",
             hint="set ROBUST_TICKETS_CACHE to a folder that can be written",
             exit_code=FAILED,
+            code="cache.not_writable",
         ) from None
     atexit.register(_remove, folder, os.getpid())
     warn(

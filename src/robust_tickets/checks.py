@@ -18,7 +18,9 @@ def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
     if value not in known:
         words = list(map(str, known))
         raise TicketsError(
-            f"{what} is {value!r}, expected one of {', '.join(words)}", hint=did_you_mean(str(value), words)
+            f"{what} is {value!r}, expected one of {', '.join(words)}",
+            hint=did_you_mean(str(value), words),
+            code="settings.choice",
         )
 
 
@@ -32,15 +34,16 @@ def check_literals(component: Any) -> None:
             raise TicketsError(
                 f"{type(component).__name__}.{name} must be a number, got {value!r}",
                 hint="give a number, without quotes",
+                code="settings.number",
             )
 
 
 def at_least(what: str, value: int | None, least: int, hint: str) -> None:
     """Refuse what is no whole number, and a number below ``least``; none is left out."""
     if value is not None and not isinstance(value, numbers.Integral):
-        raise TicketsError(f"{what} must be a whole number, got {value!r}", hint=hint)
+        raise TicketsError(f"{what} must be a whole number, got {value!r}", hint=hint, code="settings.whole_number")
     if value is not None and value < least:
-        raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint)
+        raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint, code="settings.limit")
 
 
 def at_least_one(component: Any, *names: str) -> None:
@@ -51,6 +54,7 @@ def at_least_one(component: Any, *names: str) -> None:
             raise TicketsError(
                 f"{type(component).__name__}.{name} must be at least 1, got {value!r}",
                 hint="give a whole number from 1",
+                code="settings.limit",
             )
 
 
@@ -60,7 +64,9 @@ def not_negative(component: Any, *names: str) -> None:
         value = getattr(component, name)
         if not isinstance(value, numbers.Real) or not float(value) >= 0:  # also catches NaN
             raise TicketsError(
-                f"{type(component).__name__}.{name} must not be negative, got {value!r}", hint="0 switches it off"
+                f"{type(component).__name__}.{name} must not be negative, got {value!r}",
+                hint="0 switches it off",
+                code="settings.limit",
             )
 
 

@@ -68,7 +68,9 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise TicketsError(
-                f"a config number must be finite, got {value}", hint="leave the field out or give a number"
+                f"a config number must be finite, got {value}",
+                hint="leave the field out or give a number",
+                code="config.not_finite",
             )
         return value + 0.0  # -0.0 is 0.0, and hashes as it
     if value is None or isinstance(value, bool | int | float | str):
@@ -85,11 +87,17 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise TicketsError(f"no such file: {path}", hint="give the path of a TOML file") from None
+        raise TicketsError(
+            f"no such file: {path}", hint="give the path of a TOML file", code="file.not_found"
+        ) from None
     except OSError as problem:  # a folder, or no right to read it
-        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="give the path of a TOML file") from None
+        raise TicketsError(
+            f"could not read {path}: {problem.strerror}", hint="give the path of a TOML file", code="file.unreadable"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise TicketsError(f"{path} is not valid TOML: {problem}", hint="mend the line it names") from None
+        raise TicketsError(
+            f"{path} is not valid TOML: {problem}", hint="mend the line it names", code="config.toml"
+        ) from None
 
 
 def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
@@ -98,7 +106,7 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
     for key in values:
         if key not in known:
             hint = did_you_mean(key, known) if known else f"{where} has no settings: leave it out"
-            raise TicketsError(f"{where}: unknown key {key!r}", hint=hint)
+            raise TicketsError(f"{where}: unknown key {key!r}", hint=hint, code="config.unknown_key")
     hints = typing.get_type_hints(cls)
     built = {}
     for key, value in values.items():
@@ -123,7 +131,9 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
         missing = [n for n, f in known.items() if n not in built and _required(f)]
         if not missing:
             raise
-        raise TicketsError(f"{where}: missing {', '.join(missing)}", hint="add the key") from problem
+        raise TicketsError(
+            f"{where}: missing {', '.join(missing)}", hint="add the key", code="config.missing_key"
+        ) from problem
     for key, value in built.items():  # after the component's own checks, which say more
         if isinstance(value, float) and not math.isfinite(value):
             raise _wrong(f"{where}.{key}", "a finite number", value)
@@ -138,7 +148,9 @@ def build_component(kind: str, value: Any, where: str) -> Any:
         value = {"name": value}
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         raise TicketsError(
-            f"{where}: expected a name or a table with a name, got {value!r}", hint=f'for example {where} = "…"'
+            f"{where}: expected a name or a table with a name, got {value!r}",
+            hint=f'for example {where} = "…"',
+            code="config.component",
         )
     settings = {k: v for k, v in value.items() if k != "name"}
     return build(REGISTRIES[kind].get(value["name"]), settings, where)
@@ -230,4 +242,4 @@ def _coerce_scalar(hint: Any, value: Any, where: str) -> Any:
 
 
 def _wrong(where: str, expected: str, value: Any) -> TicketsError:
-    return TicketsError(f"{where}: expected {expected}, got {value!r}", hint="change the value")
+    return TicketsError(f"{where}: expected {expected}, got {value!r}", hint="change the value", code="config.type")

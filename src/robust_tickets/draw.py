@@ -45,16 +45,20 @@ def draw(
 ) -> Arrays:
     """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     if not _fraction(removed):
-        raise TicketsError(f"the fraction to remove must be in [0, 1), got {removed!r}", hint="0.3 removes 30 %")
+        raise TicketsError(
+            f"the fraction to remove must be in [0, 1), got {removed!r}", hint="0.3 removes 30 %", code="draw.fraction"
+        )
     one_of("the scope of a draw", scope, get_args(Scope))
     one_of("the rule of a draw", rule, get_args(Rule))
     layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
     if any(not np.isfinite(s).all() for s in layers):
         raise TicketsError(
-            "scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate"
+            "scores must be finite, got NaN or infinity",
+            hint="the search diverged: lower its learning rate",
+            code="draw.scores",
         )
     if any(len(s) < floor for s in layers):
-        raise TicketsError(f"a layer has fewer than {floor} units to keep", hint="lower the floor")
+        raise TicketsError(f"a layer has fewer than {floor} units to keep", hint="lower the floor", code="draw.floor")
     groups = [[i] for i in range(len(layers))] if scope == "layer" else [list(range(len(layers)))]
     choose = _exact if rule == "exact" else _quantile
     masks: list[np.ndarray] = [np.empty(0)] * len(layers)
@@ -72,6 +76,7 @@ def _exact(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndar
         raise TicketsError(
             f"removing {removed:.4g} of {total} units leaves {keep}, fewer than {floor} in each of {len(layers)} layers",
             hint="remove less",
+            code="draw.floor",
         )
     masks = [np.zeros(len(s), dtype=bool) for s in layers]
     for mask, score in zip(masks, layers, strict=True):
@@ -93,7 +98,9 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
             threshold = np.quantile(np.concatenate(work), removed, method="linear")
         if not np.isfinite(threshold):
             raise TicketsError(
-                f"removing {removed:.4g} cannot leave {floor} units in every layer", hint="remove less, or rule='exact'"
+                f"removing {removed:.4g} cannot leave {floor} units in every layer",
+                hint="remove less, or rule='exact'",
+                code="draw.floor",
             )
         masks = [s > threshold for s in work]
         empty = [i for i, mask in enumerate(masks) if mask.sum() < floor]
@@ -153,7 +160,9 @@ def _round(counts: list[int], sizes: list[int], multiple: int) -> list[int]:
 def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Arrays:
     """Boolean masks in the shapes of ``scores`` that remove the fraction ``sparsity`` of the weights with the lowest ones."""
     if not _fraction(sparsity):
-        raise TicketsError(f"the sparsity must be in [0, 1), got {sparsity!r}", hint="0.3 removes 30 %")
+        raise TicketsError(
+            f"the sparsity must be in [0, 1), got {sparsity!r}", hint="0.3 removes 30 %", code="draw.fraction"
+        )
     one_of("the scope of a draw", scope, get_args(WeightScope))
     groups = [[s] for s in scores] if scope == "matrix" else [scores]
     sizes = [sum(s.size for s in group) for group in groups]
@@ -168,7 +177,9 @@ def keep_best(scores: Sequence[np.ndarray], keep: int) -> Arrays:
     """Masks that keep exactly the ``keep`` highest of all scores together; of equal ones the earlier array's, then the lower index."""
     if any(not np.isfinite(s).all() for s in scores):
         raise TicketsError(
-            "scores must be finite, got NaN or infinity", hint="the search diverged: lower its learning rate"
+            "scores must be finite, got NaN or infinity",
+            hint="the search diverged: lower its learning rate",
+            code="draw.scores",
         )
     total = sum(s.size for s in scores)
     if not 0 < keep < total:

@@ -1,7 +1,8 @@
 """The one error type.
 
-Every message says what was expected, what came and where; the hint says what to do. The command line prints both and exits with
-``exit_code``: 2 for bad input or usage, 3 for something that failed while running (memory, disk, NaN, a vanished resource).
+Every message says what was expected, what came and where; the hint says what to do; the code (``"ticket.kind"``) is for
+programs and tests. The command line prints message and hint and exits with ``exit_code``: 2 for bad input or usage, 3 for something that
+failed while running (memory, disk, NaN, a vanished resource).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ FEW = 3  # near names out of a long list
 class TicketsError(Exception):
     """Something a user can act on: ``message`` (what and where) and ``hint`` (what to do)."""
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = BAD_INPUT) -> None:
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = BAD_INPUT, code: str = "uncoded") -> None:
         super().__init__(message)
+        self.code = code
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
@@ -41,7 +43,9 @@ def tokenising() -> Iterator[None]:
         if type(problem).__name__ != "PanicException":  # pyo3_runtime's, which cannot be imported
             raise
         raise TicketsError(
-            f"the tokenizer failed: {problem}", hint="leave the text out, or see that tokenizer.json is the model's own"
+            f"the tokenizer failed: {problem}",
+            hint="leave the text out, or see that tokenizer.json is the model's own",
+            code="tokenizer.failed",
         ) from None
 
 

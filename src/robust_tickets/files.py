@@ -46,6 +46,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
             f"could not write {path}: {problem.strerror}",
             hint="check the disk and the folder's rights",
             exit_code=FAILED,
+            code="file.not_written",
         ) from None
     return path
 
@@ -102,7 +103,9 @@ def check_writable(folder: Path) -> None:
     except OSError as problem:
         why = f"{above} is a file" if os.path.isfile(above) else problem.strerror
         raise TicketsError(
-            f"nothing can be written to {folder}: {why}", hint="check its rights, or give another folder"
+            f"nothing can be written to {folder}: {why}",
+            hint="check its rights, or give another folder",
+            code="file.not_writable",
         ) from None
 
 
@@ -161,16 +164,20 @@ def write_json(path: Path, value: Any) -> Path:
 
 def read_json(path: Path) -> Any:
     if path.is_fifo():  # its end may never come
-        raise TicketsError(f"{path} is a pipe, expected a file", hint="see what put it there")
+        raise TicketsError(f"{path} is a pipe, expected a file", hint="see what put it there", code="file.pipe")
     try:
         return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
     except FileNotFoundError:
-        raise TicketsError(f"no such file: {path}", hint=look_again(path)) from None
+        raise TicketsError(f"no such file: {path}", hint=look_again(path), code="file.not_found") from None
     except OSError as problem:  # a folder, or no right to read it
-        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
+        raise TicketsError(
+            f"could not read {path}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
+        ) from None
     except (ValueError, RecursionError) as problem:
         raise DamagedError(
-            f"{path} is not valid JSON: {problem}", hint="the file is damaged: remove it and run again"
+            f"{path} is not valid JSON: {problem}",
+            hint="the file is damaged: remove it and run again",
+            code="file.json",
         ) from None
 
 
@@ -191,6 +198,7 @@ def within(folder: Path, name: str) -> Path:
         raise TicketsError(
             f"{folder} names {name}, which lies outside of it",
             hint="what is not in the folder is given by its own path",
+            code="file.outside",
         )
     return place
 
@@ -221,7 +229,7 @@ def set_aside(path: Path, folder: Path) -> None:
     except OSError as problem:
         hint = "check the disk and the folder's rights"
         raise TicketsError(
-            f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED
+            f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED, code="file.not_moved"
         ) from None
 
 

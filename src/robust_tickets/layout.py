@@ -152,11 +152,13 @@ def layout_of(model: Any) -> Layout:
         raise TicketsError(
             f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}",
             hint=f"choose another: {', '.join(BACKBONES.names())}",
+            code="backbone.refused",
         )
     if name not in BACKBONES.names():
         raise TicketsError(
             f"the backbone family {family!r} has no layout; known: {', '.join(BACKBONES.names())}",
             hint="choose a known family, or describe yours in a few lines (docs/backbones.md)",
+            code="backbone.unknown",
         )
     layout = BACKBONES.get(name)
     if not isinstance(layout, Layout) or layout.family != stock:
@@ -164,6 +166,7 @@ def layout_of(model: Any) -> Layout:
         raise TicketsError(
             f"the backbone {name!r} must be a Layout of the family {stock!r}, its entry point gives {found}",
             hint="name the entry point like the family, with _ for - (docs/backbones.md)",
+            code="backbone.not_a_layout",
         )
     return layout
 

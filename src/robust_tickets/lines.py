@@ -77,6 +77,7 @@ class Lines(ABC):
                 f"could not write {self.part}: {problem.strerror}",
                 hint="check the disk and the folder's rights",
                 exit_code=FAILED,
+                code="file.not_written",
             ) from None
 
     def _take_up(self, header: dict[str, Any]) -> None:

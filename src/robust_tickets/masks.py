@@ -79,4 +79,5 @@ def check_zeros(model: Any) -> None:
                 f"{grown} weights of {name} are outside the ticket but not zero",
                 hint="something changed them other than training; apply the ticket again",
                 exit_code=FAILED,
+                code="masks.not_zero",
             )

@@ -101,7 +101,9 @@ def seconds(text: str, flag: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", told)
     if not parts or "".join(number + unit for number, unit in parts) != told:
         raise TicketsError(
-            f"{flag} is a time such as 20m, got {text!r}", hint="hours, minutes, seconds: 2h, 1h30m, 90s"
+            f"{flag} is a time such as 20m, got {text!r}",
+            hint="hours, minutes, seconds: 2h, 1h30m, 90s",
+            code="option.duration",
         )
     return sum(float(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts)
 

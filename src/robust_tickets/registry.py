@@ -39,13 +39,16 @@ class Registry:
             raise TicketsError(
                 f"the plug-in name(s) {', '.join(sorted(twice))} already belong to built-in {self.kind}",
                 hint=f"rename the entry point in the group robust_tickets.{self.kind}",
+                code="registry.name_taken",
             )
         return tuple(sorted(own | plugged.keys()))
 
     def get(self, name: str) -> Any:
         """Import the component called ``name``."""
         if name not in self.names():
-            raise TicketsError(f"{name!r} is none of the {self.kind}", hint=did_you_mean(name, self.names()))
+            raise TicketsError(
+                f"{name!r} is none of the {self.kind}", hint=did_you_mean(name, self.names()), code="registry.unknown"
+            )
         plugged = self._plugged()
         if name in plugged:
             try:
@@ -54,6 +57,7 @@ class Registry:
                 raise TicketsError(
                     f"the plug-in {name!r} ({plugged[name].value}) could not be imported: {problem}",
                     hint=f"mend or uninstall the package with this entry point in the group robust_tickets.{self.kind}",
+                    code="registry.plug_in",
                 ) from problem
         return importlib.import_module(f"{self.package}.{name}").REGISTERED
 
@@ -148,10 +152,11 @@ def imported(name: str, hint: str = "") -> Any:
         raise TicketsError(
             f"{module} could not be imported: {type(problem).__name__}: {problem}",
             hint=f"see that `python -c 'import {module}'` works here ({here}){hint}",
+            code="import.failed",
         ) from None
     for part in path.split("."):
         if not hasattr(found, part):
-            raise TicketsError(f"{module} has no {path}", hint="package.module:function")
+            raise TicketsError(f"{module} has no {path}", hint="package.module:function", code="import.no_such_name")
         found = getattr(found, part)
     return found
 

@@ -125,6 +125,7 @@ class Stage:
                 raise TicketsError(
                     f"{self.folder} holds other work (see its stage.json)",
                     hint="give another --out, or remove the folder",
+                    code="stage.other_work",
                 )
             files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
         except (DamagedError, KeyError, TypeError, AttributeError):
@@ -242,17 +243,19 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
     The lock goes with the process, however it ends.
     """
     if folder.exists() and not folder.is_dir():
-        raise TicketsError(f"{folder} is a file", hint="give a folder as --out")
+        raise TicketsError(f"{folder} is a file", hint="give a folder as --out", code="run.folder_is_file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
     except OSError as problem:
-        raise TicketsError(f"could not make {folder}: {problem.strerror}", hint="give another --out") from None
+        raise TicketsError(
+            f"could not make {folder}: {problem.strerror}", hint="give another --out", code="run.folder_not_made"
+        ) from None
     with lock:
         if claim(lock) is False:
             if not wait:
                 hint = "wait for it, or give another --out"
-                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED)
+                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
             say(f"waiting for another process that works in {folder}")
             claim(lock, wait=True)
         yield

@@ -24,7 +24,9 @@ def derive(seed: int, *names: object) -> int:
         own = str(int(seed))
     except (TypeError, ValueError):
         raise TicketsError(
-            f"a seed is one whole number, got {seed!r}", hint="for several runs, make one for each seed"
+            f"a seed is one whole number, got {seed!r}",
+            hint="for several runs, make one for each seed",
+            code="settings.seed",
         ) from None
     text = "\x1f".join([own, *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -42,17 +42,26 @@ class Ticket:
 
     def __post_init__(self) -> None:
         if self.kind not in GROUPS:
-            raise TicketsError(f"unknown kind of ticket: {self.kind!r}", hint=did_you_mean(self.kind, GROUPS))
+            raise TicketsError(
+                f"unknown kind of ticket: {self.kind!r}", hint=did_you_mean(self.kind, GROUPS), code="ticket.kind"
+            )
         if set(self.masks) != set(GROUPS[self.kind]):
             raise TicketsError(
                 f"a {self.kind} ticket holds {GROUPS[self.kind]}, got {tuple(self.masks)}",
                 hint="give exactly these groups",
+                code="ticket.groups",
             )
         if set(self.unit_weights) != set(self.masks):
-            raise TicketsError("unit_weights must name the groups of the masks", hint="use Layout.unit_weights")
+            raise TicketsError(
+                "unit_weights must name the groups of the masks",
+                hint="use Layout.unit_weights",
+                code="ticket.unit_weights",
+            )
         if not all(weight >= 1 for weight in self.unit_weights.values()):
             raise TicketsError(
-                f"a unit holds at least one weight, got {dict(self.unit_weights)}", hint="use Layout.unit_weights"
+                f"a unit holds at least one weight, got {dict(self.unit_weights)}",
+                hint="use Layout.unit_weights",
+                code="ticket.unit_weights",
             )
         set_ = object.__setattr__
         set_(self, "masks", frozen({g: self.masks[g] for g in GROUPS[self.kind]}, bool))
@@ -63,29 +72,43 @@ class Ticket:
         for group, scores in () if stored else self.scores.items():
             if group not in self.masks or [s.shape for s in scores] != [m.shape for m in self.masks[group]]:
                 raise TicketsError(
-                    f"the scores of {group!r} do not have the shapes of its masks", hint="give one score per unit"
+                    f"the scores of {group!r} do not have the shapes of its masks",
+                    hint="give one score per unit",
+                    code="ticket.score_shapes",
                 )
         if self.kind == "structured":
             for group, masks in self.masks.items():
                 bare = [i for i, m in enumerate(masks) if m.ndim != 1 or not m.any()]
                 if bare:
                     raise TicketsError(
-                        f"layer {bare[0]} keeps none of its {group}", hint="keep at least one in every layer"
+                        f"layer {bare[0]} keeps none of its {group}",
+                        hint="keep at least one in every layer",
+                        code="ticket.empty_layer",
                     )
             if len({len(m) for m in self.masks.values()}) > 1:
                 raise TicketsError(
-                    "heads and neurons name different numbers of layers", hint="give one mask per layer in both"
+                    "heads and neurons name different numbers of layers",
+                    hint="give one mask per layer in both",
+                    code="ticket.layers",
                 )
         elif len(set(self.names)) != len(self.masks["weights"]) or len(self.names) != len(self.masks["weights"]):
             raise TicketsError(
-                "an unstructured ticket names the matrix of each mask", hint="give as many names as masks, each once"
+                "an unstructured ticket names the matrix of each mask",
+                hint="give as many names as masks, each once",
+                code="ticket.names",
             )
         if not all(map(size_of, self.masks.values())):
             raise TicketsError(
-                "a ticket without a single unit", hint="give a mask for every layer or matrix of the backbone"
+                "a ticket without a single unit",
+                hint="give a mask for every layer or matrix of the backbone",
+                code="ticket.empty",
             )
         if not isinstance(self.provenance.get("draw", {}), dict):
-            raise TicketsError("the draw in a ticket's provenance must name its settings", hint="leave it out")
+            raise TicketsError(
+                "the draw in a ticket's provenance must name its settings",
+                hint="leave it out",
+                code="ticket.provenance",
+            )
 
     @classmethod
     def from_kept(cls, model: Any, *, heads: Sequence[Sequence[int]], neurons: Sequence[Sequence[int]]) -> Ticket:
@@ -179,11 +202,14 @@ class Ticket:
             raise TicketsError(
                 f"{wrong[0]} cannot be drawn from a ticket of {' and '.join(self.masks)}",
                 hint=f"draw it by {', '.join(asked)}",
+                code="ticket.groups_drawn",
             )
         if set(self.scores) != set(self.masks):
             where = "" if structured else f", or put {_ticket_files.APART} back beside it"
             raise TicketsError(
-                "this ticket carries no scores to draw from", hint=f"draw from the ticket that a search returned{where}"
+                "this ticket carries no scores to draw from",
+                hint=f"draw from the ticket that a search returned{where}",
+                code="ticket.no_scores",
             )
         before = {**whole, **self.provenance.get("draw", {})}
         how: dict[str, Any] = {key: value if value is not None else before[key] for key, value in asked.items()}
@@ -205,6 +231,7 @@ class Ticket:
             raise TicketsError(
                 f"round_to needs neurons with scores, this ticket has {', '.join(self.masks)}",
                 hint="leave round_to out",
+                code="ticket.round_to",
             )
         neurons = _draw.rounded(self.masks["neurons"], self.scores["neurons"], multiple, scope=scope)
         if multiple == 1:
@@ -244,7 +271,11 @@ class Ticket:
         """Hamming distance over size, per group; refuses tickets of other shapes."""
         shapes = [(t.names, {g: [m.shape for m in t.masks[g]] for g in t.masks}) for t in (self, other)]
         if shapes[0] != shapes[1]:
-            raise TicketsError("tickets of different shapes have no distance", hint="compare tickets of one backbone")
+            raise TicketsError(
+                "tickets of different shapes have no distance",
+                hint="compare tickets of one backbone",
+                code="ticket.shapes",
+            )
         return {
             g: sum(int((a != b).sum()) for a, b in zip(self.masks[g], other.masks[g], strict=True))
             / size_of(self.masks[g])
@@ -315,4 +346,4 @@ def expect_ticket(value: object) -> None:
             if isinstance(getattr(value, "ticket", None), Ticket)
             else "Ticket.load(folder) reads one"
         )
-        raise TicketsError(f"expected a ticket, got a {type(value).__name__}", hint=hint)
+        raise TicketsError(f"expected a ticket, got a {type(value).__name__}", hint=hint, code="ticket.not_a_ticket")
