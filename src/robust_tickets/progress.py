@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal
+LONG = 60.0  # seconds of work that are left: the first estimate is worth a line
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
 )
@@ -111,8 +112,8 @@ def seconds(text: str, flag: str) -> float:
 class Bar:
     """What a tracked piece of work reports to; ``advance`` is cheap and never synchronises a device."""
 
-    def __init__(self, title: str, total: int, done: int = 0) -> None:
-        self.title, self.total, self.done = title, total, done
+    def __init__(self, title: str, total: int, done: int = 0, first: int = 1) -> None:
+        self.title, self.total, self.done, self.first = title, total, done, first
         self.begun_at, self.started, self.last = done, time.monotonic(), time.monotonic()
         self.note = ""
 
@@ -120,14 +121,20 @@ class Bar:
         self.done += count
         self.note = note or self.note
         now = time.monotonic()
-        if now - self.last >= LINE_EVERY:
+        first = self.first and self.done - self.begun_at >= self.first
+        if first:
+            self.first = 0
+        if now - self.last >= LINE_EVERY or (first and self.left() >= LONG):
             self.last = now
             say(self.line())
 
-    def line(self) -> str:
-        spent = time.monotonic() - self.started
+    def left(self) -> float:
+        """Seconds that the rest will take, going by what was done so far."""
         new = self.done - self.begun_at
-        left = f", {duration(spent / new * (self.total - self.done))} left" if new and self.done < self.total else ""
+        return (time.monotonic() - self.started) / new * (self.total - self.done) if new else 0.0
+
+    def line(self) -> str:
+        left = f", {duration(self.left())} left" if self.begun_at < self.done < self.total else ""
         return f"{self.title}: {self.done}/{self.total}{left}{'  ' + self.note if self.note else ''}"
 
 
@@ -143,10 +150,10 @@ class _RichBar(Bar):
 
 
 @contextmanager
-def track(title: str, total: int, done: int = 0) -> Iterator[Bar]:
-    """Show the progress of ``total`` units of work, ``done`` of which an earlier run did."""
+def track(title: str, total: int, done: int = 0, first: int = 1) -> Iterator[Bar]:
+    """Show the progress of ``total`` units of work, ``done`` of which an earlier run did; ``first`` units give the first estimate."""
     if _quiet or not sys.stderr.isatty():
-        bar = Bar(title, total, done)
+        bar = Bar(title, total, done, first)
         yield bar
         spent = time.monotonic() - bar.started
         if spent > 2:

@@ -160,9 +160,6 @@ class Run:
         self.used[stage.name] = None
         return stage
 
-    def stage_folder(self, house: str, key: Mapping[str, Any]) -> Path:
-        return self.folder / house / digest(key)[:8]
-
     @contextmanager
     def alone(self, stage: Stage) -> Iterator[None]:
         """Hold the stage while it is looked at, run or read: who comes second waits, and finds it done.
@@ -176,10 +173,6 @@ class Run:
             if not stage.done() and self.processes > stage.sharers:
                 write_json(stage.folder / SHARERS, {"processes": self.processes})
             yield
-
-    def has(self, house: str, key: Mapping[str, Any]) -> bool:
-        """Whether the stage is done; only looks."""
-        return Stage(folder=self.stage_folder(house, key), key=key).done()
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write config.json; where another one lies there, what was concluded from it goes first, its finished stages stay."""

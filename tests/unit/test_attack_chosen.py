@@ -20,8 +20,8 @@ from robust_tickets.data.task import Split, Task
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.page import write_report
 from robust_tickets.report.terminal import attack_table
-from robust_tickets.walk.estimate import _chosen
 from robust_tickets.walk.recipe import AttackPlan
+from robust_tickets.walk.runner import chosen
 
 NAMES = ("Bad", "Good")
 CLF = Classifier.wrap(
@@ -95,7 +95,7 @@ def test_the_result_the_terminal_and_the_page_say_it(tmp_path: Path) -> None:
     result = PWWS()(CLF, split(7, 3), n=50, folder=tmp_path / "a")
     told = {key: result.task[key] for key in ("rows", "asked", "by_class")}
     assert told == {"rows": 10, "asked": 50, "by_class": [7, 3]}
-    assert "10 examples, all 10 rows (Bad 7, Good 3); 10 of the 50 asked for: there are no more" in shown(result)
+    assert "all 10 rows (Bad 7, Good 3); 10 of the 50 asked for: there are no more" in shown(result)
     page = write_report(tmp_path / "a.html", tmp_path / "a").read_text("utf-8")
     assert "texts: all 10 rows (Bad 7, Good 3); 10 of the 50 asked for: there are no more" in page
     assert "asked for" not in shown(PWWS()(CLF, split(7, 3), n=0))
@@ -113,7 +113,7 @@ def test_examples_that_failed_are_among_those_counted_by_class() -> None:
         return [[0.6, 0.4]] * len(texts)
 
     said = shown(PWWS()(Classifier.wrap(picky, labels=NAMES), given, n=0))
-    assert "10 examples, of which 1 failed and 9 are counted, all 10 rows (Bad 7, Good 3)" in said
+    assert "10 examples, 6 of them attacked, 1 failed, all 10 rows (Bad 7, Good 3)" in said
 
 
 def test_a_result_that_does_not_count_them_has_its_examples(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_result_that_does_not_count_them_has_its_examples(tmp_path: Path) -> N
 
 def test_a_plan_says_what_the_rows_allow() -> None:
     task = Task("t", NAMES, ("text",), {"test": split(31, 27)})
-    assert _chosen(AttackPlan(attack=PWWS(), n=200), task.test, NAMES) == (
+    assert chosen(AttackPlan(attack=PWWS(), n=200), task.test, NAMES) == (
         "58 examples, all 58 rows (Bad 31, Good 27); 58 of the 200 asked for: there are no more"
     )
-    assert _chosen(AttackPlan(attack=PWWS(), n=20, seed=4), task.test, NAMES) == (
+    assert chosen(AttackPlan(attack=PWWS(), n=20, seed=4), task.test, NAMES) == (
         "20 examples, drawn at random, balanced over the classes, seed 4 (Bad 10, Good 10)"
     )

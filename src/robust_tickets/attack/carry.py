@@ -8,7 +8,6 @@ from robust_tickets.attack.asking import Steps
 from robust_tickets.attack.failures import answers, fatal, hopeless
 from robust_tickets.attack.game import IN_FLIGHT
 from robust_tickets.attack.gradient import Gradient
-from robust_tickets.attack.pace import Pace
 from robust_tickets.attack.plan import Plan, failed, play
 from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.attack.store import Memory, OnDisk
@@ -16,10 +15,10 @@ from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.attack.workers import can_fork, fan_out, how_many
 from robust_tickets.lines import to_line
-from robust_tickets.progress import duration, say, track
+from robust_tickets.progress import say, track
 
 HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
-SAID_FROM = 60.0  # seconds; work longer than this is announced
+FIRST = 3  # examples that give the first estimate: one may be a text that is wrong already
 
 
 def carry_out(
@@ -42,9 +41,8 @@ def carry_out(
         plan.prepared.warm is not None and numbers
     ):  # with all rows, so that a resumed attack finds what the first one looked up
         plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
-    began, pace, wrong = time.monotonic(), Pace(len(numbers), live), 0
-    known = 0  # failed, but for their clean text
-    with track(plan.prepared.title, total, done) as bar:
+    wrong = known = 0  # failed in a row; failed, but for their clean text
+    with track(plan.prepared.title, total, done, FIRST) as bar:
         found = (
             fan_out(numbers, job, services, live, crew)
             if crew
@@ -63,11 +61,6 @@ def carry_out(
                 outcome = outcome.known or failed(plan, int(plan.rows[number]), outcome.problem)
             store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
             bar.advance(1)
-            whole = pace.after(time.monotonic() - began, outcome.status)
-            if whole is not None and whole > SAID_FROM:
-                say(
-                    f"{plan.prepared.title}: about {duration(whole)} for {len(numbers)} examples, going by the first {pace.finished}"
-                )
     return time.monotonic() - start
 
 

@@ -71,15 +71,16 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     from robust_tickets.report.read import read_run
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.report.verdict import warnings
-    from robust_tickets.walk.estimate import tell
-    from robust_tickets.walk.runner import look_for_attacks, prepare
+    from robust_tickets.walk.runner import look_for_attacks, plan_of, prepare
 
     look_for_attacks(recipe)
     walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
     if walk.done():
         say(f"{walk.run.folder} is done already; checking its stages")
     else:
-        tell(walk)
+        for line in plan_of(walk):
+            say(line)
+        say(f"run folder: {walk.run.folder} (stop at any time; the same command resumes)")
     folder = walk.go(max_failed)
     say(f"done in {duration(time.monotonic() - begun)}")
     page = folder / "report.html"

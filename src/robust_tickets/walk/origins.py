@@ -1,8 +1,4 @@
-"""From an arm's origin to its ticket: searched or found done, read from a folder, drawn anew.
-
-``known`` only looks: it is what the estimate asks. ``ticket_of`` does the work. Both walk the same keys, so a search shared by several
-arms is one stage, whoever asks first.
-"""
+"""From an arm's origin to its ticket: searched or found done, read from a folder, drawn again."""
 
 from __future__ import annotations
 
@@ -41,35 +37,6 @@ def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
     lies = walk.run.stage("ticket", stages.draw_key(source, origin.draw))
     with walk.run.alone(lies):
         return stages.draw(lies, ticket, origin.draw), searched, lies
-
-
-def known(walk: Walk, origin: Origin) -> Ticket | None:
-    """The ticket, where every stage that it takes is done."""
-    if origin.search is None:
-        source = fingerprint(origin.folder)
-    else:
-        key = known_key(walk, origin)
-        if key is None or not walk.run.has("search", key):
-            return None
-        if origin.draw is None:
-            return _read(walk, "search", key)
-        source = digest(key)
-    return _read(walk, "ticket", stages.draw_key(source, origin.draw))
-
-
-def _read(walk: Walk, house: str, key: Mapping[str, Any]) -> Ticket | None:
-    from robust_tickets.ticket import Ticket
-
-    try:
-        return Ticket.load(walk.run.stage_folder(house, key)) if walk.run.has(house, key) else None
-    except TicketsError:  # damaged: the run says so, and makes it again
-        return None
-
-
-def known_key(walk: Walk, origin: Origin) -> Mapping[str, Any] | None:
-    """The key of the search; none where it matches a ticket that is not found yet."""
-    like = known(walk, origin.like) if origin.like else None
-    return None if origin.like and like is None else search_key(walk, origin, like)
 
 
 def search_key(walk: Walk, origin: Origin, like: Ticket | None) -> Mapping[str, Any]:

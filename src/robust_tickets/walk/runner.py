@@ -27,7 +27,7 @@ from robust_tickets.walk.source import Source
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
-    from robust_tickets.data.task import Task
+    from robust_tickets.data.task import Split, Task
     from robust_tickets.ticket import Ticket
 
 SCHEMA = 1
@@ -184,6 +184,42 @@ def prepare(
         command=command,
         goes_on=goes_on,
     )
+
+
+def plan_of(walk: Walk) -> list[str]:
+    """What will be done, a line an arm and a line an attack."""
+    lines = []
+    for arm in walk.recipe.arms:
+        searches = arm.search is not None and arm.branch_of is None
+        passes = f" ({_passes(arm.search):g} passes a step)" if searches and _passes(arm.search) > 1 else ""
+        first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
+        adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
+        epochs = arm.train.run_epochs or arm.train.epochs
+        lines.append(
+            f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}"
+        )
+    for plan in walk.recipe.attacks:
+        lines.append(
+            f"  attack {type(plan.attack).__name__} on {chosen(plan, stages.attacked(plan, walk.task), walk.task.labels)}"
+        )
+    return lines
+
+
+def chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
+    """How many examples, which, and how many of each class: a small split cannot give what was asked for."""
+    from robust_tickets.attack.choose import rows_of
+    from robust_tickets.attack.chosen import by_class, how, short_of
+
+    rows = rows_of(split, None, plan.n, plan.seed, len(labels), plan.subset)
+    which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))
+    short = short_of(plan.n, len(rows))
+    return f"{len(rows)} examples, {which}" + (f"; {short}" if short else "")
+
+
+def _passes(method: Any) -> float:
+    """Forward-backward passes of a step."""
+    own = getattr(method, "passes", None)
+    return float(own if own is not None else getattr(getattr(method, "adversary", None), "passes", 1))
 
 
 def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
