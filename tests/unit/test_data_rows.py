@@ -191,19 +191,18 @@ def test_several_readings_are_asked_about(tmp_path: Path, header: tuple[str, ...
 
 def test_missing_header_and_wrong_names(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", ROWS[1:], ROWS[0])
-    with pytest.raises(TicketsError, match="first row must name the columns"):
+    with pytest.raises(TicketsError, match="which column holds the label"):
         load_task(path)
     path = write_csv(tmp_path / "b.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("first row", "0"))
-    with pytest.raises(TicketsError, match="first row must name the columns"):
+    with pytest.raises(TicketsError, match="which column holds the label"):
         load_task(path)
     path = write_csv(
         tmp_path / "d.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("text", "7")
     )  # a number names no column
-    with pytest.raises(TicketsError, match="first row must name the columns"):
+    with pytest.raises(TicketsError, match="which column holds the label"):
         load_task(path)
-    with pytest.raises(TicketsError, match="has no column 'txt'") as caught:
+    with pytest.raises(TicketsError, match="has no column 'txt'; it has 'text'"):
         load_task(write_csv(tmp_path / "c.csv", ROWS), text="txt")
-    assert "'text'" in caught.value.hint
     with pytest.raises(TicketsError, match="both text and label"):
         load_task(tmp_path / "c.csv", text="text", label="text")
 

@@ -5,15 +5,14 @@ Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in 
 is only asked about these rows (``by_id=False``), ids mean them only if nobody named them (LABEL_0, LABEL_1, …) or a label map says so.
 
 Equal numbers are one class however they are written: 1, 1.0 and 01 are the class ``1``. JSON's true and false are the classes ``true``
-and ``false``, never 1 and 0. Names that differ in case only stay two classes, with a warning; the words NA, nan, None and null are
-names too, with a warning, because a class may really be called so: an empty field is what marks a missing label.
+and ``false``, never 1 and 0. Names that differ in case only stay two classes; NA, nan, None and null are names too, because a class may
+really be called so: an empty field is what marks a missing label.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -23,7 +22,6 @@ from robust_tickets.classifier.heads import unnamed
 from robust_tickets.errors import TicketsError
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}|\.\d{1,40})([eE][+-]?\d{1,3})?", re.ASCII)
-EMPTY_WORDS = frozenset(["na", "n/a", "<na>", "nan", "none", "null"])  # how other tools write a missing value
 SHOWN = 8  # names in a message
 
 
@@ -117,25 +115,12 @@ def match(
     if not numbers:
         raise TicketsError(
             f"{where}: no label is one of {few(names)}; it has {few(order(values))}",
-            hint=_renamed(order(values), names),
+            hint="write them so, name another column (--set label=COLUMN), or give a label map",
         )
     return Match(
         ids=numbers,
         note=f"the ids {few(order(numbers))} read as {few([names[numbers[v]] for v in order(numbers)])}",
         guessed=True,
-    )
-
-
-def _renamed(values: Sequence[str], names: Sequence[str]) -> str:
-    """What helps where no label is known: names for the numbers that the other rows have, or other labels in this file."""
-    if list(names) == [str(i) for i in range(len(names))] and len(values) == len(names):
-        means = " and ".join(f"{value} is {name}" for value, name in zip(values, names, strict=True))
-        setting = shlex.quote("labels=" + ",".join(values))
-        typed = "" if any("," in value for value in values) else f"--set {setting} with `tickets run`, "
-        return f"if {means}: {typed}labels={tuple(values)!r} in Python; else the same in another order"
-    column = "--label COLUMN, with `tickets run` --set label=COLUMN"
-    return (
-        f"write its labels as {few(names)}, or as their numbers 0 to {len(names) - 1}; or name another column: {column}"
     )
 
 
@@ -193,31 +178,6 @@ def check(names: Sequence[str], where: str) -> None:
         raise TicketsError(
             f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column"
         )
-
-
-def doubts(names: Sequence[str], column: str, rows: int) -> list[str]:
-    """What about these class names, found in a column of a file with so many rows, looks like a slip."""
-    said, twins = [], dict[str, list[str]]()
-    if len(names) > SHOWN and 2 * len(names) > rows:
-        said.append(
-            f"the column {column!r} has {len(names)} different values in {rows} rows, each of which is a class: "
-            "is it a score or a name? A model learns nothing of a class with one row"
-        )
-    for name in names:
-        twins.setdefault(_fold(name), []).append(name)
-    for same in twins.values():
-        if len(same) > 1:
-            said.append(
-                f"the classes {' and '.join(map(repr, same))} differ in case or spaces only and are kept apart: are they one?"
-            )
-    for name in names:
-        if _fold(name) in EMPTY_WORDS:
-            said.append(
-                f"the class {name!r} looks like a missing value but is taken as a name; empty such fields to leave the rows out"
-            )
-    if {"true", "false"} & set(twins) and {"0", "1"} & set(twins):
-        said.append(f"the classes {few(names)} mix true/false with 0/1, which are different classes here")
-    return said
 
 
 def few(values: Sequence[str]) -> str:

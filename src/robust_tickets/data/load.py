@@ -15,7 +15,7 @@ import numpy as np
 
 from robust_tickets.data import divide
 from robust_tickets.data.columns import Columns, choose
-from robust_tickets.data.labels import check, doubts, few, match, order
+from robust_tickets.data.labels import check, few, match, order
 from robust_tickets.data.look import look, two_labels
 from robust_tickets.data.rows import BROKEN_UTF8, Rows, open_rows, to_utf8
 from robust_tickets.data.source import ALL, Source, find
@@ -240,7 +240,6 @@ class _Loading:
                     file, done.bad_count, done.rows + done.bad_count, [BadRow(file.name, *b) for b in done.bad]
                 )
             names = order(v for _, done in converted[name] for v in done.values)
-            self.warnings += doubts(names, columns[name].label, sum(done.rows for _, done in converted[name]))
         check(names, rows.name)
         return names, declared
 
