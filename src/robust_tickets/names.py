@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.resources import files
+from typing import Any
 
 from robust_tickets.registry import ADVERSARIES, ATTACKS, BACKBONES, METHODS
 
@@ -35,5 +37,16 @@ def tasks() -> tuple[str, ...]:
 
 
 def recipes() -> tuple[str, ...]:
-    """Recipes that ship with the package."""
-    return tuple(sorted(f.name[:-5] for f in files("robust_tickets.recipe").iterdir() if f.name.endswith(".toml")))
+    """Recipes that can be run by name: the files that ship, and one for every search and every adversary."""
+    shipped = (file.name for file in files("robust_tickets.recipe").iterdir() if not file.name.startswith("_"))
+    return tuple(sorted({*(n[:-5] for n in shipped if n.endswith(".toml")), *methods(), *adversaries()}))
+
+
+def recipe_tree(name: str) -> dict[str, Any]:
+    """The recipe called ``name`` as TOML says it: its own file, or the template of searches or adversaries filled in."""
+    folder = files("robust_tickets.recipe")
+    if (own := folder / f"{name}.toml").is_file():
+        return tomllib.loads(own.read_text("utf-8"))
+    registry, template = (METHODS, "_search.toml") if name in methods() else (ADVERSARIES, "_adversary.toml")
+    filled = (folder / template).read_text("utf-8").replace("TITLE", registry.spelled(name)).replace("NAME", name)
+    return tomllib.loads(filled)

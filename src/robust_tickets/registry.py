@@ -77,6 +77,11 @@ class Registry:
             told = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
         return " ".join(told.partition("\n\n")[0].split())
 
+    def spelled(self, name: str) -> str:
+        """The name as its own description spells it (FreeLB), where that begins with it."""
+        first = (self.about(name).split() or [""])[0].strip(":,.")
+        return first if first.lower() == name else name
+
     def code(self, name: str) -> dict[str, str]:
         """``code_of`` the component called ``name``, where that is a value and not a class: also of the file its entry point names."""
         if name not in self._plugged():

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.names import adversaries, methods, recipes
+from robust_tickets.names import adversaries, methods, recipe_tree, recipes
 from robust_tickets.registry import name_of
 from robust_tickets.walk.recipe import read_recipe
 from robust_tickets.walk.runner import identity
@@ -52,7 +50,7 @@ def test_every_recipe_stands_beside_plain_fine_tuning_trained_alike(name: str) -
 @pytest.mark.parametrize("name", recipes())
 def test_a_number_in_an_arms_title_is_a_setting_of_that_arm(name: str) -> None:
     """One that comes from [train] or [search] may be set otherwise for all arms, and the title would be wrong."""
-    tables = tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))["arms"]
+    tables = recipe_tree(name)["arms"]
     for arm in tables.values():
         own = json.dumps({key: value for key, value in arm.items() if key != "title"})
         if re.search(r"\d", arm["title"].replace("SST-2", "")):

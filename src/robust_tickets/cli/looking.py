@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -46,5 +45,5 @@ def _about(kind: str, name: str) -> str:
     if kind == "tasks":
         return TASKS[name].about
     if kind == "recipes":
-        return str(tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))["title"])
+        return str(names.recipe_tree(name)["title"])
     return REGISTRIES[kind].about(name)

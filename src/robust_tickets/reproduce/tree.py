@@ -7,12 +7,11 @@ papers' own come last.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.names import recipe_tree
 from robust_tickets.reproduce.arms import arm
 from robust_tickets.reproduce.unit import Unit
 
@@ -24,7 +23,7 @@ def tree(
     from robust_tickets.walk.recipe import tree_of
 
     own = arm(unit.arm, unit.flavour, unit.task)
-    made = _recipe(own.recipe)
+    made = recipe_tree(own.recipe)
     made = {**made, "arms": _needed(made["arms"], own.arm, own.recipe), "title": own.title}
     made |= {"model": unit.backbone, "task": unit.task, "seed": unit.seed}
     for key in ("baseline", "attack", "about"):
@@ -42,10 +41,6 @@ def tree(
     if not any(table.get(key) for table in made["arms"].values() for key in ("search", "ticket", "searched_on")):
         made.pop("search", None)
     return {**made, "attack": [dict(one) for one in attacks]} if attacks else made
-
-
-def _recipe(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("robust_tickets.recipe") / f"{name}.toml").read_text("utf-8"))
 
 
 def _needed(tables: Mapping[str, Any], chosen: str, recipe: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Importance pruning (Prasanna, Rogers, Rumshisky, EMNLP 2020, "When BERT Plays the Lottery, All Tickets Are Winning").
+"""Prasanna, Rogers and Rumshisky (EMNLP 2020, "When BERT Plays the Lottery, All Tickets Are Winning"): importance pruning.
 
 On a fine-tuned model: sum |d loss / d mask| over the data for every head and for every feed-forward layer (MLP) as a whole; norm the heads'
 numbers to length 1 in each layer, then all of them to [0, 1]. Mask the least important tenth of the heads and the least important MLP,

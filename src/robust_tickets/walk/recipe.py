@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.attack.limits import check_numbers
 from robust_tickets.config import Said, build, read_toml
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.names import recipes
+from robust_tickets.names import recipe_tree, recipes
 from robust_tickets.registry import ATTACKS
 from robust_tickets.walk.arms import Arm, Arms, Given
 from robust_tickets.walk.per_task import length_for
@@ -169,8 +168,7 @@ def attack_plan(recipe: str, table: Any, seed: int = 0) -> AttackPlan:
 
 def _read(name: str) -> dict[str, Any]:
     if name in recipes():
-        with as_file(files("robust_tickets.recipe") / f"{name}.toml") as path:
-            return read_toml(path)
+        return recipe_tree(name)
     if name.endswith(".toml"):
         return read_toml(Path(name))
     raise TicketsError(
