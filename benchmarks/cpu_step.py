@@ -26,7 +26,7 @@ import torch
 from _measure import batch_of, ratio
 from _store import Store, milliseconds
 
-from robust_tickets import load_classifier, progress
+from robust_tickets import load_classifier
 from robust_tickets.train.optim import Optim, adamw
 
 ROWS, TOKENS, WARM_UP = 16, 32, 3
@@ -175,7 +175,6 @@ def main() -> None:
     parser.add_argument("--work", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
-        progress.quiet()
         print(json.dumps(work(asked.work, asked.repeats)))
         return
     settings = {

@@ -16,7 +16,6 @@ from typing import Any
 from _store import Store, device_of, free
 
 import robust_tickets as rt
-from robust_tickets import progress
 from robust_tickets.train.evaluate import evaluate
 
 QUESTION = "Accuracy after fine-tuning on SST-2 with the graph engine and with the eager one, from one seed"
@@ -73,5 +72,4 @@ def digest(model: Any) -> str:
 
 
 if __name__ == "__main__":
-    progress.quiet(True)
     main()

@@ -30,7 +30,6 @@ from _arms import ALWAYS, Arm, Batch, arms_of, blocks, classifier_of, our_batche
 from _store import Store, clocked, device_of, free, milliseconds
 
 import robust_tickets as rt
-from robust_tickets import progress
 from robust_tickets.measure.cost import flops
 from robust_tickets.train.evaluate import evaluate
 
@@ -207,5 +206,4 @@ def _asked(arguments: list[str] | None) -> Any:
 
 
 if __name__ == "__main__":
-    progress.quiet(True)  # one line an entry
     main()

@@ -88,9 +88,7 @@ def _line(child: Any) -> str:
 
 def _child(asked: Any) -> None:
     """Say when ready, wait for the word, train for some seconds, say how many updates a second those were."""
-    from robust_tickets import progress
 
-    progress.quiet(True)
     device = device_of(None)
     kind, config = KINDS[asked.kind[0]], config_of(tiny=asked.tiny)
     train = updates(

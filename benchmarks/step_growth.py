@@ -25,7 +25,6 @@ from _ours import KINDS, batch_of, config_of, gates_in, layers_of, model_of, upd
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, milliseconds, paced
 
-from robust_tickets import progress
 from robust_tickets.measure.cost import peak_memory
 
 QUESTION = "Peak memory of a training step, and growth of time and memory with length, batch, layers and gates"
@@ -132,5 +131,4 @@ def _asked(arguments: list[str] | None) -> Any:
 
 
 if __name__ == "__main__":
-    progress.quiet(True)  # one line an entry
     main()

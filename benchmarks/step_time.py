@@ -28,7 +28,6 @@ from _ours import KINDS, Engines, Updates, batch_of, config_of, layers_of, model
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, in_turns, milliseconds, wait
 
-from robust_tickets import progress
 from robust_tickets.train.step import Precision
 
 QUESTION = "Milliseconds and TFLOP/s of a training step"
@@ -221,5 +220,4 @@ def _asked(arguments: list[str] | None) -> Any:
 
 
 if __name__ == "__main__":
-    progress.quiet(True)  # one line an entry
     main()

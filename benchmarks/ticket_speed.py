@@ -21,7 +21,7 @@ import torch
 from _measure import ratio
 from _store import Store, device_of, free, in_turns, milliseconds, wait
 
-from robust_tickets import RandomTicket, compact, load_classifier, progress
+from robust_tickets import RandomTicket, compact, load_classifier
 from robust_tickets.draw import Multiple
 from robust_tickets.measure.cost import flops, parameters
 from robust_tickets.seeds import torch_generator
@@ -213,7 +213,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the result instead of results/")
     asked = parser.parse_args()
     device, begun = device_of(asked.device), time.perf_counter()
-    progress.quiet(True)
     made = models(device, asked.tiny)
     settings = {
         "model": "tiny" if asked.tiny else "random BERT-base" if device.type == "cuda" else "all-MiniLM-L6-v2",

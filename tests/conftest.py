@@ -29,10 +29,10 @@ def shared() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _heard() -> Iterator[None]:
-    """A command with --quiet or --json leaves the process silent; the next test may listen."""
-    yield
-    progress.quiet(False)
+def _printed() -> Iterator[None]:
+    """Log lines are printed as the command line prints them, so that a test may read them."""
+    with progress.printed():
+        yield
 
 
 @pytest.fixture(autouse=True)

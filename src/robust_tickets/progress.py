@@ -1,11 +1,14 @@
-"""Progress on standard error: a rich bar on a terminal, a line every few seconds elsewhere, nothing under ``--quiet``.
+"""Log lines and progress: records of the logger ``robust_tickets``, and a rich bar where standard error is a terminal.
 
-Standard output belongs to results. ``say`` prints one line; ``track`` wraps anything that takes over two seconds. Names that people chose
-(labels, titles, models) reach a terminal through ``write``, ``Cleaned`` or ``console`` alone, which let no control character pass.
+A library logs and leaves it to its user who reads that: ``logging.basicConfig(level="INFO")`` shows the lines, without it warnings alone
+reach standard error, and ``logging.getLogger("robust_tickets").setLevel("WARNING")`` also switches the bars off. The command line prints
+both (``printed``). Standard output belongs to results. Names that people chose (labels, titles, models) reach a terminal through the
+logger, ``write``, ``Cleaned`` or ``console`` alone, which let no control character pass.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import time
@@ -18,30 +21,42 @@ from robust_tickets.errors import TicketsError
 if TYPE_CHECKING:
     from rich.console import Console
 
+LOGGER = logging.getLogger("robust_tickets")
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal
 LONG = 60.0  # seconds of work that are left: the first estimate is worth a line
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200b\ufeff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
 )
 
-_quiet = False
-
-
-def quiet(on: bool = True) -> None:
-    """Switch all progress off (or on again)."""
-    global _quiet
-    _quiet = on
-
 
 def say(text: str) -> None:
-    """One line for the user, on standard error."""
-    if not _quiet:
-        write(text)
+    """Log one line about the work."""
+    LOGGER.info("%s", clean(text))
 
 
 def warn(text: str) -> None:
-    """A warning is said even when progress is off."""
-    write(f"warning: {text}")
+    """Log a warning."""
+    LOGGER.warning("%s", clean(text))
+
+
+class _Lines(logging.Handler):
+    """Each record as a line on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        write(f"warning: {record.getMessage()}" if record.levelno >= logging.WARNING else record.getMessage())
+
+
+@contextmanager
+def printed(*, quiet: bool = False) -> Iterator[None]:
+    """Print log lines on standard error meanwhile, warnings alone and no bar where ``quiet``."""
+    before = LOGGER.handlers, LOGGER.level, LOGGER.propagate
+    LOGGER.handlers, LOGGER.propagate = [_Lines()], False
+    LOGGER.setLevel(logging.WARNING if quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.handlers, level, LOGGER.propagate = before
+        LOGGER.setLevel(level)
 
 
 def clean(value: object) -> str:
@@ -152,7 +167,7 @@ class _RichBar(Bar):
 @contextmanager
 def track(title: str, total: int, done: int = 0, first: int = 1) -> Iterator[Bar]:
     """Show the progress of ``total`` units of work, ``done`` of which an earlier run did; ``first`` units give the first estimate."""
-    if _quiet or not sys.stderr.isatty():
+    if LOGGER.level > logging.INFO or not sys.stderr.isatty():
         bar = Bar(title, total, done, first)
         yield bar
         spent = time.monotonic() - bar.started

@@ -60,8 +60,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    with progress.printed(quiet=_flag(arguments, "--quiet")):
+        return _answered(arguments)
+
+
+def _answered(arguments: list[str]) -> int:
     as_json, debug = _flag(arguments, "--json"), _flag(arguments, "--debug")
-    progress.quiet(_flag(arguments, "--quiet"))
     try:
         # a victim's own code may print: standard output belongs to the document
         with (

@@ -29,9 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "OMP_WAIT_POLICY", "passive"
     )  # as `tickets` does: threads that spin take the cores from other processes
     given = _parser().parse_args(argv)
-    progress.quiet(given.quiet)
     try:
-        return _list_arms() if given.arms else _go(given)
+        with progress.printed(quiet=given.quiet):
+            return _list_arms() if given.arms else _go(given)
     except KeyboardInterrupt:
         print("interrupted\n  what to do: run the same command to go on", file=sys.stderr)
         return 130
