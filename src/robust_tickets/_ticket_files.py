@@ -7,16 +7,15 @@ from, and may be removed; what is left is a whole ticket that can be applied but
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robust_tickets._ticket_parts import Group
+from robust_tickets.draw import Group
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, sha256_file, write_bytes, write_chunks, write_json
+from robust_tickets.files import read_json, sha256_file, write_bytes, write_json
 
 SCHEMA = 1
 APART = "scores.safetensors"
@@ -85,6 +84,11 @@ def save(ticket: Any, folder: Path) -> Path:
             for i, s in enumerate(scores)
         }
     blob = pack(tensors)
+    scores = (
+        pack({f"score.weights.{i}": np.ascontiguousarray(s) for i, s in enumerate(ticket.scores["weights"])})
+        if apart
+        else b""
+    )
     about = {
         "schema": SCHEMA,
         "kind": ticket.kind,
@@ -100,7 +104,8 @@ def save(ticket: Any, folder: Path) -> Path:
         "sha256": hashlib.sha256(blob).hexdigest(),
     }
     if apart:
-        about["scores_sha256"] = _write_scores(folder / APART, ticket.scores["weights"])
+        about["scores_sha256"] = hashlib.sha256(scores).hexdigest()
+        write_bytes(folder / APART, scores)
     write_bytes(folder / "ticket.safetensors", blob)
     write_json(folder / "ticket.json", about)
     return folder
@@ -157,33 +162,6 @@ def load(make: Any, folder: Path) -> Any:
     if ticket.digest != about.get("digest"):
         raise damaged
     return ticket
-
-
-def _write_scores(path: Path, scores: Group) -> str:
-    """The safetensors format (a length, a JSON header, the bytes), one matrix at a time: its writer would hold all of them twice."""
-    header, at = {}, 0
-    for i, array in enumerate(scores):
-        header[f"score.weights.{i}"] = {
-            "dtype": "F32",
-            "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
-        }
-        at += array.nbytes
-    told = json.dumps(header, separators=(",", ":")).encode()
-    told += b" " * (-len(told) % 8)
-    hashed = hashlib.sha256()
-
-    def chunks() -> Iterator[bytes]:
-        head = len(told).to_bytes(8, "little") + told
-        hashed.update(head)
-        yield head
-        for array in scores:
-            chunk = array.astype("<f4", copy=False).tobytes()
-            hashed.update(chunk)
-            yield chunk
-
-    write_chunks(path, chunks())
-    return hashed.hexdigest()
 
 
 def _unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -27,7 +27,7 @@ Scope = Literal["global", "layer"]
 WeightScope = Literal["global", "matrix"]
 Rule = Literal["exact", "quantile"]
 Multiple = Literal[1, 8, 16, 64]  # 1: nothing is rounded
-Arrays = tuple[np.ndarray, ...]
+Group = tuple[np.ndarray, ...]
 
 
 def removed_count(total: int, removed: float) -> int:
@@ -42,7 +42,7 @@ def _fraction(value: Any) -> bool:
 
 def draw(
     scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact"
-) -> Arrays:
+) -> Group:
     """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     if not _fraction(removed):
         raise TicketsError(
@@ -113,7 +113,7 @@ def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.n
 
 def rounded(
     masks: Sequence[np.ndarray], scores: Sequence[np.ndarray], multiple: int, *, scope: Scope = "global"
-) -> Arrays:
+) -> Group:
     """``masks`` with a multiple of ``multiple`` units kept in every layer, or all of its units; never none.
 
     Each layer goes to the multiple below or above. In the global scope the layers with the largest remainders go up, as many of them as
@@ -157,7 +157,7 @@ def _round(counts: list[int], sizes: list[int], multiple: int) -> list[int]:
     return best
 
 
-def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Arrays:
+def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Group:
     """Boolean masks in the shapes of ``scores`` that remove the fraction ``sparsity`` of the weights with the lowest ones."""
     if not _fraction(sparsity):
         raise TicketsError(
@@ -173,7 +173,7 @@ def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: Weight
     )
 
 
-def keep_best(scores: Sequence[np.ndarray], keep: int) -> Arrays:
+def keep_best(scores: Sequence[np.ndarray], keep: int) -> Group:
     """Masks that keep exactly the ``keep`` highest of all scores together; of equal ones the earlier array's, then the lower index."""
     if any(not np.isfinite(s).all() for s in scores):
         raise TicketsError(

@@ -1,4 +1,4 @@
-"""Files: atomic writes, hashes, JSON. A reader never sees half a file."""
+"""Files: atomic writes, locks, hashes, JSON. A reader never sees half a file."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
+from robust_tickets.progress import say
 
 DAMAGED = "damaged"  # the folder for files that were made again
 OLD = 24 * 3600.0  # seconds: what another host left unfinished for so long, it does not write any more
@@ -92,6 +93,35 @@ def claim(file: int | BinaryIO, *, wait: bool = False) -> bool | None:
         return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
     except OSError:  # a file system without locks
         return None
+
+
+class BusyError(TicketsError):
+    """Another process is at work there."""
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep a second process out of ``folder`` while this one works in it; ``wait`` for one that is there already, else refuse.
+
+    The lock goes with the process, however it ends.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise TicketsError(f"{folder} is a file", hint="give a folder as --out", code="run.folder_is_file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
+    except OSError as problem:
+        raise TicketsError(
+            f"could not make {folder}: {problem.strerror}", hint="give another --out", code="run.folder_not_made"
+        ) from None
+    with lock:
+        if claim(lock) is False:
+            if not wait:
+                hint = "wait for it, or give another --out"
+                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
+            say(f"waiting for another process that works in {folder}")
+            claim(lock, wait=True)
+        yield
 
 
 def check_writable(folder: Path) -> None:

@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import digest, to_plain
-from robust_tickets.errors import FAILED, DamagedError, TicketsError
+from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import (
     DAMAGED,
-    claim,
     listed,
+    locked,
     mapping,
-    no_link,
     read_json,
     set_aside,
     sha256_file,
@@ -223,35 +222,6 @@ def record(path: Path) -> dict[str, Any]:
 def command_of(folder: Path) -> str:
     """The command that goes on with an unfinished run; empty where none is noted."""
     return str(record(folder / COMMAND).get("command", ""))
-
-
-class BusyError(TicketsError):
-    """Another process is at work there."""
-
-
-@contextmanager
-def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep a second process out of ``folder`` while this one works in it; ``wait`` for one that is there already, else refuse.
-
-    The lock goes with the process, however it ends.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise TicketsError(f"{folder} is a file", hint="give a folder as --out", code="run.folder_is_file")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
-    except OSError as problem:
-        raise TicketsError(
-            f"could not make {folder}: {problem.strerror}", hint="give another --out", code="run.folder_not_made"
-        ) from None
-    with lock:
-        if claim(lock) is False:
-            if not wait:
-                hint = "wait for it, or give another --out"
-                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
-            say(f"waiting for another process that works in {folder}")
-            claim(lock, wait=True)
-        yield
 
 
 def _whole(path: Path, size: int, sha256: str, most: int | None) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from robust_tickets.errors import BAD_INPUT, TicketsError
+from robust_tickets.files import BusyError, locked
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import crew, hand
 from robust_tickets.reproduce import work as house
@@ -28,7 +29,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, work
-from robust_tickets.run import BusyError, Run, locked
+from robust_tickets.run import Run
 from small_world import World, small_world
 
 UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]

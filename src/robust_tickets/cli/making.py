@@ -93,7 +93,8 @@ def search(
     say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
-    from robust_tickets.run import Stage, locked
+    from robust_tickets.files import locked
+    from robust_tickets.run import Stage
     from robust_tickets.ticket import Ticket
     from robust_tickets.walk import stages
     from robust_tickets.walk.allowed import check_like
@@ -213,7 +214,8 @@ def train(
     say(f"loading {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build
-    from robust_tickets.run import Stage, locked
+    from robust_tickets.files import locked
+    from robust_tickets.run import Stage
     from robust_tickets.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
     from robust_tickets.walk import stages

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from robust_tickets.config import build
+from robust_tickets.files import BusyError
 from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.turns import clock
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import Job, Order, alike, failure, make, numbers
-from robust_tickets.run import BusyError
 
 
 def main(told: TextIO, answers: TextIO) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import to_plain
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
+from robust_tickets.files import BusyError, locked, read_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
@@ -24,7 +24,7 @@ from robust_tickets.reproduce.foreign import foreign
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import CORPORA, ROLES, Places
 from robust_tickets.reproduce.unit import Unit
-from robust_tickets.run import BusyError, code, environment, locked
+from robust_tickets.run import code, environment
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.protocol import NamedAttack

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from robust_tickets.files import claim
-from robust_tickets.run import BusyError, locked
+from robust_tickets.files import BusyError, claim, locked
 
 LOOK = 0.2  # seconds between two looks for a free turn
 _waited = [0.0]  # seconds of this process

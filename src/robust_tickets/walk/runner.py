@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.attack.failures import MAX_FAILED
 from robust_tickets.config import digest, to_plain
 from robust_tickets.errors import in_table, inside
-from robust_tickets.files import read_json, write_json
+from robust_tickets.files import locked, read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
-from robust_tickets.run import Run, Stage, locked, made, with_earlier
+from robust_tickets.run import Run, Stage, made, with_earlier
 from robust_tickets.train.finetune import INVISIBLE, resources_of
 from robust_tickets.walk import allowed, bad_rows, stages
 from robust_tickets.walk.arms import Arm, Origin
