@@ -19,7 +19,7 @@ from robust_tickets.progress import clean
 from robust_tickets.report.diff import folded, opening
 from robust_tickets.report.markup import Html, escape, tag
 from robust_tickets.report.page import write_report
-from robust_tickets.report.read import read_run
+from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import summary
 from robust_tickets.report.texts import mark
 

@@ -23,7 +23,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.report.compare import compare, holm
 from robust_tickets.report.figures.axes import Scale
 from robust_tickets.report.page import write_report
-from robust_tickets.report.read import read_run
+from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import summary
 from robust_tickets.report.texts import mark
 from robust_tickets.report.verdict import costs, verdicts, warnings

@@ -22,7 +22,7 @@ from robust_tickets.report.figures.axes import squeeze
 from robust_tickets.report.figures.budget import _curves, budget_curves
 from robust_tickets.report.figures.queries import query_histogram
 from robust_tickets.report.page import read_folders, write_report
-from robust_tickets.report.read import read_run
+from robust_tickets.report.run_data import read_run
 
 LONG = (
     "I went to see this film last week. The opening is slow. Nothing much happens for twenty minutes! Then the story begins to move. "

@@ -12,7 +12,7 @@ import pytest
 from fake_run import make_run
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.page import write_report
-from robust_tickets.report.read import read_run
+from robust_tickets.report.run_data import read_run
 from robust_tickets.report.verdict import costs
 from robust_tickets.ticket import Ticket
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import judging
 from outcomes import ATTACKS
-from robust_tickets.report.numbers import GLUE
+from robust_tickets.report.format import GLUE
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge
 from robust_tickets.reproduce.page.board import board

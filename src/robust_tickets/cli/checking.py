@@ -173,7 +173,7 @@ def _short(value: float) -> str:
 def measured(run: str) -> Iterator[Measured]:
     """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
     from robust_tickets.attack.store import RESULT
-    from robust_tickets.report.unfinished import no_result
+    from robust_tickets.report.run_data import no_result
 
     folder, arm = Path(run), ""
     if not folder.exists() and ":" in run:
@@ -193,8 +193,8 @@ def measured(run: str) -> Iterator[Measured]:
 def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.files import listed, mapping, read_json
-    from robust_tickets.report.fields import inside, interval, number
     from robust_tickets.report.hollow import one_answer
+    from robust_tickets.report.run_data import inside, interval, number
 
     about = mapping(read_json(folder / "arms.json"))
     arms = {str(mapping(entry).get("name")): mapping(entry) for entry in listed(about.get("arms") or [])}
@@ -230,7 +230,7 @@ def _attacked(
     """``told``: that the evaluation saw one answer, which a result may say itself."""
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.attack.result import AttackResult
-    from robust_tickets.report.fields import interval, number
+    from robust_tickets.report.run_data import interval, number
 
     found = AttackResult.load(folder)
     own = {name: number(getattr(found, name)) for name in MEASURES}

@@ -106,7 +106,7 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from robust_tickets.report import numbers
+    from robust_tickets.report import format as numbers
     from robust_tickets.report.terminal import first
 
     heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")

@@ -68,7 +68,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     recipe = read_recipe(name, settings)
     say(recipe.title)
     from robust_tickets.classifier.place import model_folder
-    from robust_tickets.report.read import read_run
+    from robust_tickets.report.run_data import read_run
     from robust_tickets.report.terminal import figures, summary
     from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.runner import look_for_attacks, plan_of, prepare

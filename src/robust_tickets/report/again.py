@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from robust_tickets.files import listed, mapping
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.markup import Html, join, scroll, tag
-from robust_tickets.report.model import Run
+from robust_tickets.report.run_data import Run
 
 
 def again(run: Run) -> Html:

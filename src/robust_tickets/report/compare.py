@@ -7,7 +7,7 @@ from itertools import combinations
 
 from robust_tickets.measure.metrics import ERROR, FAILED, bootstrap_difference, mcnemar_exact, paired_interval
 from robust_tickets.measure.verdict import holm
-from robust_tickets.report.model import Arm, Attack, Interval, Run
+from robust_tickets.report.run_data import Arm, Attack, Interval, Run
 
 ALPHA = 0.05
 

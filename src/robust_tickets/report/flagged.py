@@ -7,9 +7,8 @@ from typing import Any
 
 from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.files import listed, mapping
-from robust_tickets.report.fields import number
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.report.run_data import Arm, Attack, Run, number
 from robust_tickets.report.verdict import flag_sentence, warnings
 
 ALL = ("clean_attacked", "aua", "suc")

@@ -7,8 +7,7 @@ from typing import Any
 
 from robust_tickets.attack.flags import ONE_ANSWER
 from robust_tickets.measure.metrics import only_class
-from robust_tickets.report.fields import number
-from robust_tickets.report.model import Arm
+from robust_tickets.report.run_data import Arm, number
 
 COUNTS = ("n", "precision", "recall")
 

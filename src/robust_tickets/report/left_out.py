@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from robust_tickets.files import listed
-from robust_tickets.report.fields import number
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Run
+from robust_tickets.report.run_data import Run, number
 from robust_tickets.run import BAD_ROWS
 
 

@@ -23,9 +23,7 @@ from robust_tickets.report.figures.weights import weights
 from robust_tickets.report.flagged import conditions
 from robust_tickets.report.left_out import left_out
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.report.model import Arm, Run
-from robust_tickets.report.read import read_run
-from robust_tickets.report.read_lone import read_attacks
+from robust_tickets.report.run_data import Arm, Run, read_attacks, read_run
 from robust_tickets.report.table import arms_table, joint_table, legend, pairs_table, per_class_table
 from robust_tickets.report.texts import texts
 from robust_tickets.report.verdict import costs, verdicts, warnings

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.compare import Contest, contest
 from robust_tickets.report.flagged import cited
 from robust_tickets.report.markup import Html, join, scroll, tag
-from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.report.run_data import Arm, Attack, Run
 from robust_tickets.report.verdict import total_seconds
 
 HEADS = (

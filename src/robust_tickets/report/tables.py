@@ -6,46 +6,11 @@ others. The digests of what both used decide it, not their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from robust_tickets.files import mapping
-from robust_tickets.report import numbers
-from robust_tickets.report.fields import number, optional
-from robust_tickets.report.model import Arm, Run, Table
+from robust_tickets.report import format as numbers
+from robust_tickets.report.run_data import Arm, Run, WordTable
 
 SHOWN = 8  # characters of a digest
-
-
-def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tuple[Table, ...]:
-    """What the files of an arm's stages say; nothing where no adversary used a table."""
-    found: list[Table] = []
-    if search is not None:
-        key = mapping(optional(search / "stage.json", []).get("key"))
-        found += _read(
-            "searched", mapping(mapping(key.get("method")).get("adversary")), mapping(key.get("resources")), {}
-        )
-    if train is not None and (train / "adversary.json").is_file():
-        about = optional(train / "adversary.json", notes)
-        found += _read("trained", about, mapping(about.get("resources")), mapping(about.get("coverage")))
-    return tuple(found)
-
-
-def _read(
-    what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any], coverage: Mapping[str, Any]
-) -> list[Table]:
-    return [
-        Table(
-            what=what,
-            adversary=str(adversary.get("name", "an adversary")),
-            name=str(resource.get("name", "?")),
-            digest=str(resource.get("digest", "")),
-            swappable=number(coverage.get("swappable")),
-        )
-        for resource in map(mapping, resources.values())
-        if resource
-    ]
 
 
 def said(run: Run) -> list[str]:
@@ -53,7 +18,7 @@ def said(run: Run) -> list[str]:
     return [sentence for arm in run.arms for table in arm.tables for sentence in _said(run, arm, table)]
 
 
-def _said(run: Run, arm: Arm, table: Table) -> list[str]:
+def _said(run: Run, arm: Arm, table: WordTable) -> list[str]:
     what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
     if table.swappable is not None:
         what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.progress import clean
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.compare import contest
-from robust_tickets.report.model import Run
-from robust_tickets.report.read import read_run
+from robust_tickets.report.run_data import Run, read_run
 from robust_tickets.report.verdict import total_seconds, verdict, verdicts, warnings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from robust_tickets.report.diff import folded, mark, opening
 from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.report.model import Arm, Example, Run
+from robust_tickets.report.run_data import Arm, Example, Run
 
 __all__ = ["choice", "mark", "texts", "turner"]
 

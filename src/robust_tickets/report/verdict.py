@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from robust_tickets.files import listed
 from robust_tickets.measure.metrics import FEW
-from robust_tickets.report import hollow, numbers, tables
+from robust_tickets.report import format as numbers
+from robust_tickets.report import hollow, tables
 from robust_tickets.report.compare import ALPHA, Comparison, contest
-from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.report.run_data import Arm, Attack, Run
 from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
 
 MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21

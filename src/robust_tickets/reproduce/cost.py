@@ -17,7 +17,7 @@ from robust_tickets.config import Said, digest
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
-from robust_tickets.report.fields import number
+from robust_tickets.report.run_data import number
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval
 from robust_tickets.measure.verdict import compare_runs
-from robust_tickets.report.numbers import points, signed_span
+from robust_tickets.report.format import points, signed_span
 from robust_tickets.reproduce.claims import NOT_CHOSEN, Judged, after_choice, family, form_of, judge, told, winner
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome

@@ -20,7 +20,7 @@ from typing import Any
 from robust_tickets.files import write_json, write_text
 from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.progress import clean
-from robust_tickets.report.numbers import NONE, brief, points
+from robust_tickets.report.format import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.legend import intervals, legend, of_them_scattered, scattered, shown

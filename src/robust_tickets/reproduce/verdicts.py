@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from robust_tickets.measure.verdict import RunComparison, Verdict
-from robust_tickets.report.numbers import p_value, points, signed_span
+from robust_tickets.report.format import p_value, points, signed_span
 from robust_tickets.reproduce.claims import Judged
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.wording import count, listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from robust_tickets.report.numbers import NONE
+from robust_tickets.report.format import NONE
 from robust_tickets.reproduce.names import attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.protocol import part_of

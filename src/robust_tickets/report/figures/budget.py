@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from robust_tickets.measure.metrics import ERROR, FAILED, SUCCESS, wilson
-from robust_tickets.report import numbers
-from robust_tickets.report.fields import number
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import Scale, colour, decades, figure, group, label, line, places, squeeze, svg
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Attack, Run
+from robust_tickets.report.run_data import Attack, Run, number
 
 LEFT, TOP, BELOW, APART = 58, 14, 50, 20  # as in the scatter
 POINTS = 160  # places along the axis at which a curve is drawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import (
     Scale,
     colour,
@@ -16,7 +16,7 @@ from robust_tickets.report.figures.axes import (
     two_lines,
 )
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Arm, Attack, Run
+from robust_tickets.report.run_data import Arm, Attack, Run
 
 Row = tuple[int, Arm, Attack]
 

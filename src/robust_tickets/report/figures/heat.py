@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robust_tickets.report.figures.axes import figure, group, label, line, svg
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Arm, Distances
+from robust_tickets.report.run_data import Arm, Distances
 
 SIDE = 250  # pixels of one map
 LEFT, TOP = 40, 34

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, shorten, svg
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Arm, Shape
+from robust_tickets.report.run_data import Arm, Shape
 
 CELL, GAP, ROW = 12, 3, 19
 LEFT, TOP, BAR = 26, 46, 76

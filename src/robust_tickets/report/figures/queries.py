@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from robust_tickets.measure.metrics import FAILED, SUCCESS
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import (
     Scale,
     colour,
@@ -21,7 +21,7 @@ from robust_tickets.report.figures.axes import (
     two_lines,
 )
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Run
+from robust_tickets.report.run_data import Run
 
 BINS = 8  # in a factor of ten
 MOST = 16  # rows; more would be no figure any more

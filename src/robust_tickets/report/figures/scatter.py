@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import (
     Scale,
     around,
@@ -19,7 +19,7 @@ from robust_tickets.report.figures.axes import (
     svg,
 )
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Interval, Run
+from robust_tickets.report.run_data import Interval, Run
 
 LEFT, TOP = 58, 14
 BELOW = 50  # pixels under the plot for its axis

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from robust_tickets.layout import layout_of
 from robust_tickets.report.figures.axes import Scale, colour, figure, group, label, shorten, svg
 from robust_tickets.report.figures.layers import BAR, CELL, LEFT, LETTER, ROW, TOP
 from robust_tickets.report.markup import Html, tag
-from robust_tickets.report.model import Arm
+from robust_tickets.report.run_data import Arm
 
 if TYPE_CHECKING:
-    from robust_tickets.ticket import Ticket
+    pass
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
 APART = 62  # pixels from one bar's end to the next one's start: room for its number
-
-
-def weights_by_layer(ticket: Ticket) -> tuple[Mapping[str, tuple[int, int]], ...]:
-    """Weights kept and weights in all, per layer and part; the pooler is no layer."""
-    layout = layout_of(SimpleNamespace(model_type=ticket.family))
-    found: dict[int, dict[str, tuple[int, int]]] = {}
-    for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True):
-        place = layout.place_of(name)
-        if place is not None:
-            kept, of = found.setdefault(place[0], {}).get(place[1], (0, 0))
-            found[place[0]][place[1]] = (kept + int(np.count_nonzero(mask)), of + mask.size)
-    return tuple(found[layer] for layer in sorted(found))
 
 
 def weights(arm: Arm, index: int) -> Html | None:

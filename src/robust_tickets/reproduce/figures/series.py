@@ -7,7 +7,7 @@ from statistics import fmean
 
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.measure.student import Interval, mean_interval
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.reproduce.reading import Reading
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import colour
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.outcome import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.claims import spreads
 from robust_tickets.reproduce.names import arm_title

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.claims import Among, Judged, screened, told, trials, winner
 from robust_tickets.reproduce.goals import goals, reached_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robust_tickets.measure.runs import FEWEST_SHOWN
-from robust_tickets.report import numbers
+from robust_tickets.report import format as numbers
 from robust_tickets.report.figures.axes import Scale, line, markers
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
