@@ -34,8 +34,9 @@ it operation by operation and is the reference. The graph engine records the sam
 batch (rows × padded tokens), and then launches a whole update at once: at 32 tokens an eager update spends most of its time telling
 the GPU what to do. The passes of FreeLB and PGD, gates and coefficients, masked words, clipping and AdamW are all inside; with
 `accumulate` every micro-batch is a graph and the descent is another. Batches are copied to fixed places, the learning rate is a
-number on the GPU, and a replay moves the random generators on as the eager code does: dropout, perturbations and gate noise are
-those of an eager run from the same seed. Tests on a GPU ask recorded losses to be within 1e-5 of eager ones in every kind of step;
+number on the GPU, and a replay moves the random generators on as the eager code does. The streams of a graph run continue from update to
+update; the eager engine seeds dropout, perturbations and gate noise for every micro-batch. Tests on a GPU, in which both continue,
+ask recorded losses to be within 1e-5 of eager ones in every kind of step;
 measured over 12 updates, losses and weights were the same bits ([log](log.md)); a whole epoch is [below](#accuracy-with-either-engine).
 
 | `engine` | what runs |

@@ -122,6 +122,7 @@ def loop_on(
         engine_kind=engine,
     )
     loop._prepare()
+    loop.engine.continues = True  # as recorded updates draw: engines are compared draw by draw
     loop._begin()
     return loop
 
@@ -234,7 +235,7 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: graph.recording())
-    monkeypatch.setattr("robust_tickets.train.captured.random_streams", lambda engine: list(engine.generators))
+    monkeypatch.setattr("robust_tickets.train.captured.random_streams", lambda engine: list(engine.generators.values()))
     monkeypatch.setattr("robust_tickets.train.captured.mend", lambda stream, place: stream.set_state(place))
     monkeypatch.setattr("robust_tickets.train.captured.release", lambda device, pool: None)
     monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)

@@ -15,6 +15,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
+from robust_tickets.train.engine import Engine
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task
@@ -75,7 +76,7 @@ def test_what_cannot_be_recorded_runs_on_eagerly() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any) -> None:
+def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task = toy_task(40)
     train = FineTune(
         epochs=3,
@@ -91,11 +92,13 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, precision: Any) -> None:
     train(first, task, folder=tmp_path / "cut", stop_after=17)
     train(rest, task, folder=tmp_path / "cut")
     np.testing.assert_allclose(rest.logits(TEXTS), whole.logits(TEXTS), atol=1e-5)
+    monkeypatch.setattr(Engine, "continues", True)  # else the eager engine draws otherwise
     eager = replace(train, engine="eager")(tiny_classifier().to("cuda"), task)
     np.testing.assert_allclose(eager.logits(TEXTS), whole.logits(TEXTS), atol=1e-3)
 
 
-def test_searches_find_the_eager_ticket() -> None:
+def test_searches_find_the_eager_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "continues", True)  # else the eager engine draws otherwise
     task = toy_task(60)
     gates = RobustT(epochs=2, batch_size=4, tuning=FineTune(epochs=1), precision="bf16")
     for method in (EarlyRobust(batch_size=4, precision="bf16", stop="early_bird"), gates):

@@ -3,7 +3,8 @@
 An eager update launches thousands of small kernels, and at 32 tokens a GPU waits for Python most of the time. A graph launches them all at
 once. It repeats exactly what was recorded: the same kernels at the same addresses. So batches are copied to fixed places, gradients stay
 where they are, and the learning rate is a number on the device. Random numbers are new in every replay: a graph moves the generators on as
-the eager code would, and reads their place anew, so dropout, perturbations and gate noise are those of an eager run from the same seed.
+the eager code would, and reads their place anew. So the streams continue through the whole run, the eager updates in it too, where the
+eager engine seeds them for every micro-batch.
 
 The first updates of a shape run eagerly, as real updates (libraries set themselves up in them); then the shape is recorded. Where that
 fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly, or ends if graphs are
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from robust_tickets import progress
 from robust_tickets.errors import TicketsError
-from robust_tickets.train.engine import Batch, Engine
+from robust_tickets.train.engine import Batch, Engine, global_stream
 from robust_tickets.train.engines import UnrecordedError, insisted
 
 WARM_UP = 2  # eager updates of a shape before it is recorded
@@ -40,6 +41,8 @@ class Captured(Engine):
     """With several micro-batches an update, each is a graph of its own (the first clears, the others add), and so is the descent."""
 
     name: str = "graph"
+
+    continues = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +121,7 @@ class Captured(Engine):
         self._fix()
         fed = {name: value.clone() for name, value in batch.items()}
         graph = torch.cuda.CUDAGraph()
-        for generator in self.generators:
+        for generator in self.generators.values():
             graph.register_generator_state(generator)
         streams = random_streams(self)
         places = [stream.get_state() for stream in streams]
@@ -181,8 +184,7 @@ class Captured(Engine):
 
 def random_streams(engine: Engine) -> list[torch.Generator]:
     """All that a step draws from."""
-    index = engine.device.index
-    return [torch.cuda.default_generators[torch.cuda.current_device() if index is None else index], *engine.generators]
+    return [global_stream(engine.device), *engine.generators.values()]
 
 
 def mend(stream: torch.Generator, place: Tensor) -> None:

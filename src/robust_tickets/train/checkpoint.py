@@ -22,7 +22,7 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file
 from robust_tickets.train.stream import size_of, write_tensors
 
-SCHEMA = 2
+SCHEMA = 3
 PREFIX = "step-"
 
 

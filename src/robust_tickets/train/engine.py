@@ -3,6 +3,9 @@
 The loop says which batches and which update it is; everything that an update computes is here, and ``captured.py`` records just this code
 as CUDA graphs. So nothing here reads a value back from the device, and what changes from update to update (learning rate, a penalty's
 weight) is a number on the device where there is one. On the CPU it is a Python float, in double precision.
+
+What a micro-batch draws (dropout, perturbations, gate noise) is a function of the seed, the update and the micro-batch's number in it,
+and of nothing that was drawn before.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.classifier.kernels import attention
+from robust_tickets.seeds import derive
 from robust_tickets.train.half import Half
 from robust_tickets.train.optim import Optim
 from robust_tickets.train.step import Step, Unclipped
@@ -36,8 +40,11 @@ class Engine:
     optim: Optim
     horizon: int  # updates that the schedule is made for
     unclipped: Unclipped | None = None
-    generators: Sequence[torch.Generator] = ()  # that the step draws from, besides torch's own
+    seed: int
+    generators: Mapping[str, torch.Generator] = field(default_factory=dict)  # of the step, besides torch's own
     name: str = "eager"
+
+    continues = False  # the random streams go on from update to update, so that a checkpoint must hold them
 
     def __post_init__(self) -> None:
         self.device = next(iter(self.parameters.values())).device
@@ -60,10 +67,17 @@ class Engine:
         self._clear()
         rows = [len(batch["labels"]) for batch in group]
         loss = torch.zeros((), device=self.device)
-        for batch, count in zip(group, rows, strict=True):
+        for micro, (batch, count) in enumerate(zip(group, rows, strict=True)):
+            if not self.continues:
+                self._seed(done, micro)
             loss = loss + self._gradients(self._moved(batch), count / sum(rows))
         self._descend()
         return loss
+
+    def _seed(self, done: int, micro: int) -> None:
+        """Give dropout and every generator the stream of this micro-batch."""
+        for name, stream in {"dropout": global_stream(self.device), **self.generators}.items():
+            stream.manual_seed(derive(self.seed, name, done, micro))
 
     def resumed(self) -> None:
         """The weights were put back from a checkpoint."""
@@ -131,6 +145,13 @@ class Engine:
             # the same factor as clip_grad_norm_ has; the kernel divides by it
             self.optimiser.grad_scale = ((norm + 1e-6) / self.optim.clip).clamp_min(1.0)  # type: ignore[attr-defined]
         self.exploded |= ~torch.isfinite(norm)  # stays on the device until the loss is read
+
+
+def global_stream(device: torch.device) -> torch.Generator:
+    """Torch's own stream on a device, which dropout reads. ``torch.manual_seed`` seeds those of all devices, in 0.3 ms."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 def on_device(device: torch.device) -> bool:

@@ -72,7 +72,8 @@ def engine_for(loop: Loop) -> Engine:
         optim=loop.optim,
         horizon=loop.horizon or loop.total,
         unclipped=loop.unclipped,
-        generators=tuple(loop.generators.values()),
+        seed=loop.seed,
+        generators=loop.generators,
     )
 
 

@@ -1,11 +1,11 @@
 """The one training loop, on Accelerate. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
 
 Order, metrics, progress, evaluation, stopping and checkpoints live here; what one update computes (accumulation, clipping, schedule,
-precision) is its engine's, eager or captured, see ``engine.py``. A run that is
-killed and started again ends with the same weights, bit for bit on CPU: a checkpoint holds parameters, optimiser, every random
-stream and the step, and everything else (learning rate, epoch, place in the data) is a function of the step. A checkpoint is taken only
-between steps, after the step's log line, evaluation and callback are done, and taking one draws no random number. Ctrl-C and SIGTERM
-end a run with one (``interrupt.py``).
+precision, draws) is its engine's, eager or captured, see ``engine.py``. A run that is killed and started again ends with the same
+weights, bit for bit on CPU: a checkpoint holds parameters, optimiser and the step, and everything else (learning rate, epoch, place in
+the data, what is drawn) is a function of the step; of captured updates, whose random streams continue, it holds the streams too. A
+checkpoint is taken only between steps, after the step's log line, evaluation and callback are done. Ctrl-C and SIGTERM end a run with
+one (``interrupt.py``).
 
 The model is trained where it is: move the classifier to a device first.
 """
@@ -56,7 +56,7 @@ class Loop:
     horizon: int | None = None  # updates that the schedule is made for, where more than are run
     accumulate: int = 1  # micro-batches per update
     rates: Mapping[str, float] = field(default_factory=dict)  # of parts that learn at another rate than optim's
-    generators: Mapping[str, torch.Generator] = field(default_factory=dict)
+    generators: Mapping[str, torch.Generator] = field(default_factory=dict)  # that the step draws from, by name
     evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
     unclipped: Unclipped | None = None  # a loss whose gradient joins after the others were clipped
     after_step: Callable[[int, Tensor], bool] | None = (
@@ -144,11 +144,11 @@ class Loop:
         self.saved_at, self.saved_step, self.save_cost = time.monotonic(), -1, 0.0
         for part in self.parts.values():
             part.train()
+        seed_dropout(self.seed, self.title, "dropout")
         if not self._resume():
             if self.metrics.length():
                 progress.say(f"{self.title}: an earlier attempt left no checkpoint, so it begins anew")
             self.metrics.cut(0)
-            seed_dropout(self.seed, self.title, "dropout")
             self._evaluate()
 
     def _over(self) -> bool:

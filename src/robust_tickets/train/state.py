@@ -37,10 +37,8 @@ def capture(loop: Loop) -> State:
         for name, parameter in loop.parameters.items():
             for key, value in loop.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{key}/{name}"] = value
-    tensors["random/cpu"] = torch.get_rng_state()
-    if loop.device.type == "cuda":
-        tensors["random/cuda"] = torch.cuda.get_rng_state(loop.device)
-    tensors |= {f"generator/{name}": generator.get_state() for name, generator in loop.generators.items()}
+    if loop.engine.continues:
+        tensors |= _streams(loop)
     tensors["running"] = loop.running
     values: dict[str, Any] = {
         "identity": loop.identity,
@@ -100,8 +98,6 @@ def restore(loop: Loop, state: State) -> None:
             _, key, parameter = name.split("/", 2)
             owner = loop.parameters[parameter]
             loop.optimiser.state[owner][key] = value.to(owner.device)
-    for name, generator in loop.generators.items():
-        generator.set_state(state.tensors[f"generator/{name}"])
     loop.done, loop.stopped = state.step, bool(state.values["stopped"])
     loop.running, loop.counted = state.tensors["running"].to(loop.device), int(state.values["counted"])
     loop.spent, loop.started = float(state.values["seconds"]), time.monotonic()
@@ -111,9 +107,26 @@ def restore(loop: Loop, state: State) -> None:
             name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")
         }
         loop.memory.restore(memory, state.values["memory"])
-    if loop.device.type == "cuda" and "random/cuda" in state.tensors:
-        torch.cuda.set_rng_state(state.tensors["random/cuda"], loop.device)
-    torch.set_rng_state(state.tensors["random/cpu"])  # last: nothing above may draw from it
+    if loop.engine.continues and "random/cpu" in state.tensors:  # not in one that another engine left
+        _continue(loop, state.tensors)  # last: nothing above may draw
+
+
+def _streams(loop: Loop) -> dict[str, Tensor]:
+    """Where the random streams stand."""
+    streams = {f"generator/{name}": generator.get_state() for name, generator in loop.generators.items()}
+    streams["random/cpu"] = torch.get_rng_state()
+    if loop.device.type == "cuda":
+        streams["random/cuda"] = torch.cuda.get_rng_state(loop.device)
+    return streams
+
+
+def _continue(loop: Loop, streams: Mapping[str, Tensor]) -> None:
+    """Put the random streams where they stood."""
+    for name, generator in loop.generators.items():
+        generator.set_state(streams[f"generator/{name}"])
+    if loop.device.type == "cuda":
+        torch.cuda.set_rng_state(streams["random/cuda"], loop.device)
+    torch.set_rng_state(streams["random/cpu"])
 
 
 def _trained(loop: Loop) -> dict[str, Tensor]:
