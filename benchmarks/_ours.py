@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robust_tickets import PGD, FreeLB, SynonymSwap
 from robust_tickets.adversary._words import Words
 from robust_tickets.layout import layout_of
-from robust_tickets.lexicon.resolve import Resource
+from robust_tickets.lexicon.kinds import Resource
 from robust_tickets.lexicon.synonyms import SynonymTable
 from robust_tickets.measure.cost import flops
 from robust_tickets.prune.gates import Gates

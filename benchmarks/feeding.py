@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from _measure import interleaved, ratio, save, spread
 
-from robust_tickets.classifier.tokens import read_tokenizer
+from robust_tickets.classifier.tokenizer import read_tokenizer
 from robust_tickets.data.batch import Batches
 from robust_tickets.data.load import load_task
 from robust_tickets.data.prefetch import prefetched

@@ -19,7 +19,7 @@ from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon.masked import MaskedModel
+from robust_tickets.lexicon.masked_lm import MaskedModel
 from robust_tickets.lexicon.vectors import Vectors
 
 ROOT = Path(__file__).resolve().parents[1]

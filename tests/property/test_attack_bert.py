@@ -20,9 +20,8 @@ from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.masked import Blank, Suited, doubtful
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon import stopwords
-from robust_tickets.lexicon.masked import MaskedModel
-from robust_tickets.lexicon.words import word_list
+from robust_tickets.lexicon.masked_lm import MaskedModel
+from robust_tickets.lexicon.words import NLTK, word_list
 from robust_tickets.seeds import numpy_generator
 from tiny import WORDS, tiny_model, tiny_tokenizer
 
@@ -159,10 +158,10 @@ def test_bert_attack_equals_the_literal_search() -> None:
 def literal(clf: Any, label: int, row: str) -> tuple[str, str, int]:
     judge = Literal(clf, label)
     best, current, changed = judge.ask((row,)), row, set[int]()
-    places = [i for i, word in enumerate(word_list(row)) if word not in stopwords.NLTK]
+    places = [i for i, word in enumerate(word_list(row)) if word not in NLTK]
     scores = np.array([judge.ask(literal_replace((row,), i, "[UNK]")) for i in places])
     for i in np.array(places)[(-scores).argsort()]:
-        if word_list(current)[i] in stopwords.NLTK or i in changed:
+        if word_list(current)[i] in NLTK or i in changed:
             continue
         found = []
         for new in suited((current,), int(i), 4):

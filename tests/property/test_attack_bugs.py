@@ -21,10 +21,8 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon import stopwords
-from robust_tickets.lexicon.homoglyphs import LOOKALIKE
 from robust_tickets.lexicon.vectors import Vectors
-from robust_tickets.lexicon.words import word_list, words
+from robust_tickets.lexicon.words import LOOKALIKE, NLTK, word_list, words
 from robust_tickets.seeds import derive, numpy_generator
 
 WORDS = (
@@ -97,13 +95,13 @@ class Bugging(Literal):
         if self.turned(original):
             return "skipped", original, self.queries
         places = list(
-            {i for i, word in enumerate(said(original)) if word not in stopwords.NLTK} & set(range(len(said(original))))
+            {i for i, word in enumerate(said(original)) if word not in NLTK} & set(range(len(said(original))))
         )
         scores = [self.ask(literal_replace(original, i, unknown)) for i in places]
         order = np.array(places, dtype=np.int64)[(-np.array(scores, dtype=np.float64)).argsort()]
         current, changed = original, set[int]()
         for i in map(int, order):
-            if i >= len(said(current)) or i in changed or said(current)[i] in stopwords.NLTK:
+            if i >= len(said(current)) or i in changed or said(current)[i] in NLTK:
                 continue
             word = said(current)[i]
             made = {literal_replace(current, i, new): new for new in bugs(word) if new != word}

@@ -18,9 +18,9 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon import stopwords, wordnet
+from robust_tickets.lexicon import wordnet
 from robust_tickets.lexicon.vectors import Vectors
-from robust_tickets.lexicon.words import word_list
+from robust_tickets.lexicon.words import NLTK, TEXTFOOLER, word_list
 from robust_tickets.seeds import numpy_generator
 
 PLAIN = (
@@ -93,7 +93,7 @@ def test_pwws_equals_the_literal_search(classes: int, pairs: bool) -> None:
         for row, outcome in zip(rows, result.examples(), strict=True):
             wanted = Literal(clf, outcome.label).attack(
                 row,
-                allowed=partial(allowed, stopwords.NLTK, ()),  # PWWS has no rule about columns
+                allowed=partial(allowed, NLTK, ()),  # PWWS has no rule about columns
                 swaps=wordnet.synonyms,
                 passes=lambda original, current, index, new: 1.0,
                 saliency=True,
@@ -183,7 +183,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
         result = run_attack(Fooler(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=names), n=0)
         for row, outcome in zip(rows, result.examples(), strict=True):
             wanted = Literal(clf, outcome.label).attack(
-                row, allowed=partial(allowed, stopwords.TEXTFOOLER, names), swaps=swaps, passes=passes, saliency=False
+                row, allowed=partial(allowed, TEXTFOOLER, names), swaps=swaps, passes=passes, saliency=False
             )
             assert (outcome.status, outcome.perturbed or row, outcome.queries) == wanted
             seen.add(outcome.status)

@@ -12,7 +12,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from transformers import PreTrainedTokenizerFast
 
 from robust_tickets.classifier.rows import encoded
-from robust_tickets.lexicon.splice import LONGEST, Splicer
+from robust_tickets.classifier.tokenizer import LONGEST, Splicer
 
 SPOKEN = [
     "the film is good , it's well-made !",
@@ -128,7 +128,7 @@ def test_tokenizers_that_look_across_spaces_are_left_alone() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.lexicon import splice
+    from robust_tickets.classifier import tokenizer as splice
 
     monkeypatch.setattr(splice, "KEPT", 50)
     splicer = Splicer.of(TOKENIZERS["lower"])

@@ -178,7 +178,8 @@ def test_no_damage_to_a_cached_table_is_fatal_or_believed(monkeypatch: pytest.Mo
 
 
 def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
-    from robust_tickets.lexicon import stopwords, wordnet
+    from robust_tickets.lexicon import wordnet
+    from robust_tickets.lexicon.words import NLTK
 
     tokenizer = _tokenizer("wordpiece")
     table = synonym_table(tokenizer)
@@ -186,9 +187,7 @@ def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
         number = tokenizer.convert_tokens_to_ids(word)
         near = {_reads("wordpiece", n) for n in table.candidates[number][1 : table.counts[number]]}
         vocabulary = {token for token in tokenizer.get_vocab() if not token.startswith("##")}
-        assert near == (
-            set() if word in stopwords.NLTK else {s.lower() for s in wordnet.synonyms(word)} & vocabulary - {word}
-        )
+        assert near == (set() if word in NLTK else {s.lower() for s in wordnet.synonyms(word)} & vocabulary - {word})
     assert table.source.record()["digest"] == wordnet.digest()
     assert not table.source.substitute
 

@@ -29,7 +29,7 @@ LOADERS = {
     "load_state_dict_from_url",
     "get_class_from_dynamic_module",
 }
-LOADER = "lexicon/pretrained.py"  # the one file that may call transformers' loaders
+LOADER = "classifier/pretrained.py"  # the one file that may call transformers' loaders
 
 
 def problems(text: str, *, loads: bool = False) -> list[str]:

@@ -20,7 +20,7 @@ from robust_tickets.attack.transforms.characters import Deletion, Insertion, Nei
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
 from robust_tickets.attack.transforms.several import Several
 from robust_tickets.lexicon import words
-from robust_tickets.lexicon.homoglyphs import LOOKALIKE
+from robust_tickets.lexicon.words import LOOKALIKE
 from robust_tickets.seeds import Dice
 
 

@@ -12,7 +12,7 @@ import pytest
 from robust_tickets import names
 from robust_tickets.cli.doctor import EXTRAS
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import resolve as module
+from robust_tickets.lexicon import kinds as module
 from robust_tickets.lexicon.kinds import KINDS
 from robust_tickets.registry import ATTACKS
 

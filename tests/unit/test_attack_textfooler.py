@@ -105,7 +105,7 @@ def test_thresholds_outside_their_range_are_refused() -> None:
 def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from robust_tickets.lexicon import encoder
+    from robust_tickets.lexicon import sentence_encoder as encoder
 
     seen = []
     monkeypatch.setattr(
@@ -114,7 +114,9 @@ def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(
         TextFooler,
         "found",
-        lambda self: {kind: SimpleNamespace(path=tmp_path, digest="d") for kind in ("vectors", "encoder")},
+        lambda self: {
+            kind: SimpleNamespace(path=tmp_path, digest="d", function=None) for kind in ("vectors", "encoder")
+        },
     )
     (tmp_path / "words.txt").write_text("good\n")
     np.save(tmp_path / "vectors.npy", np.ones((1, 2), dtype=np.float32))

@@ -30,7 +30,8 @@ from robust_tickets.attack.transforms.several import Several
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import segments, stopwords
+from robust_tickets.lexicon import segments
+from robust_tickets.lexicon.words import nltk_stopwords
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("0.3.0", "0.3.4", "0.3.10", "0.3.11")
@@ -256,8 +257,8 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
 
 
 def test_stop_word_lists() -> None:
-    assert (len(stopwords.nltk(179)), len(stopwords.nltk(198))) == (179, 198)
-    assert stopwords.nltk(179) < stopwords.nltk(198)
+    assert (len(nltk_stopwords(179)), len(nltk_stopwords(198))) == (179, 198)
+    assert nltk_stopwords(179) < nltk_stopwords(198)
     assert {version: rules_of(version).stopwords for version in VERSIONS} == {
         "0.3.0": 179,
         "0.3.4": 179,

@@ -18,10 +18,9 @@ from robust_tickets.data.blocks import blocks_of
 from robust_tickets.data.corpus import find_corpus
 from robust_tickets.data.tokens import token_table
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import resolve, vector_files
-from robust_tickets.lexicon.neighbour_table import Table
+from robust_tickets.lexicon import kinds, vector_files
 from robust_tickets.lexicon.synonyms import synonym_table
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.lexicon.vectors import Table, Vectors
 from tiny import tiny_config, tiny_tokenizer
 
 ROWS = "text,label\n" + "".join(
@@ -264,8 +263,8 @@ def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest
     def forbidden(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    kind = resolve.KINDS["vectors"]
-    monkeypatch.setitem(resolve.KINDS, "vectors", type(kind)(**{**vars(kind), "files": forbidden, "lacks": forbidden}))
-    assert [line.found for line in resolve.status() if line.kind == "vectors"] == [False]
+    kind = kinds.KINDS["vectors"]
+    monkeypatch.setitem(kinds.KINDS, "vectors", type(kind)(**{**vars(kind), "files": forbidden, "lacks": forbidden}))
+    assert [line.found for line in kinds.status() if line.kind == "vectors"] == [False]
     with pytest.raises(TicketsError, match=r"paragramcf: Permission denied"):
-        resolve.resolve("vectors")
+        kinds.resolve("vectors")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.classifier.tokens import digest_of
+from robust_tickets.classifier.tokenizer import digest_of
 from robust_tickets.data import blocks as blocks_module
 from robust_tickets.data.blocks import IGNORED, MaskedBlocks, blocks_of
 from robust_tickets.data.corpus import Corpus, find_corpus

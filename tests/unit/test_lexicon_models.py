@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import encoder as module
-from robust_tickets.lexicon.encoder import SentenceEncoder
+from robust_tickets.lexicon import sentence_encoder as module
+from robust_tickets.lexicon.sentence_encoder import SentenceEncoder
 from robust_tickets.lexicon.tagger import MODEL, Tagger
 
 SENTENCES = [

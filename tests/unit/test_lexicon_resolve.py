@@ -14,9 +14,8 @@ import pytest
 
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import resolve as module
-from robust_tickets.lexicon.kinds import Place
-from robust_tickets.lexicon.resolve import resolve, resolve_all, status
+from robust_tickets.lexicon import kinds as module
+from robust_tickets.lexicon.kinds import Place, resolve, resolve_all, status
 
 
 @pytest.fixture(autouse=True)
@@ -280,7 +279,7 @@ def test_looking_makes_no_folder(tmp_path: Path) -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys; from robust_tickets.lexicon.resolve import status; status();"
+        "import sys; from robust_tickets.lexicon.kinds import status; status();"
         "print(sorted({'torch', 'nltk', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

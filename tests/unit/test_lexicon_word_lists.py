@@ -9,9 +9,8 @@ import pytest
 
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.resolve import resolve
-from robust_tickets.lexicon.vectors import Vectors
-from robust_tickets.lexicon.word_lists import WordLists, load_words
+from robust_tickets.lexicon.kinds import resolve
+from robust_tickets.lexicon.vectors import Vectors, WordLists, load_words
 
 
 @pytest.fixture

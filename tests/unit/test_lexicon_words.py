@@ -6,8 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from robust_tickets.lexicon import stopwords
-from robust_tickets.lexicon.words import HOMOGLYPHS, is_one_word, word_list, words
+from robust_tickets.lexicon.words import HOMOGLYPHS, NLTK, TEXTFOOLER, is_one_word, word_list, words
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,11 @@ def test_is_one_word(text: str, one: bool) -> None:
 
 
 def test_stop_words_are_the_lists_of_the_papers() -> None:
-    assert len(stopwords.TEXTFOOLER) == 266
-    assert len(stopwords.NLTK) == 179
-    for stop in (stopwords.TEXTFOOLER, stopwords.NLTK):
+    assert len(TEXTFOOLER) == 266
+    assert len(NLTK) == 179
+    for stop in (TEXTFOOLER, NLTK):
         assert all(word == word.lower() for word in stop)
         assert {"the", "a", "and", "aren"} <= stop
-    assert "afterwards" in stopwords.TEXTFOOLER - stopwords.NLTK
-    assert "mightn't" in stopwords.NLTK
+    assert "afterwards" in TEXTFOOLER - NLTK
+    assert "mightn't" in NLTK
     assert "Copyright (c) 2019 QData" in (files("robust_tickets.lexicon") / "TEXTATTACK-NOTICE").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robust_tickets.lexicon.sources import PUBLISHED
+from robust_tickets.lexicon.synonyms import PUBLISHED
 from robust_tickets.reproduce.__main__ import main
 from robust_tickets.reproduce.campaign import chosen
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all

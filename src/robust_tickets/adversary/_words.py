@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from robust_tickets.adversary._objective import IGNORED, Ground, Objective
 from robust_tickets.checks import at_least_one
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.sources import source_of
-from robust_tickets.lexicon.synonyms import SynonymTable, synonym_table
+from robust_tickets.lexicon.synonyms import SynonymTable, source_of, synonym_table
 
 
 class Words(nn.Module):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.attack.rules import Rules, rules_of
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.lexicon.resolve import (
+from robust_tickets.lexicon.kinds import (
     NONE as NONE,
 )  # as a resource: drops it and its constraint, under a name that says so
 from robust_tickets.registry import ATTACKS
@@ -16,7 +16,7 @@ from robust_tickets.registry import ATTACKS
 if TYPE_CHECKING:
     from robust_tickets.attack.plan import Prepared
     from robust_tickets.attack.result import AttackResult
-    from robust_tickets.lexicon.resolve import Resource
+    from robust_tickets.lexicon.kinds import Resource
 
 SCORINGS = ("probability", "log-odds")
 
@@ -62,7 +62,7 @@ class Attack:
 
     def found(self) -> dict[str, Resource]:
         """What it needs, found but not loaded; without what is set to "none". All that is missing is said at once."""
-        from robust_tickets.lexicon.resolve import resolve_all
+        from robust_tickets.lexicon.kinds import resolve_all
 
         return resolve_all({kind: getattr(self, kind) for kind in self.needs()})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robust_tickets.lexicon.resolve import Resource
+from robust_tickets.lexicon.kinds import Resource
 
 PARTS = {"vectors": "vectors", "tagger": "tags", "encoder": "encode", "masked": "language"}  # kind -> name of the part
 
@@ -17,7 +17,7 @@ def loaded(kinds: Sequence[str], found: Mapping[str, Resource], device: str) -> 
 
 def _load(kind: str, resource: Resource, device: str) -> Any:
     if kind == "vectors":
-        from robust_tickets.lexicon.word_lists import load_words
+        from robust_tickets.lexicon.vectors import load_words
 
         return load_words(resource.path, resource.digest)
     if kind == "tagger":
@@ -27,11 +27,11 @@ def _load(kind: str, resource: Resource, device: str) -> Any:
             return FunctionTagger(resource.function, name=resource.name)
         return Tagger.load(resource.path)
     if kind == "encoder":
-        from robust_tickets.lexicon.encoder import SentenceEncoder, UniversalEncoder
+        from robust_tickets.lexicon.sentence_encoder import SentenceEncoder, UniversalEncoder
 
         if resource.function is not None:
             return UniversalEncoder(resource.function, name=resource.name).encode
         return SentenceEncoder.load(resource.path, device=device).encode
-    from robust_tickets.lexicon.masked import MaskedModel
+    from robust_tickets.lexicon.masked_lm import MaskedModel
 
     return MaskedModel.load(resource.path, device=device)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from robust_tickets.classifier.tokens import has_tokenizer
+from robust_tickets.classifier.pretrained import first_line, is_complete, load_model
+from robust_tickets.classifier.tokenizer import has_tokenizer
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.layout import Layout, has_layout, layout_of
-from robust_tickets.lexicon.digests import packaged
-from robust_tickets.lexicon.pretrained import first_line, is_complete, load_model
+from robust_tickets.locate import packaged
 from robust_tickets.seeds import torch_generator
 
 # name -> (package that carries it, folder in the package, how to get it)

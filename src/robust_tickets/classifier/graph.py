@@ -23,7 +23,7 @@ from robust_tickets.classifier.heads import unnamed
 from robust_tickets.classifier.inputs import LONG, SHORT, Inputs, Side, own_length
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.texts import Encoded
-from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
+from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, sha256_file

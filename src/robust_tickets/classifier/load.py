@@ -15,10 +15,10 @@ from robust_tickets.classifier.heads import check_head, checked_labels, fitting,
 from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
 from robust_tickets.classifier.place import graph_beside, graph_of, model_path
-from robust_tickets.classifier.tokens import read_tokenizer
+from robust_tickets.classifier.pretrained import read_config
+from robust_tickets.classifier.tokenizer import read_tokenizer
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
-from robust_tickets.lexicon.pretrained import read_config
 from robust_tickets.progress import say
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.classifier import checkpoint
-from robust_tickets.classifier.tokens import digest_of, has_tokenizer, read_tokenizer
+from robust_tickets.classifier.pretrained import check_weights, load_model, read_config, weight_files
+from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
 from robust_tickets.config import canonical, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
 from robust_tickets.layout import code_of_layout, encoder_of, layout_of
-from robust_tickets.lexicon.pretrained import check_weights, load_model, read_config, weight_files
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from robust_tickets.classifier.pretrained import has_weights
 from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import read_json, within
-from robust_tickets.lexicon.pretrained import has_weights
 
 GRAPH = "model.onnx"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier.texts import Encoded
+from robust_tickets.classifier.tokenizer import Frame, Splicer, packed
 from robust_tickets.errors import tokenising
-from robust_tickets.lexicon.splice import Frame, Splicer, packed
 
 
 @tokenising()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.cache import cached, read_report, write_report
-from robust_tickets.classifier.tokens import digest_of
+from robust_tickets.classifier.tokenizer import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.corpus import Corpus
 from robust_tickets.errors import TicketsError, tokenising

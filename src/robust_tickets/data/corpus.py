@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.classifier.tokens import readable
+from robust_tickets.classifier.tokenizer import readable
 from robust_tickets.config import digest
 from robust_tickets.data.rows import READERS, Rows, from_to, open_rows
 from robust_tickets.data.table import text_problem

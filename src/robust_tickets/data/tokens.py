@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.cache import cache_folder, cache_place, read_report, write_report
-from robust_tickets.classifier.tokens import BYTES, digest_of
+from robust_tickets.classifier.tokenizer import BYTES, digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, tokenising

@@ -23,7 +23,7 @@ import numpy as np
 from robust_tickets.cache import cached
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_bytes, write_chunks
-from robust_tickets.lexicon.digests import file_digest
+from robust_tickets.locate import file_digest
 
 TEXTATTACK, PICKLE, NEAREST = "paragram.npy", "wordlist.pickle", "nn.npy"
 LISTS = ("wordlist.txt", "wordlist.json", "words.txt")

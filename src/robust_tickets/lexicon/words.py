@@ -1,14 +1,19 @@
-"""What a word is: the one rule that attacks, synonyms and checks share (TextAttack 0.3.11's, written anew).
+"""Words: what one is, which ones attacks leave alone, and characters that look alike.
 
-A word is a maximal run of letters, digits and a few characters that may stand inside one, without those few at its ends. So "don't"
-and "well-made" are one word, "U.S." is two, "'fine'" is "fine", and punctuation is none. Case is kept. TextAttack first cuts Chinese
-text by a dictionary (jieba); here a run of CJK characters is one word, because no English resource knows such words anyway.
+The word rule is the one that attacks, synonyms and checks share (TextAttack 0.3.11's, written anew). A word is a maximal run of letters, digits
+and a few characters that may stand inside one, without those few at its ends. So "don't" and "well-made" are one word, "U.S." is two,
+"'fine'" is "fine", and punctuation is none. Case is kept. TextAttack first cuts Chinese text by a dictionary (jieba); here a run of CJK
+characters is one word, because no English resource knows such words anyway.
+
+Stop words are fixed data: what NLTK has changes under its users' feet (179 entries, 198 since February 2025). Both lists are lower case,
+and the attacks compare case and all: "The" is no stop word.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from importlib.resources import files
 
 INSIDE = "'-_*@"  # may stand inside a word, not at its ends
 # Look-alikes that TextBugger puts into words; most are letters, but ˗ ` and × would otherwise cut a bugged word in two.
@@ -67,3 +72,25 @@ def like(word: str, new: str) -> str:
     if word[0].isupper() and word[1:].islower():
         return new.capitalize()
     return new
+
+
+def _read(name: str) -> frozenset[str]:
+    return frozenset((files("robust_tickets.lexicon") / name).read_text(encoding="utf-8").split())
+
+
+TEXTFOOLER = _read("stopwords-textfooler.txt")  # 266, TextFooler's own list; see TEXTATTACK-NOTICE
+NLTK = _read("stopwords-nltk.txt")  # 179, NLTK's English list as the papers had it
+_SINCE_2025 = """he'd he'll he's i'd i'll i'm i've it'd it'll she'd she'll they'd they'll they're they've we'd we'll we're we've"""
+_NLTK = {179: NLTK, 198: NLTK | frozenset(_SINCE_2025.split())}
+
+
+def nltk_stopwords(count: int) -> frozenset[str]:
+    """NLTK's English list as it was when it had ``count`` words: 179, or 198."""
+    return _NLTK[count]
+
+
+# Characters that look like others: TextAttack's table of 38, for digits, lower-case letters, hyphen and apostrophe (see its notice)
+LOOKALIKE = {
+    line[0]: line[2]
+    for line in (files("robust_tickets.lexicon") / "homoglyphs.txt").read_text(encoding="utf-8").splitlines()
+}

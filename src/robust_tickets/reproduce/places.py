@@ -218,7 +218,7 @@ def _no_model(places: Places, backbone: str) -> list[str]:
 
 @cache
 def _not_elsewhere(kind: str, called: str) -> tuple[str, ...]:
-    from robust_tickets.lexicon.resolve import status
+    from robust_tickets.lexicon.kinds import status
 
     (line,) = status(kind)
     return () if line.found else (f"no {called}: {line.get}",)

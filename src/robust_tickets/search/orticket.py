@@ -100,7 +100,7 @@ class ORTicket(Slim):
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None) -> Found:
         """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
         from robust_tickets.classifier.masked import digest_of_model, masked_model
-        from robust_tickets.classifier.tokens import digest_of
+        from robust_tickets.classifier.tokenizer import digest_of
         from robust_tickets.data.blocks import MaskedBlocks, blocks_of
         from robust_tickets.data.corpus import find_corpus
 

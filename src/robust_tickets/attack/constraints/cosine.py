@@ -8,7 +8,7 @@ from typing import Any
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
-from robust_tickets.lexicon.word_lists import WordLists
+from robust_tickets.lexicon.vectors import WordLists
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class WordCosine:
     A replacement without any word is refused: there is nothing to compare.
     """
 
-    vectors: Any  # lexicon.vectors.Vectors, or lexicon.word_lists.WordLists
+    vectors: Any  # lexicon.vectors.Vectors, or lexicon.vectors.WordLists
     least: float
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:

@@ -101,9 +101,9 @@ class A2T(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.words import nltk_stopwords
 
-        stop = stopwords.nltk(self.rules().stopwords)
+        stop = nltk_stopwords(self.rules().stopwords)
         offered: Any = Blank(language, self.words) if self.mlm else Neighbours(vectors, self.words)
         rules = (
             NoRepeat(),

@@ -68,10 +68,10 @@ class BertAttack(Attack):
 
     def assemble(self, *, language: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.words import nltk_stopwords
 
         offered = Suited(language, self.words or self.rules().masked_words)
-        rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
+        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
         checks: list[Any] = [ShareChanged(self.share)]
         checks += [SentenceSimilarity(self.similarity, metric="cosine")] if encode is not None else []
         return Prepared.of(

@@ -65,10 +65,10 @@ class BertAttackPapers(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.words import nltk_stopwords
 
         near = Neighbours(vectors, self.neighbours)
-        stop = stopwords.nltk(self.rules().stopwords)
+        stop = nltk_stopwords(self.rules().stopwords)
         rules = (
             NoRepeat(),
             NoStopwords(stop, "NLTK's English list"),

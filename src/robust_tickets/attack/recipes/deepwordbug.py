@@ -47,12 +47,12 @@ class DeepWordBug(Attack):
         EditDistance(self.most_edits)
 
     def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.words import nltk_stopwords
 
         kinds: tuple[Any, ...] = (NeighbourSwap(), Substitution(LETTERS), Deletion(), Insertion(LETTERS))
         if self.edits == "substitution":
             kinds = (Substitution(LETTERS),)
-        rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
+        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
         kit = Greedy(
             ranking=DropScore(UNKNOWN),
             transform=Several(kinds),

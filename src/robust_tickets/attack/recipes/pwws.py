@@ -41,10 +41,11 @@ class PWWS(Attack):
         return {"synonyms": {"kind": "synonyms", **about}}
 
     def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon import stopwords, wordnet
+        from robust_tickets.lexicon import wordnet
+        from robust_tickets.lexicon.words import nltk_stopwords
 
         synonyms = Synonyms(wordnet.synonyms)
-        rules = (NoRepeat(), NoStopwords(stopwords.nltk(self.rules().stopwords), "NLTK's English list"))
+        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
         return Prepared.of("PWWS", Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules))
 
 

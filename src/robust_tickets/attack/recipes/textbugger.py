@@ -61,8 +61,7 @@ class TextBugger(Attack):
 
     def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""
-        from robust_tickets.lexicon import stopwords
-        from robust_tickets.lexicon.homoglyphs import LOOKALIKE
+        from robust_tickets.lexicon.words import LOOKALIKE, nltk_stopwords
 
         bugs: list[Any] = [
             Insertion(" ", inner=True),
@@ -72,7 +71,7 @@ class TextBugger(Attack):
         ]
         near = None if vectors is None else Neighbours(vectors, self.neighbours)
         bugs += [near] if near is not None else []
-        stop = stopwords.nltk(self.rules().stopwords)
+        stop = nltk_stopwords(self.rules().stopwords)
         rules = (NoRepeat(), NoStopwords(stop, "NLTK's English list"))
         checks = (SentenceSimilarity(self.similarity),) if encode is not None else ()
         return Prepared.of(

@@ -78,12 +78,12 @@ class TextFooler(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon import stopwords
+        from robust_tickets.lexicon.words import TEXTFOOLER
 
         near = Neighbours(vectors, self.neighbours)
         rules = (
             NoRepeat(),
-            NoStopwords(stopwords.TEXTFOOLER, "TextFooler's list"),
+            NoStopwords(TEXTFOOLER, "TextFooler's list"),
             KeepColumn(("premise", "hypothesis"), "premise"),
         )
         checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
@@ -97,7 +97,7 @@ class TextFooler(Attack):
             Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
             encode=encode,
             missing={"tagger": tags, "encoder": encode},
-            warm=near.warmed(stopwords.TEXTFOOLER),
+            warm=near.warmed(TEXTFOOLER),
         )
 
 

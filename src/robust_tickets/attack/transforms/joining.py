@@ -15,7 +15,7 @@ from typing import NamedTuple
 from robust_tickets.attack.literal import one_word
 from robust_tickets.attack.rules import Rules
 from robust_tickets.lexicon import segments
-from robust_tickets.lexicon.masked import CONTINUES
+from robust_tickets.lexicon.masked_lm import CONTINUES
 from robust_tickets.lexicon.words import INSIDE, stands_in_words
 
 OUTSIDE, BEFORE, WITHIN = range(

@@ -17,7 +17,7 @@ from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 from robust_tickets.attack.transforms.joining import joined
 from robust_tickets.classifier.texts import clean
-from robust_tickets.lexicon.masked import CONTINUES
+from robust_tickets.lexicon.masked_lm import CONTINUES
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Suited:
     say), the places are off by as much, and may lie in the padding. Nothing is re-cased, and what comes twice stays twice.
     """
 
-    language: Any  # lexicon.masked.MaskedModel
+    language: Any  # lexicon.masked_lm.MaskedModel
     count: int
 
     def replacements(self, game: Game, text: Text, index: int) -> Steps:
@@ -85,7 +85,7 @@ class Blank:
     the model the text from its first to its last word only, which cuts the brackets off a mask at either end: no candidates there.
     """
 
-    language: Any  # lexicon.masked.MaskedModel
+    language: Any  # lexicon.masked_lm.MaskedModel
     count: int
 
     def replacements(self, game: Game, text: Text, index: int) -> Steps:

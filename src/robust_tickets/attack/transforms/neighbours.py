@@ -8,13 +8,13 @@ from typing import Any
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.text import Text
-from robust_tickets.lexicon.word_lists import WordLists
+from robust_tickets.lexicon.vectors import WordLists
 from robust_tickets.lexicon.words import like as like
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    vectors: Any  # lexicon.vectors.Vectors, or lexicon.word_lists.WordLists
+    vectors: Any  # lexicon.vectors.Vectors, or lexicon.vectors.WordLists
     count: int
 
     def replacements(self, game: Game, text: Text, index: int) -> Sequence[str]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.classifier.pretrained import load_model, load_tokenizer, read_config
 from robust_tickets.errors import TicketsError, tokenising
-from robust_tickets.lexicon.encoder import model_files
-from robust_tickets.lexicon.pretrained import load_model, load_tokenizer, read_config
+from robust_tickets.lexicon.sentence_encoder import model_files
 from robust_tickets.lexicon.words import is_one_word
 
 CONTINUES = "##"

