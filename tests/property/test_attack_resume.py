@@ -331,7 +331,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="another process is attacking into this folder") as caught:
         OnDisk(tmp_path, 3, "d")
     assert caught.value.exit_code == 3
-    first.add(0, b'{"a": 1}\n', 0.5)
+    first.add(0, b'{"status": "failed"}\n', 0.5)
     first.close()
     second = OnDisk(tmp_path, 3, "d")
     assert second.done(0)
@@ -346,13 +346,13 @@ def test_a_full_disk_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "store = OnDisk(Path(sys.argv[1]), 9, 'd')\n"
         "from robust_tickets.errors import TicketsError\n"
-        "try:\n    [store.add(i, b'{\"i\": 1234567890}\\n', 1.0) for i in range(9)]\n"
+        'try:\n    [store.add(i, b\'{"status": "failed"}\\n\', 1.0) for i in range(9)]\n'
         "except TicketsError as problem:\n    store.close(); sys.exit(problem.exit_code)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 3
     store = OnDisk(tmp_path, 9, "d")
     assert [store.done(i) for i in range(4)] == [True, True, False, False]
-    assert list(store.lines()) == [b'{"i": 1234567890}\n'] * 2
+    assert list(store.lines()) == [b'{"status": "failed"}\n'] * 2
     store.close()
 
 

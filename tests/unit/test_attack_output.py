@@ -232,7 +232,7 @@ def test_a_table_elsewhere_is_refused_clearly(tmp_path: Path) -> None:
         write_table([], ("text",), tmp_path / "d.csv")
     (tmp_path / "file").write_text("")
     for ending in ("csv", "parquet"):
-        with pytest.raises(TicketsError, match=r"cannot write .*file is a file"):
+        with pytest.raises(TicketsError, match="file is a file"):
             write_table([], ("text",), tmp_path / "file" / f"t.{ending}")
         write_table([], ("text",), tmp_path / f"empty.{ending}")
     assert not list(tmp_path.glob(".*part"))

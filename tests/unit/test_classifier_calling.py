@@ -12,7 +12,7 @@ import pytest
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.calling import HOPELESS
-from robust_tickets.data.task import Example
+from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 
 
@@ -32,18 +32,8 @@ class Far:
         return [[0.9, 0.1] if "good" in text else [0.3, 0.7] for text in texts]
 
 
-def rows(*texts: str) -> Any:
-    class Rows:
-        name, columns, digest = "test", ("text",), "rows"
-        labels = np.zeros(len(texts), dtype=int)
-
-        def __len__(self) -> int:
-            return len(texts)
-
-        def __getitem__(self, i: int) -> Any:
-            return Example(f"test:{i}", (texts[i],), 0)
-
-    return Rows()
+def rows(*texts: str) -> Split:
+    return Split.of(texts, [0] * len(texts))
 
 
 def again(far: Far) -> dict[str, int]:

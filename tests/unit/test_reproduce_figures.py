@@ -356,7 +356,7 @@ def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
         distances(
             run(
                 "earlyrobust",
-                traces={"distances": EarlyRobust(**few, **more)(tiny_classifier(), toy_task(80)).distances},
+                traces={"distances": EarlyRobust(**few, **more)(tiny_classifier(), toy_task(800)).distances},
             )
         )
         for more in ({}, {"stop": "fixed", "at_epoch": 1.0})
