@@ -1,8 +1,8 @@
 """The one registry: a component's name is its file's name.
 
 Listing names looks at the folder and imports nothing; getting one imports its file and returns what the file calls ``REGISTERED``.
-Files that start with an underscore are shared parts, not components. Other packages add components through the entry-point group
-``robust_tickets.<kind>`` (``robust_tickets.backbones``, say).
+A component is a file with a line that begins with ``REGISTERED``; other files of the folder are shared parts. Other packages add
+components through the entry-point group ``robust_tickets.<kind>`` (``robust_tickets.backbones``, say).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Registry:
         self.package = package
 
     def names(self) -> tuple[str, ...]:
-        own = self._own()
+        own = _components(self.package)
         plugged = self._plugged()
         twice = own & plugged.keys()
         if twice:
@@ -88,15 +88,17 @@ class Registry:
             return {}
         return code_of(self.get(name)) | _hashed(self._plugged()[name].module)
 
-    def _own(self) -> set[str]:
-        return {
-            entry.name[:-3]
-            for entry in files(self.package).iterdir()
-            if entry.name.endswith(".py") and not entry.name.startswith("_")
-        }
-
     def _plugged(self) -> dict[str, Any]:
         return _entry_points(f"robust_tickets.{self.kind}")
+
+
+def _components(package: str) -> frozenset[str]:
+    """The files of a package folder that have a line beginning with ``REGISTERED``; nothing is imported."""
+    return frozenset(
+        entry.name[:-3]
+        for entry in files(package).iterdir()
+        if entry.name.endswith(".py") and re.search(r"^REGISTERED\b", entry.read_text("utf-8"), re.MULTILINE)
+    )
 
 
 @cache

@@ -24,8 +24,8 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     (folder / "lion.py").write_text("REGISTERED = 'roar'")
-    (folder / "ghost.py").write_text("raise RuntimeError('imported')")
-    (folder / "_cage.py").write_text("raise RuntimeError('imported')")
+    (folder / "ghost.py").write_text("raise RuntimeError('imported')\nREGISTERED: str = 'boo'")
+    (folder / "cage.py").write_text("raise RuntimeError('imported')\nNOT_REGISTERED = 1")
     (folder / "notes.txt").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
@@ -51,7 +51,7 @@ def test_unknown_names_get_a_hint(zoo: Registry) -> None:
         zoo.get("lino")
     with pytest.raises(TicketsError, match="known: ghost, lion"):
         zoo.get("zzzzz")
-    for name in ("_cage", "__init__", "lion.py", "../lion", ""):
+    for name in ("cage", "__init__", "lion.py", "../lion", ""):
         with pytest.raises(TicketsError):
             zoo.get(name)
 
