@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from robust_tickets.classifier.kernels import CUDNN_FROM
-from robust_tickets.data.prefetch import DEPTH
-from robust_tickets.data.widths import MOST as WIDTHS
+from robust_tickets.data.batching import DEPTH
+from robust_tickets.data.batching import MOST as WIDTHS
 from robust_tickets.train.captured import MOST, WARM_UP
 from robust_tickets.train.engines import WORTH
 from robust_tickets.train.feed import ENOUGH

@@ -27,11 +27,9 @@ import numpy as np
 from _measure import interleaved, ratio, save, spread
 
 from robust_tickets.classifier.tokenizer import read_tokenizer
-from robust_tickets.data.batch import Batches
+from robust_tickets.data.arrow_tables import TokenTable, token_table
+from robust_tickets.data.batching import MOST, Batches, prefetched, steps, widths_of
 from robust_tickets.data.load import load_task
-from robust_tickets.data.prefetch import prefetched
-from robust_tickets.data.tokens import TokenTable, token_table
-from robust_tickets.data.widths import MOST, steps, widths_of
 from robust_tickets.seeds import numpy_generator
 
 QUESTION = "seconds to tokenise a training split once, seconds an epoch of batches from the table and on the way, and padded over real tokens"

@@ -102,7 +102,7 @@ def walk(name: str, options: argparse.Namespace) -> tuple[int, float]:
 
 def write_corpus(source: Path, target: Path, characters: int = 2_500) -> None:
     """The beginning of a corpus."""
-    from robust_tickets.data.corpus import find_corpus
+    from robust_tickets.data.mlm import find_corpus
 
     text = ""
     for part, _ in find_corpus(str(source)).texts():

@@ -25,7 +25,7 @@ from robust_tickets.adversary.smart import SMART
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.tavat import TAVAT
-from robust_tickets.data.blocks import IGNORED
+from robust_tickets.data.mlm import IGNORED
 from robust_tickets.masks import attach
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
-from robust_tickets.data.batch import Batches
+from robust_tickets.data.arrow_tables import _groups, token_table
+from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
-from robust_tickets.data.tokens import _groups, token_table
 from robust_tickets.train.order import FileOrder
 from tiny import tiny_config, tiny_tokenizer
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_tickets.data.widths import GRID, best, ladder, steps, widths_of
+from robust_tickets.data.batching import GRID, best, ladder, steps, widths_of
 from robust_tickets.errors import TicketsError
 
 BATCHES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 32)), min_size=1, max_size=30)

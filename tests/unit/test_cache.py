@@ -14,9 +14,8 @@ import pytest
 import robust_tickets as rt
 from robust_tickets import cache
 from robust_tickets.attack.tables import write_table
-from robust_tickets.data.blocks import blocks_of
-from robust_tickets.data.corpus import find_corpus
-from robust_tickets.data.tokens import token_table
+from robust_tickets.data.arrow_tables import token_table
+from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import kinds, vector_files
 from robust_tickets.lexicon.synonyms import synonym_table

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from robust_tickets.data.batch import Batches
+from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.classifier.tokenizer import digest_of
-from robust_tickets.data import blocks as blocks_module
-from robust_tickets.data.blocks import IGNORED, MaskedBlocks, blocks_of
-from robust_tickets.data.corpus import Corpus, find_corpus
+from robust_tickets.data import mlm as blocks_module
+from robust_tickets.data.mlm import IGNORED, Corpus, MaskedBlocks, blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 from tiny import tiny_config, tiny_tokenizer
@@ -83,7 +82,7 @@ def test_the_digest_is_of_the_texts_not_of_the_place(tmp_path: Path) -> None:
 
 
 def test_long_lines_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.data.corpus.LONGEST", 10)
+    monkeypatch.setattr("robust_tickets.data.mlm.LONGEST", 10)
     path = _txt(tmp_path, ("é" * 25,))
     assert [text for text, _ in find_corpus(str(path)).texts()] == ["é" * 10, "é" * 10, "é" * 5]
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from calling import tickets
-from robust_tickets.data import table
+from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv

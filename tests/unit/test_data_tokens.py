@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.data import tokens
-from robust_tickets.data.batch import Batches
+from robust_tickets.data import arrow_tables as tokens
+from robust_tickets.data.arrow_tables import token_table
+from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
-from robust_tickets.data.tokens import token_table
 from robust_tickets.errors import TicketsError
 from tiny import tiny_config, tiny_tokenizer
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from robust_tickets.data.batch import Batches
+from robust_tickets.data.batching import Batches
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
 from robust_tickets.prune.compact import compact

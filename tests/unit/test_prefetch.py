@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.data.prefetch import NAME, prefetched
+from robust_tickets.data.batching import NAME, prefetched
 from robust_tickets.errors import TicketsError
 
 
@@ -134,7 +134,7 @@ def test_pinning_is_asked_of_every_tensor() -> None:
 
 def test_a_script_that_ends_in_the_middle_ends() -> None:
     code = """
-from robust_tickets.data.prefetch import prefetched
+from robust_tickets.data.batching import prefetched
 def forever():
     while True:
         yield {}

@@ -17,8 +17,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.masked import digest_of_model, masked_model
 from robust_tickets.config import build, describe
-from robust_tickets.data.blocks import IGNORED, MaskedBlocks, blocks_of
-from robust_tickets.data.corpus import find_corpus
+from robust_tickets.data.mlm import IGNORED, MaskedBlocks, blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import encoder_of
 from robust_tickets.prune.gates import Gates

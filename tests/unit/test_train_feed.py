@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from robust_tickets.data.batching import steps, widths_of
 from robust_tickets.data.task import Split, Task
-from robust_tickets.data.widths import steps, widths_of
 from robust_tickets.train.feed import batches_of
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.order import FileOrder

@@ -58,7 +58,7 @@ def classes_of(
 
     Case and spaces are ignored where that is unambiguous; the labels 0, 1, … are class numbers of a classifier whose classes nobody named.
     """
-    from robust_tickets.data.labels import match, pasted
+    from robust_tickets.data.schema import match, pasted
 
     if task is None:
         return None

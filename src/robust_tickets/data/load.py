@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from robust_tickets.data import divide
-from robust_tickets.data.columns import Columns, choose
-from robust_tickets.data.labels import check, few, match, order
+from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.look import look, two_labels
 from robust_tickets.data.rows import BROKEN_UTF8, Rows, open_rows, to_utf8
+from robust_tickets.data.schema import Columns, check, choose, few, match, order
 from robust_tickets.data.source import ALL, Source, find
-from robust_tickets.data.table import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.task import BadRow, Split, Task
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.seeds import numpy_generator
@@ -227,7 +226,7 @@ class _Loading:
         self, converted: Mapping[str, list[tuple[Rows, Converted]]], columns: Mapping[str, Columns]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The classes in id order, and what the source itself calls them, where it does."""
-        from robust_tickets.data.hub import declared_labels
+        from robust_tickets.data.source import declared_labels
 
         role = self.roles.get("train", "train")
         name = next((n for n in (role, ALL, self.roles.get("test", "test")) if n in converted), next(iter(converted)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robust_tickets.data.labels import few
+from robust_tickets.data.schema import few
 from robust_tickets.data.source import ALL
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError

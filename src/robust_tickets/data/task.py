@@ -18,7 +18,7 @@ from robust_tickets.config import digest as config_digest
 from robust_tickets.errors import TicketsError, did_you_mean
 
 if TYPE_CHECKING:
-    from robust_tickets.data.table import Table
+    from robust_tickets.data.arrow_tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Split:
     ) -> Split:
         """A split of texts (or pairs) that are already in memory."""
         from robust_tickets.classifier.texts import rows_of
-        from robust_tickets.data.table import memory_table
+        from robust_tickets.data.arrow_tables import memory_table
 
         rows = rows_of(texts)
         width = len(columns) or (len(rows[0]) if rows else 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from robust_tickets.data.columns import LABELS, text_columns
+from robust_tickets.data.arrow_tables import text_problem
 from robust_tickets.data.rows import Rows, open_rows
-from robust_tickets.data.table import text_problem
+from robust_tickets.data.schema import LABELS, text_columns
 
 
 class Unlabelled(NamedTuple):

@@ -85,14 +85,14 @@ class ORTicket(Slim):
     def inputs(self) -> dict[str, str]:
         """What is read besides the model and the task, by what it holds."""
         from robust_tickets.classifier.masked import digest_of_head
-        from robust_tickets.data.corpus import find_corpus
+        from robust_tickets.data.mlm import find_corpus
 
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
         return {**read, "mlm": digest_of_head(self.mlm)} if self.mlm else read
 
     def _per_epoch(self, task: Any = None) -> int:
         """Updates of an epoch, about: the corpus is counted in characters, not yet in tokens."""
-        from robust_tickets.data.corpus import find_corpus
+        from robust_tickets.data.mlm import find_corpus
 
         size = find_corpus(self.corpus, column=self.corpus_column, task=task).size
         return max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate))
@@ -101,8 +101,7 @@ class ORTicket(Slim):
         """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
         from robust_tickets.classifier.masked import digest_of_model, masked_model
         from robust_tickets.classifier.tokenizer import digest_of
-        from robust_tickets.data.blocks import MaskedBlocks, blocks_of
-        from robust_tickets.data.corpus import find_corpus
+        from robust_tickets.data.mlm import MaskedBlocks, blocks_of, find_corpus
 
         model_of(clf, "searched")
         corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)

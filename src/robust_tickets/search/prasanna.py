@@ -172,8 +172,8 @@ class Prasanna:
         return {"heads": heads, "mlps": mlps}
 
     def _batches(self, clf: Any, task: Any) -> Any:
-        from robust_tickets.data.batch import Batches
-        from robust_tickets.data.tokens import token_table
+        from robust_tickets.data.arrow_tables import token_table
+        from robust_tickets.data.batching import Batches
 
         whole = task.validation if self.on == "validation" else task.train
         split = evaluated_rows(whole, self.rows, self.seed, "search", "importance")

@@ -27,9 +27,8 @@ def batches_of(
     and in a long run sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others'
     reference. A short run is not sorted by tokens even where they are kept: what it learns must not depend on who filled the cache before.
     """
-    from robust_tickets.data.batch import Batches
-    from robust_tickets.data.tokens import token_table
-    from robust_tickets.data.widths import steps, widths_of
+    from robust_tickets.data.arrow_tables import token_table
+    from robust_tickets.data.batching import Batches, steps, widths_of
     from robust_tickets.train.order import FileOrder
 
     kind = FileOrder if file_order else Batches

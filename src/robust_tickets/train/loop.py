@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
-from robust_tickets.data.prefetch import prefetched
+from robust_tickets.data.batching import prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state

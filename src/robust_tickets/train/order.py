@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from robust_tickets.data.batch import Batches
+from robust_tickets.data.batching import Batches
 
 
 class FileOrder(Batches):

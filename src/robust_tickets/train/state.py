@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from robust_tickets.data.batch import PLAIN
+from robust_tickets.data.batching import PLAIN
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import warn
 from robust_tickets.train.checkpoint import State

@@ -1,0 +1,293 @@
+"""Batches of a split: their order, the widths they are padded to, and a thread that makes them ahead.
+
+Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is shuffled
+again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A
+token table changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
+
+With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price for each width,
+exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``. The time that a pass costs whatever its width
+is the same for all choices, so tokens are what is to be compared.
+
+The thread sleeps while ``depth`` batches lie ready; the order is the source's. What goes wrong there is raised here, where the batch would
+have come. Closing the generator, or leaving it with any exception, stops the thread before anything else happens; whoever leaves a loop
+over it early closes it (``contextlib.closing``), for a traceback keeps it alive.
+
+Pinning allocates memory through the driver from the thread: a graph captured meanwhile needs
+``torch.cuda.graph(capture_error_mode="thread_local")``, for the default refuses what any thread does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robust_tickets.data.arrow_tables import TokenTable
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError, tokenising
+from robust_tickets.seeds import numpy_generator
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+MOST = 6
+PRICE = 0.005  # share of an epoch's tokens that one more width must save: capturing a shape costs about so many steps
+GRID = ((8, 128), (16, 256), (32, 0))  # multiples of, up to; 0: without end. Kernels like them
+FIXED = ((8, 64), (16, 128), (32, 0))  # coarser: a width that is seldom met costs a capture too
+
+
+def ladder(rungs: tuple[tuple[int, int], ...], longest: int) -> tuple[int, ...]:
+    """The multiples up to ``longest``, which is the last one whether it is a multiple or not."""
+    if longest < 1:
+        raise TicketsError(f"widths end at 1 token or more, got {longest}", hint="give the classifier's max_length")
+    found, last = list[int](), 0
+    for step, end in rungs:
+        end = min(end or longest, longest)
+        found += range(last + step, end + 1, step)
+        last = found[-1] if found else 0
+    return (*(width for width in found if width < longest), longest)
+
+
+def steps(longest: int) -> tuple[int, ...]:
+    """Widths for texts of unknown length, at most ``longest`` tokens."""
+    return ladder(FIXED, longest)
+
+
+def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = PRICE) -> tuple[int, ...]:
+    """At most ``most`` widths for batches with these longest rows and numbers of rows; each fits into one. ``longest``: the model's."""
+    maxima, rows = np.asarray(maxima, dtype=np.int64), np.asarray(rows, dtype=np.int64)
+    if most < 1 or price < 0:
+        raise TicketsError(
+            f"at least one width at a price of at least 0, got {most} and {price}", hint="leave both out"
+        )
+    if len(maxima) == 0:
+        return (longest,)
+    if maxima.max() > longest or maxima.min() < 0:
+        raise TicketsError(
+            f"a batch of {maxima.max()} tokens does not fit {longest}", hint="cut texts at the same length"
+        )
+    grid = np.array(ladder(GRID, longest))
+    at = np.searchsorted(grid, maxima)  # the narrowest that a batch fits into
+    used, at = np.unique(at, return_inverse=True)
+    grid = grid[used]
+    count = np.bincount(at, weights=rows)
+    held = np.concatenate([[0], np.cumsum(count)])
+    toll = price * float(count @ grid)
+    # cost[j]: the least for the batches that fit into the first j widths of the grid, with k widths chosen; came[k][j]: how many of the
+    # grid the one before the k-th leaves behind, if the k-th is grid[j]
+    cost = np.concatenate([[0.0], np.full(len(grid), np.inf)])
+    came, ends = [], []
+    for _ in range(min(most, len(grid))):
+        between = cost[:-1, None] + (held[None, 1:] - held[:-1, None]) * grid[None, :] + toll
+        between[np.tril_indices(len(grid), -1)] = np.inf  # the width before is narrower
+        came.append(between.argmin(0))
+        cost = np.concatenate([[np.inf], between.min(0)])
+        ends.append(cost[-1])
+    chosen, j = list[int](), len(grid)
+    for before in reversed(came[: int(np.argmin(ends)) + 1]):
+        chosen.append(int(grid[j - 1]))
+        j = int(before[j - 1])
+    return tuple(reversed(chosen))
+
+
+def widths_of(lengths: np.ndarray, order: Any, longest: int, most: int = MOST, price: float = PRICE) -> tuple[int, ...]:
+    """``best`` for the batches of an ``order`` (the rows of each) of rows with these ``lengths``."""
+    batches = list(order)
+    if not batches:
+        return (longest,)
+    sizes = np.array([len(batch) for batch in batches])
+    maxima = np.maximum.reduceat(lengths[np.concatenate(batches)], np.cumsum(sizes) - sizes)
+    return best(maxima, sizes, longest, most, price)
+
+
+POOL = 50  # batches that are sorted by length together
+PLAIN = "by characters, padded to the longest"  # without widths, and in every checkpoint that does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """``epoch(e)`` gives the batches of epoch ``e``; with ``shuffle=False`` longest first, each with the row positions in ``index``."""
+
+    split: Split
+    tokenizer: Any
+    batch_size: int
+    max_length: int
+    seed: int = 0
+    shuffle: bool = True
+    token_types: bool = False  # does the model take token_type_ids
+    tokens: TokenTable | None = field(
+        default=None, compare=False, repr=False
+    )  # of the same split, tokenizer, length and types
+    widths: tuple[int, ...] = ()  # tokens that a batch is padded to: the first that holds it; none: its longest row
+    by_tokens: bool = (
+        False  # pools are sorted by tokens, not by characters: a fifth less padding, and an order that needs the table
+    )
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.max_length < 1:
+            raise TicketsError(
+                f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}",
+                hint="change the value",
+            )
+        if any(width < 1 for width in self.widths) or list(self.widths) != sorted(set(self.widths)):
+            raise TicketsError(
+                f"widths must rise, from 1 token or more, got {self.widths}",
+                hint="leave them out to pad to the longest",
+            )
+        if self.by_tokens and self.tokens is None:
+            raise TicketsError("an order by tokens needs a token table", hint="give tokens, or leave by_tokens out")
+        if self.tokens is not None and len(self.tokens) != len(self.split):
+            raise TicketsError(
+                f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}",
+                hint="make it of the split that is read",
+            )
+
+    def __len__(self) -> int:
+        return -(-len(self.split) // self.batch_size)
+
+    @property
+    def reading(self) -> str:
+        """What order and padding depend on besides the settings: a run that goes on must read as it did."""
+        if not self.by_tokens and not self.widths:
+            return PLAIN
+        return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
+
+    def order(self, epoch: int) -> Iterator[np.ndarray]:
+        """The row positions of each batch."""
+        return self._order(epoch, 0)
+
+    def _order(self, epoch: int, start: int) -> Iterator[np.ndarray]:
+        lengths = self.tokens.lengths if self.tokens is not None and self.by_tokens else self.split.lengths
+        size = self.batch_size
+        if not self.shuffle:
+            rows = np.argsort(-lengths, kind="stable")
+            batches: np.ndarray = np.arange(len(self))
+        else:
+            generator = numpy_generator(self.seed, "batches", epoch)
+            rows = generator.permutation(len(lengths))
+            for pool in range(0, len(rows), POOL * size):
+                part = rows[pool : pool + POOL * size]
+                rows[pool : pool + POOL * size] = part[np.argsort(lengths[part], kind="stable")]
+            batches = generator.permutation(len(self))
+        for number in batches[start:]:
+            yield rows[number * size : (number + 1) * size]
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[dict[str, torch.Tensor]]:
+        """The batches of an epoch from number ``start`` on; those before it are neither read nor tokenised."""
+        for rows in self._order(epoch, start):
+            yield self._batch(rows)
+
+    def _batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        import torch
+
+        batch = (
+            self._read(rows)
+            if self.tokens is None
+            else self.tokens.batch(rows, self._width(int(self.tokens.lengths[rows].max())))
+        )
+        batch["labels"] = torch.from_numpy(self.split.labels[rows].astype(np.int64))
+        if not self.shuffle:
+            batch["index"] = torch.from_numpy(rows.astype(np.int64))
+        return batch
+
+    def _width(self, longest: int) -> int:
+        """Tokens that a batch with this longest row is padded to."""
+        if not self.widths:
+            return longest
+        at = bisect_left(self.widths, longest)
+        return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
+
+    @tokenising()
+    def _read(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """The same rows, tokenised now."""
+        from torch.nn.functional import pad
+
+        examples = self.split.take(rows)
+        encoded = self.tokenizer(
+            *([e.texts[i] for e in examples] for i in range(len(self.split.columns))),
+            truncation="longest_first",
+            max_length=self.max_length,
+            padding=True,
+            return_tensors="pt",
+            return_attention_mask=True,
+            return_token_type_ids=self.token_types,
+        )
+        names = ("input_ids", "attention_mask", *(("token_type_ids",) if self.token_types else ()))
+        longest = encoded["input_ids"].shape[1]
+        more = self._width(longest) - longest
+        if not more:
+            return {name: encoded[name] for name in names}
+        filling = {
+            "input_ids": self.tokenizer.pad_token_id,
+            "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0) or 0,
+        }
+        sides = (more, 0) if self.tokenizer.padding_side == "left" else (0, more)
+        return {name: pad(encoded[name], sides, value=filling.get(name, 0)) for name in names}
+
+
+DEPTH = 8
+NAME = "batches ahead"  # of the thread
+PATIENCE = 0.02  # seconds between two looks at whether the thread has left
+
+
+@dataclass(frozen=True)
+class _End:
+    problem: BaseException | None = None
+
+
+def prefetched(
+    batches: Iterable[Mapping[str, Tensor]], depth: int = DEPTH, pin: bool = False
+) -> Generator[dict[str, Tensor]]:
+    """The same batches, up to ``depth`` of them made ahead; ``pin``: in memory that a GPU copies from without waiting."""
+    if depth < 1:
+        raise TicketsError(f"at least one batch is made ahead, got {depth}", hint="leave depth out")
+    return _ahead(batches, depth, pin)
+
+
+def _ahead(batches: Iterable[Mapping[str, Tensor]], depth: int, pin: bool) -> Generator[dict[str, Tensor]]:
+    ready: Queue[Any] = Queue(depth)
+    leave = Event()
+    thread = Thread(target=_work, args=(batches, ready, leave, pin), name=NAME, daemon=True)
+    thread.start()
+    try:
+        while not isinstance(batch := ready.get(), _End):
+            yield batch
+        if batch.problem is not None:
+            raise batch.problem
+    finally:
+        leave.set()
+        while thread.is_alive():
+            _emptied(ready)  # it may wait for a place
+            thread.join(PATIENCE)
+
+
+def _work(batches: Iterable[Mapping[str, Tensor]], ready: Queue[Any], leave: Event, pin: bool) -> None:
+    problem: BaseException | None = None
+    try:
+        source = iter(batches)
+        try:
+            for batch in source:
+                if not leave.is_set():
+                    ready.put({name: value.pin_memory() if pin else value for name, value in batch.items()})
+                if leave.is_set():
+                    break
+        finally:
+            if isinstance(source, Generator):
+                source.close()
+    except BaseException as caught:  # whatever it is, the consumer is told
+        problem = caught
+    ready.put(_End(problem))
+
+
+def _emptied(ready: Queue[Any]) -> None:
+    try:
+        while True:
+            ready.get_nowait()
+    except Empty:
+        return
