@@ -15,6 +15,7 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 METHODS = {
     ("torch", "load"),
     ("hub", "load"),
+    ("jit", "load"),
     ("np", "load"),
     ("numpy", "load"),
     ("os", "system"),
@@ -36,15 +37,28 @@ def problems(text: str, *, loads: bool = False) -> list[str]:
     found = []
     tree = ast.parse(text)
     fixed = _fixed_commands(tree)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
+        found += [] if id(node) in called else _named(node)
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in MODULES]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES:
             found.append(str(node.module))
+        elif isinstance(node, ast.ImportFrom):
+            found += [alias.name for alias in node.names if (node.module, alias.name) in METHODS]
+            found += [alias.name for alias in node.names if alias.name in LOADERS and alias.asname]
         elif isinstance(node, ast.Call):
             found += [] if _runs_a_fixed_command(node, fixed) else _call(node)
             found += _loading(node, loads)
     return found
+
+
+def _named(node: ast.AST) -> list[str]:
+    """A loader that is not called where it is named: under another name it would be called unseen."""
+    if isinstance(node, ast.Constant):  # getattr(AutoModel, "from_pretrained")
+        return [node.value] if node.value in LOADERS - {"pipeline"} else []
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return [name] if name in LOADERS and isinstance(getattr(node, "ctx", None), ast.Load) else []
 
 
 def _loading(node: ast.Call, loads: bool) -> list[str]:
@@ -87,8 +101,8 @@ def _call(node: ast.Call) -> list[str]:
     found = []
     if isinstance(node.func, ast.Name) and node.func.id in CALLS:
         found.append(node.func.id)
-    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        name = (node.func.value.id, node.func.attr)
+    if isinstance(node.func, ast.Attribute):
+        name = (ast.unparse(node.func.value).rpartition(".")[2], node.func.attr)
         safe = name[1] == "load" and any(
             k.arg == "allow_pickle" and getattr(k.value, "value", True) is False for k in node.keywords
         )
@@ -118,6 +132,12 @@ def test_a_file_holds_nothing_that_runs_data(path: Path) -> None:
         "transformers.pipeline('fill-mask')",
         "AutoModel.from_config(config)",
         "datasets.load_dataset(x)",
+        "load = AutoModel.from_pretrained\nload(x)",
+        "getattr(AutoModel, 'from_pretrained')(x)",
+        "from transformers import pipeline as p\np('fill-mask')",
+        "from torch import load\nload('x')",
+        "torch.hub.load('x', 'y')",
+        "torch.jit.load('x')",
         "exec(x)",
         "subprocess.Popen(given)",
         "A = ['sh', '-c', 'x']\nsubprocess.Popen(A)",

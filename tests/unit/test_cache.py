@@ -19,6 +19,7 @@ from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon import kinds, vector_files
 from robust_tickets.lexicon.synonyms import synonym_table
+from robust_tickets.lexicon.vector_files import read_vectors
 from robust_tickets.lexicon.vectors import Table, Vectors
 from tiny import tiny_config, tiny_tokenizer
 
@@ -179,18 +180,22 @@ def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(
 def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In any file of the cache: rows, blocks, tokens and the reports beside them."""
+    """In any file of the cache: rows, blocks, tokens, vectors and the reports beside them."""
     kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
     data.write_text(ROWS)
     (tmp_path / "corpus.txt").write_text("a truly wonderful film\n\n" * 40)
+    (tmp_path / "vectors.txt").write_text("".join(f"{word} {i} {i + 0.5}\n" for i, word in enumerate("abcdef")))
 
     def made() -> list[object]:
         train = rt.load_task(data).train
         tokens = token_table(train, tokenizer, 16)
         assert tokens is not None
         blocks = blocks_of(find_corpus(str(tmp_path / "corpus.txt")), tokenizer, 8)
+        words, matrix, _ = read_vectors([tmp_path / "vectors.txt"])
         return [
+            words,
+            matrix.tolist(),
             [(row.texts, row.label, row.id) for row in train],
             train.digest,
             tokens.ids.tolist(),
@@ -201,7 +206,7 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
     first = made()
     assert capsys.readouterr().err == ""
     files = {path: path.read_bytes() for path in sorted(kept.rglob("*")) if path.is_file()}
-    assert sorted({path.parent.name for path in files}) == ["corpus", "data", "tokens"]
+    assert sorted({path.relative_to(kept).parts[0] for path in files}) == ["corpus", "data", "tokens", "vectors"]
     dice = np.random.default_rng(0)
     for path, whole in files.items():
         for bit in dice.integers(8 * len(whole), size=40).tolist():

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.cache import cached
+from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_bytes, write_chunks
 from robust_tickets.locate import file_digest
@@ -128,12 +127,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def convert(text: Path) -> list[Path]:
-    """A text file as words.txt and vectors.npy in the cache; read twice, so that the numbers are never held together."""
-    made, words_file = cached(
-        lambda there: os.path.isfile(there) or None, "vectors", file_digest(text)[:32], "words.json"
-    )  # written last
-    matrix_file = words_file.with_name("vectors.npy")
-    if not made:
+    """A text file as words.json and vectors.npy in the cache; read twice, so that the numbers are never held together."""
+    report, place = cached(read_report, "vectors", file_digest(text)[:32], "report.json")
+    words_file, matrix_file = place.with_name("words.json"), place.with_name("vectors.npy")
+    if report is None:
         with _readable(text):
             words, width = [], 0
             for number, word, values in _lines(text):
@@ -148,6 +145,7 @@ def convert(text: Path) -> list[Path]:
                 raise TicketsError(f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'")
             write_chunks(matrix_file, _array(text, (len(words), width)))
             write_bytes(words_file, json.dumps(words).encode())  # JSON, because a word may hold any character
+            write_report(place, {}, words_file, matrix_file)
     return [words_file, matrix_file]
 
 
