@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from robust_tickets.prune.apply import apply as apply
     from robust_tickets.prune.compact import compact as compact
     from robust_tickets.prune.compact import expand as expand
-    from robust_tickets.report.page import write_report as write_report
+    from robust_tickets.report.html import write_report as write_report
     from robust_tickets.search._found import Found as Found
     from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust

@@ -8,7 +8,7 @@ from typing import Any
 
 from fake_run import add_plan, make_run
 from outcomes import outcomes
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.reproduce import drawing
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.page import write_page

@@ -11,7 +11,7 @@ import pytest
 from tab import Tab
 
 from fake_run import add_plan, make_run
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 
 N, PAGE = 120, 12
 FIELD = "document.querySelector('form.filters').elements.{}"

@@ -11,7 +11,7 @@ import pytest
 from robust_tickets.cli.main import main
 from robust_tickets.data.task import BadRow, Task
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.walk import bad_rows
 from robust_tickets.walk.bad_rows import NAME, SHOWN, write_bad_rows
 from robust_tickets.walk.stages import LISTED, announce

@@ -16,12 +16,11 @@ from fake_run import make_run
 from hostile import HOSTILE
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import clean
-from robust_tickets.report.diff import folded, opening
+from robust_tickets.report.html import write_report
 from robust_tickets.report.markup import Html, escape, tag
-from robust_tickets.report.page import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import summary
-from robust_tickets.report.texts import mark
+from robust_tickets.report.text_diff import folded, mark, opening
 
 
 class Elements(HTMLParser):

@@ -18,7 +18,7 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split, Task
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.report.terminal import attack_table
 from robust_tickets.walk.recipe import AttackPlan
 from robust_tickets.walk.runner import chosen

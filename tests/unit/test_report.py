@@ -20,13 +20,12 @@ from fake_run import ARMS, make_run
 from robust_tickets.cli.main import main
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.compare import compare, holm
 from robust_tickets.report.figures.axes import Scale
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import summary
-from robust_tickets.report.texts import mark
-from robust_tickets.report.verdict import costs, verdicts, warnings
+from robust_tickets.report.text_diff import mark
+from robust_tickets.report.verdict import compare, costs, holm, verdicts, warnings
 
 VOID = {"meta", "br", "hr", "link", "input", "wbr"}
 
@@ -329,7 +328,7 @@ def test_ticks_are_round_and_inside():
 
 def test_reading_and_writing_a_report_needs_no_torch(run, tmp_path):
     code = (
-        "import sys; from robust_tickets.report.page import write_report; from robust_tickets.report.terminal import summary;"
+        "import sys; from robust_tickets.report.html import write_report; from robust_tickets.report.terminal import summary;"
         "write_report(sys.argv[2], [sys.argv[1]]); summary(sys.argv[1]); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(run), str(tmp_path / "r.html")], check=True)

@@ -17,12 +17,12 @@ from test_report import parse
 from fake_run import add_plan, make_run
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.diff import folded, opening, sentences
 from robust_tickets.report.figures.axes import squeeze
 from robust_tickets.report.figures.budget import _curves, budget_curves
 from robust_tickets.report.figures.queries import query_histogram
-from robust_tickets.report.page import read_folders, write_report
+from robust_tickets.report.html import read_folders, write_report
 from robust_tickets.report.run_data import read_run
+from robust_tickets.report.text_diff import folded, opening, sentences
 
 LONG = (
     "I went to see this film last week. The opening is slow. Nothing much happens for twenty minutes! Then the story begins to move. "
@@ -191,11 +191,11 @@ def test_huge_texts_stay_small_and_quick() -> None:
 
 
 def test_the_page_is_capped_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.report.texts.MOST", 40)
+    monkeypatch.setattr("robust_tickets.report.html.MOST", 40)
     text = page_of(tmp_path, make_run(tmp_path / "r"))
     assert text.count('<article class="case"') == 40
     assert "40 are shown, examples.jsonl holds all" in text
-    monkeypatch.setattr("robust_tickets.report.texts.SIZE", 10_000)
+    monkeypatch.setattr("robust_tickets.report.html.SIZE", 10_000)
     assert page_of(tmp_path, tmp_path / "r").count('<article class="case"') < 20
 
 

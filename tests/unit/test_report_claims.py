@@ -12,11 +12,10 @@ import pytest
 from fake_run import ARMS, add_plan, make_run, set_outcomes
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
-from robust_tickets.report.compare import contest, holm
 from robust_tickets.report.figures.axes import COLOURS, colour, marker
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
-from robust_tickets.report.verdict import verdicts, warnings
+from robust_tickets.report.verdict import contest, holm, verdicts, warnings
 
 
 def judged(folder, *outcomes, starts=(0, 0, 0)):

@@ -11,10 +11,9 @@ from rich.console import Console
 from fake_run import ARMS, add_plan, make_run, set_outcomes
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report import format as numbers
-from robust_tickets.report.compare import contest
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import attack_table, figures, summary
-from robust_tickets.report.verdict import total_seconds, verdicts, warnings
+from robust_tickets.report.verdict import contest, total_seconds, verdicts, warnings
 
 
 def printed(what, width):

@@ -11,7 +11,7 @@ import pytest
 
 from fake_run import make_run
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.page import write_report
+from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.verdict import costs
 from robust_tickets.ticket import Ticket
@@ -76,6 +76,6 @@ def test_a_ticket_of_an_unknown_backbone_costs_only_its_figure(tmp_path: Path) -
 
 
 def test_no_torch_is_needed(run: Path, tmp_path: Path) -> None:
-    code = "import sys; from robust_tickets.report.page import write_report; write_report(sys.argv[1], sys.argv[2])"
+    code = "import sys; from robust_tickets.report.html import write_report; write_report(sys.argv[1], sys.argv[2])"
     check = "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code + check, str(tmp_path / "page.html"), str(run)], check=True)

@@ -193,8 +193,8 @@ def measured(run: str) -> Iterator[Measured]:
 def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.files import listed, mapping, read_json
-    from robust_tickets.report.hollow import one_answer
     from robust_tickets.report.run_data import inside, interval, number
+    from robust_tickets.report.verdict import one_answer
 
     about = mapping(read_json(folder / "arms.json"))
     arms = {str(mapping(entry).get("name")): mapping(entry) for entry in listed(about.get("arms") or [])}

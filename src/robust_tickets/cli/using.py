@@ -279,7 +279,7 @@ def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> A
     out
         The HTML file; by default report.html in the folder.
     """
-    from robust_tickets.report.page import write_report
+    from robust_tickets.report.html import write_report
 
     if not runs:
         raise TicketsError("report: no run or attack folder given", hint="`tickets ls runs` lists them")

@@ -75,3 +75,12 @@ def memory(value: float | None) -> str:
 
 def seconds(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}{GLUE}s" if value < 10 else duration(value).replace(" ", GLUE)
+
+
+def plural(many: int, word: str) -> str:
+    return f"{many} {word}{'s' * (many != 1)}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -15,14 +15,17 @@ _VOID = {"meta", "br", "hr", "link", "input", "rect", "line", "circle", "path", 
 
 
 class Html(str):
-    """A piece of finished markup."""
+    """A piece of finished markup; templates know it by ``__html__``."""
 
     __slots__ = ()
+
+    def __html__(self) -> Html:
+        return self
 
 
 def escape(value: object) -> Html:
     """``value`` as HTML: finished markup stays, anything else is cleaned and escaped."""
-    return value if isinstance(value, Html) else Html(html.escape(clean(value), quote=True))
+    return Html(value if hasattr(value, "__html__") else html.escape(clean(value), quote=True))
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:

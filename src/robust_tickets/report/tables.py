@@ -1,37 +1,358 @@
-"""Which tables of words an arm was searched or trained on, and whether an attack drew from the same one.
+"""Tables for page, terminal, Markdown and machine: one value, four writers; and those of a run.
 
-A model trained on the attacker's own table is tested on the ground it was trained on: its accuracy under that attack says little about
-others. The digests of what both used decide it, not their names.
+A cell has its number with full precision beside what a reader sees, so that the page can be read by machine too.
 """
 
 from __future__ import annotations
 
-from robust_tickets.files import mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
-from robust_tickets.report.run_data import Arm, Run, WordTable
+from robust_tickets.report.run_data import Arm, Attack, Run, number
+from robust_tickets.report.verdict import Contest, cited, contest, total_seconds
 
-SHOWN = 8  # characters of a digest
-
-
-def said(run: Run) -> list[str]:
-    """A sentence for every table of every arm, and one where an attack drew from it."""
-    return [sentence for arm in run.arms for table in arm.tables for sentence in _said(run, arm, table)]
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as RichTable
 
 
-def _said(run: Run, arm: Arm, table: WordTable) -> list[str]:
-    what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
-    if table.swappable is not None:
-        what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"
-    sentences = [f"{what}."]
-    for key, title in run.attack_titles.items():
-        found = arm.attack(key)
-        used = mapping(found.about.get("resources")).values() if found else ()
-        digests = {digest for resource in used if (digest := mapping(resource).get("digest"))}
-        if table.digest and table.digest in digests:
-            ground = "what it shows there need not hold for words from elsewhere"
-            sentences.append(
-                f"{title} on {arm.title}: the attack draws from the same table as the training, so {ground}."
-            )
-        elif digests:
-            sentences.append(f"{title} on {arm.title}: the attack does not draw from the table of the training.")
-    return sentences
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column: its header, what it means, and the key of its values. A header may have two lines on a terminal."""
+
+    title: str
+    about: str = ""
+    key: str = ""
+    number: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What a reader sees, the value behind it, a second line, and the numbers of the notes about it."""
+
+    text: str
+    value: float | None = None
+    below: str = ""
+    notes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row: its name, what stands small beside the name, and its cells, one a column."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    small: str = ""
+    anchor: str = ""  # of the part of the page that has its notes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """``label`` names the table to a screen reader, ``first`` is the header of the rows' names."""
+
+    caption: str
+    label: str
+    first: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def filled(self) -> Table:
+        """Without the columns in which no row has a value."""
+        kept = [k for k in range(len(self.columns)) if any(row.cells[k].value is not None for row in self.rows)]
+        rows = tuple(
+            Row(name=row.name, small=row.small, anchor=row.anchor, cells=tuple(row.cells[k] for k in kept))
+            for row in self.rows
+        )
+        columns = tuple(self.columns[k] for k in kept)
+        return Table(caption=self.caption, label=self.label, first=self.first, columns=columns, rows=rows)
+
+
+def to_records(table: Table) -> list[dict[str, Any]]:
+    """One mapping a row: the values, or the texts of cells without one."""
+    return [
+        {table.first: row.name}
+        | {
+            column.key or column.title: cell.text if cell.value is None else cell.value
+            for column, cell in zip(table.columns, row.cells, strict=True)
+        }
+        for row in table.rows
+    ]
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table; second lines stand in brackets."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(clean(cell).replace("\n", " ").replace("|", "\\|") for cell in cells) + " |"
+
+    rule = ["---", *("--:" if column.number else "---" for column in table.columns)]
+    rows = [
+        [row.name, *(f"{cell.text} ({cell.below})" if cell.below else cell.text for cell in row.cells)]
+        for row in table.rows
+    ]
+    return "\n".join([line([table.first, *(c.title for c in table.columns)]), line(rule), *map(line, rows)]) + "\n"
+
+
+def to_terminal(table: Table, console: Console, options: ConsoleOptions) -> RenderableType:
+    """A table if every cell fits whole, a name on at most two lines, else the same as lines."""
+    from rich.cells import cell_len
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    unnamed = rich_table(table, [""] * len(table.rows))
+    room = (
+        options.max_width - Measurement.get(console, options.update(width=10_000), unnamed).maximum + len(table.first)
+    )
+    names = [wrapped(row.name, max(room, 1)) for row in table.rows]
+    if all(name.count("\n") < 2 and cell_len(line) <= room for name in names for line in name.split("\n")):
+        return rich_table(table, names)
+    lines = []
+    for row in table.rows:
+        lines.append(wrapped(row.name, options.max_width))
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            below = f" ({plain(cell.below)})" if cell.below else ""
+            lines.append(f"  {plain(column.title).replace(chr(10), ' ')}: {plain(cell.text)}{below}")
+    return Text("\n".join(lines))
+
+
+def rich_table(table: Table, names: Sequence[str]) -> RichTable:
+    """What rich prints of a table under these names of its rows. No text becomes markup or an escape."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    made.add_column(table.first, no_wrap=True)
+    for column in table.columns:
+        made.add_column(column.title, justify="right", no_wrap=True)
+    for name, row in zip(names, table.rows, strict=True):
+        cells = [f"{cell.text}\n{cell.below}" if cell.below else cell.text for cell in row.cells]
+        made.add_row(Text(plain(name)), *(Text(plain(cell)) for cell in cells))
+    return made
+
+
+def plain(words: str) -> str:
+    """Without escapes, and with usual spaces, at which nothing is left to break."""
+    return clean(words).replace(numbers.GLUE, " ")
+
+
+def wrapped(words: str, width: int) -> str:
+    """Broken at spaces, but not at those that glue a number to its unit."""
+    lines = [textwrap.wrap(line, width, break_on_hyphens=False) or [""] for line in clean(words).split("\n")]
+    return "\n".join(plain(part) for line in lines for part in line)
+
+
+# --- the tables of a run
+
+COLUMNS = tuple(
+    Column(key=key, title=title, about=about)
+    for key, title, about in (
+        ("clean", "clean, all texts", "accuracy on the whole evaluated split, unattacked"),
+        (
+            "clean_attacked",
+            "clean, attacked texts",
+            "accuracy before the attack on the texts that were then attacked",
+        ),
+        (
+            "aua",
+            "under attack",
+            "accuracy after the attack on the same texts; one that was wrong before counts as wrong",
+        ),
+        (
+            "suc",
+            "attack wins",
+            "of the texts that were right before, the share that the attack turned; below it how many there were",
+        ),
+        ("queries", "queries", "how often the attack asked the model per text that was right before; the mean"),
+        ("perturbed", "words changed", "mean share of a text's words that were changed where the attack won"),
+        (
+            "similarity",
+            "similarity",
+            "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; others have none",
+        ),
+        ("parameters", "parameters", "all of the model's, embeddings included"),
+        ("flops", "FLOPs", "floating-point operations of one forward pass over one text"),
+        ("seconds", "time", "search and training together where the search was timed, else training"),
+        (
+            "p",
+            "p",
+            "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms",
+        ),
+    )
+)
+
+# a measured value: how it is written, and how many decimals its interval has
+SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
+    "clean": (numbers.percent, 1),
+    "aua": (numbers.percent, 1),
+    "suc": (numbers.percent, 1),
+    "queries": (lambda value: numbers.count(value, 1), 1),
+    "perturbed": (numbers.percent, 1),
+    "similarity": (numbers.similarity, 3),
+}
+
+
+def arms_table(run: Run, attack: str | None, anchor: str) -> Table:
+    """One row per arm under one attack (None: no attack was made)."""
+    title = run.attack_titles[attack] if attack else "no attack"
+    counts = f"{run.title}: {numbers.plural(len(run.arms), 'arm')}, {title}.{_counts(run, attack)}"
+    noted = attack is not None and any(found.flags for arm in run.arms if (found := arm.attack(attack)) is not None)
+    caption = f"{counts} Under a number its 95{numbers.GLUE}% interval{'; a raised number is that of a note above' if noted else ''}."
+    tests = contest(run, attack)
+    rows = tuple(Row(name=arm.title, cells=_cells(run, arm, attack, tests), anchor=anchor) for arm in run.arms)
+    return Table(
+        caption=caption, label=f"{run.title}: results, {title}", first="arm", columns=COLUMNS, rows=rows
+    ).filled()
+
+
+def joint_table(runs: Sequence[Run]) -> Table:
+    """All arms of all runs, under every attack."""
+    rows = []
+    for k, run in enumerate(runs):
+        for attack in run.attack_keys or (None,):
+            tests = contest(run, attack)
+            where = f"{run.title} · {run.attack_titles[attack] if attack else 'no attack'}"
+            rows += [
+                Row(name=arm.title, small=where, cells=_cells(run, arm, attack, tests), anchor=f"r{k + 1}")
+                for arm in run.arms
+            ]
+    caption = "All runs: one row per arm and attack. p compares with the baseline of the same run."
+    label = f"Results of all {len(runs)} runs"
+    return Table(caption=caption, label=label, first="arm, run", columns=COLUMNS, rows=tuple(rows)).filled()
+
+
+def pairs_table(run: Run, attack: str) -> Table | None:
+    """Every arm against every other under one attack."""
+    titles = ("difference", "interval", "bootstrap interval", "held alone", "n", "p", "p, adjusted")
+    rows = []
+    for pair in contest(run, attack).pairs:
+        only = tuple(sum(a and not b for a, b in rows_) for rows_ in (pair.outcomes, pair.turned().outcomes))
+        shown = [
+            numbers.points(pair.difference), numbers.signed_span((pair.low, pair.high)), numbers.signed_span(pair.bootstrap),
+            f"{only[0]} : {only[1]}", str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
+        ]  # fmt: skip
+        cells = tuple(Cell(text=text) for text in shown)
+        rows.append(Row(name=pair.arm.title, small=f"against {pair.other.title}", cells=cells))
+    if not rows:
+        return None
+    caption = (
+        "Accuracy under attack, first arm minus second, in points, on the texts that both met. The interval is Newcombe's for paired "
+        "proportions, which holds at small n too; the bootstrap's has no width where two arms never differ. Held alone: texts that only "
+        "the first, and only the second, still got right. p: exact McNemar test; adjusted for all pairs by Holm's method."
+    )
+    label = f"{run.title}: pairs of arms, {run.attack_titles[attack]}"
+    columns = tuple(Column(title=title) for title in titles)
+    return Table(caption=caption, label=label, first="pair", columns=columns, rows=tuple(rows))
+
+
+def per_class_table(run: Run) -> Table | None:
+    """Precision, recall and F1 of every class, for every arm that was evaluated."""
+    rows = []
+    for arm in run.arms:
+        for i, row in enumerate(arm.evaluation.per_class if arm.evaluation else ()):
+            shown = [run.label(row.get("label", i)), str(row.get("n", ""))]
+            shown += [numbers.percent(number(row.get(key))) for key in ("precision", "recall", "f1")]
+            rows.append(Row(name=arm.title, cells=tuple(Cell(text=text) for text in shown)))
+    if not rows:
+        return None
+    columns = tuple(Column(title=t, number=t != "class") for t in ("class", "n", "precision", "recall", "F1"))
+    caption = "Per class, on the whole split, unattacked."
+    return Table(caption=caption, label=f"{run.title}: classes", first="arm", columns=columns, rows=tuple(rows))
+
+
+def attacked_table(run: Run, attack: str) -> Table:
+    """One attack on every arm, for a terminal."""
+    titles = ("before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
+    tests, rows = contest(run, attack), []
+    for arm in run.arms:
+        found, pair = arm.attack(attack), tests.between(arm, run.base)
+        if found is None:
+            rows.append(Row(name=arm.title, cells=(Cell(text=numbers.NONE),) * len(titles)))
+            continue
+        of = f"of {found.attacked}" if found.attacked is not None else ""
+        p = "baseline" if arm is run.base else numbers.p_value(pair.p if pair else None)
+        cells = (
+            Cell(text=numbers.percent(found.clean), below=numbers.brief(found.intervals.get("clean"))),
+            Cell(text=numbers.percent(found.aua), below=numbers.brief(found.intervals.get("aua"))),
+            Cell(text=numbers.percent(found.suc), below=of),
+            Cell(text=numbers.percent(found.perturbed)),
+            Cell(text=numbers.count(found.queries, 1)),
+            Cell(text=p),
+        )
+        rows.append(Row(name=arm.title, cells=cells))
+    columns = tuple(Column(title=title) for title in titles)
+    return Table(caption="", label="", first="arm", columns=columns, rows=tuple(rows))
+
+
+def models_table(run: Run) -> Table:
+    """The models of a run and what they cost, for a terminal."""
+    rows = tuple(
+        Row(
+            name=arm.title,
+            cells=(
+                Cell(
+                    text=numbers.percent(arm.clean),
+                    below=numbers.brief(arm.evaluation.interval if arm.evaluation else None),
+                ),
+                Cell(text=numbers.amount(arm.cost.get("parameters"))),
+                Cell(text=numbers.amount(arm.cost.get("flops_per_example"))),
+                Cell(text=numbers.seconds(total_seconds(arm))),
+            ),
+        )
+        for arm in run.arms
+    )
+    columns = tuple(Column(title=title) for title in ("clean,\nall texts", "parameters", "FLOPs", "time"))
+    return Table(caption="", label="", first="arm", columns=columns, rows=rows)
+
+
+def _cells(run: Run, arm: Arm, attack: str | None, tests: Contest) -> tuple[Cell, ...]:
+    notes, found, pair, cost = cited(run, attack, arm), arm.attack(attack), tests.between(arm, run.base), arm.cost
+    p = pair.p if pair else None
+    return (
+        Cell(
+            text=numbers.percent(arm.clean),
+            value=arm.clean,
+            below=numbers.brief(arm.evaluation.interval if arm.evaluation else None),
+        ),
+        _measured("clean", found, notes.get("clean_attacked", ())),
+        *(_measured(key, found, notes.get(key, ())) for key in SHOWN if key != "clean"),
+        Cell(text=numbers.amount(cost.get("parameters")), value=cost.get("parameters")),
+        Cell(
+            text=numbers.amount(cost.get("flops_per_example")), value=cost.get("flops_per_example"), below=_ratio(arm)
+        ),
+        Cell(text=numbers.seconds(total_seconds(arm)), value=total_seconds(arm)),
+        Cell(
+            text="baseline" if arm is run.base else numbers.p_value(p),
+            value=p,
+            below=f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else "",
+        ),
+    )
+
+
+def _measured(key: str, found: Attack | None, notes: tuple[int, ...]) -> Cell:
+    value = getattr(found, key) if found else None
+    interval = found.intervals.get(key) if found and value is not None else None
+    written, digits = SHOWN[key]
+    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""
+    if key == "suc" and found and found.attacked is not None:
+        below = f"{below} of {found.attacked}".strip()
+    return Cell(text=written(value), value=value, below=below, notes=notes if value is not None else ())
+
+
+def _ratio(arm: Arm) -> str:
+    mine, dense = arm.cost.get("flops_per_example"), arm.cost.get("dense_flops_per_example")
+    return f"{dense / mine:.2f} × fewer" if mine and dense and dense != mine else ""
+
+
+def _counts(run: Run, attack: str | None) -> str:
+    """How many texts the two kinds of clean accuracy are of."""
+    found = next((f for arm in run.arms if (f := arm.attack(attack)) is not None), None)
+    whole = next((arm.evaluation for arm in run.arms if arm.evaluation is not None and arm.evaluation.n), None)
+    parts = [f"All texts: the {whole.n} of {whole.split or 'the split'}" if whole else ""]
+    parts.append(f"attacked texts: {found.n} of {found.split or 'the split'}" if found else "")
+    said = "; ".join(filter(None, parts))
+    return f" {said[0].upper()}{said[1:]}." if said else ""

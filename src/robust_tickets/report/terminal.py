@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,24 @@ from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
-from robust_tickets.report.compare import contest
 from robust_tickets.report.run_data import Run, read_run
-from robust_tickets.report.verdict import total_seconds, verdict, verdicts, warnings
+from robust_tickets.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    attacked_table,
+    models_table,
+    plain,
+    rich_table,
+    to_terminal,
+    wrapped,
+)
+from robust_tickets.report.verdict import contest, verdict, verdicts, warnings
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.table import Table
-
-Rows = Sequence[tuple[str, Sequence[str]]]  # an arm's title and its cells; a cell may have a second line
+    from rich.table import Table as RichTable
 
 
 class Summary:
@@ -35,13 +43,13 @@ class Summary:
         for attack, title in run.attack_titles.items():
             found = next(f for arm in run.arms if (f := arm.attack(attack)) is not None)
             yield _lines(f"\n{title}: {found.n} texts of {found.split or 'the split'}, 95 % intervals", wide)
-            yield _fitting(console, options, ATTACKED, _attacked(run, attack))
+            yield to_terminal(attacked_table(run, attack), console, options)
             if run.base is not None and len(run.arms) > 1:
                 yield _lines(
                     f"p: exact paired test against {run.base.title}, not adjusted for several comparisons", wide
                 )
         yield _lines("\nThe models", wide)
-        yield _fitting(console, options, MODELS, _models(run))
+        yield to_terminal(models_table(run), console, options)
         if any(arm.branch for arm in run.arms):
             yield _lines("\nWhere the tickets come from", wide)
             for arm in run.arms:
@@ -52,108 +60,15 @@ class Summary:
             yield _lines(f"note: {words}", wide)
 
 
-ATTACKED = ("before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
-MODELS = ("clean,\nall texts", "parameters", "FLOPs", "time")
-
-
 def summary(folder: str | Path) -> Summary:
     """A run folder, as something rich prints."""
     return Summary(read_run(folder))
 
 
-def _attacked(run: Run, attack: str) -> Rows:
-    tests, rows = contest(run, attack), []
-    for arm in run.arms:
-        found, pair = arm.attack(attack), tests.between(arm, run.base)
-        if found is None:
-            rows.append((arm.title, [numbers.NONE] * len(ATTACKED)))
-            continue
-        cells = [
-            _both(numbers.percent(found.clean), found.intervals.get("clean")),
-            _both(numbers.percent(found.aua), found.intervals.get("aua")),
-            numbers.percent(found.suc) + (f"\nof {found.attacked}" if found.attacked is not None else ""),
-            numbers.percent(found.perturbed),
-            numbers.count(found.queries, 1),
-            "baseline" if arm is run.base else numbers.p_value(pair.p if pair else None),
-        ]
-        rows.append((arm.title, cells))
-    return rows
-
-
-def _models(run: Run) -> Rows:
-    return [
-        (
-            arm.title,
-            [
-                _both(numbers.percent(arm.clean), arm.evaluation.interval if arm.evaluation else None),
-                numbers.amount(arm.cost.get("parameters")),
-                numbers.amount(arm.cost.get("flops_per_example")),
-                numbers.seconds(total_seconds(arm)),
-            ],
-        )
-        for arm in run.arms
-    ]
-
-
-def _both(value: str, interval: Sequence[float] | None) -> str:
-    return f"{value}\n{numbers.brief(interval)}" if interval else value
-
-
-def _fitting(console: Console, options: ConsoleOptions, heads: Sequence[str], rows: Rows) -> RenderableType:
-    """A table if every cell fits whole, a title on at most two lines, else the same as lines."""
-    from rich.cells import cell_len
-    from rich.measure import Measurement
-    from rich.text import Text
-
-    room = (
-        options.max_width
-        - Measurement.get(
-            console, options.update(width=10_000), _table(heads, [("", cells) for _, cells in rows])
-        ).maximum
-    )
-    titles = [_wrapped(title, max(room + len("arm"), 1)) for title, _ in rows]
-    if all(
-        title.count("\n") < 2 and cell_len(line) <= room + len("arm") for title in titles for line in title.split("\n")
-    ):
-        return _table(heads, [(title, cells) for title, (_, cells) in zip(titles, rows, strict=True)])
-    lines = []
-    for title, cells in rows:
-        lines.append(_wrapped(title, options.max_width))
-        for head, cell in zip(heads, cells, strict=True):
-            value, _, interval = _plain(cell).partition("\n")
-            lines.append(f"  {_plain(head).replace(chr(10), ' ')}: {value}" + (f" ({interval})" if interval else ""))
-    return Text("\n".join(lines))
-
-
-def _table(heads: Sequence[str], rows: Rows) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("arm", no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for title, cells in rows:
-        table.add_row(Text(_plain(title)), *(Text(_plain(cell)) for cell in cells))
-    return table
-
-
-def _plain(words: str) -> str:
-    """Without escapes, and with usual spaces, at which nothing is left to break."""
-    return clean(words).replace(numbers.GLUE, " ")
-
-
-def _wrapped(words: str, width: int) -> str:
-    """Broken at spaces, but not at those that glue a number to its unit."""
-    lines = [textwrap.wrap(line, width, break_on_hyphens=False) or [""] for line in clean(words).split("\n")]
-    return "\n".join(_plain(part) for line in lines for part in line)
-
-
 def _lines(words: str, width: int, style: str = "") -> RenderableType:
     from rich.text import Text
 
-    return Text(_wrapped(words, width), style=style)
+    return Text(wrapped(words, width), style=style)
 
 
 def figures(folder: str | Path) -> list[dict[str, object]]:
@@ -192,7 +107,7 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
             "title": run.attack_titles[key],
             "split": found.split,
             "flags": list(found.flags),
-            "headline": _plain(headline),
+            "headline": plain(headline),
         }
         row["intervals"] = {name: list(ends) for name, ends in found.intervals.items()}
         row |= {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
@@ -235,19 +150,24 @@ def first(told: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def attack_table(result: Mapping[str, Any]) -> Table:
+def attack_table(result: Mapping[str, Any]) -> RichTable:
     """One attack's result.json."""
     from rich.text import Text
 
-    cells = [_both(numbers.percent(result[name]), result["intervals"].get(name)) for name in ("clean", "aua", "suc")]
-    rest = [
+    cells = [
+        Cell(text=numbers.percent(result[name]), below=numbers.brief(result["intervals"].get(name)))
+        for name in ("clean", "aua", "suc")
+    ]
+    rest = (
         numbers.count(result["queries"], 1),
         numbers.percent(result["perturbed"]),
         numbers.similarity(result.get("similarity")),
-    ]
-    heads = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
-    table = _table(heads, [(str(result["attack"]), [*cells, *rest])])
-    table.columns[0].header, table.columns[0].no_wrap = "attack", False  # a long name is folded, numbers never are
+    )
+    cells += [Cell(text=text) for text in rest]
+    titles = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
+    row, columns = Row(name=str(result["attack"]), cells=tuple(cells)), tuple(Column(title=title) for title in titles)
+    table = rich_table(Table(caption="", label="", first="attack", columns=columns, rows=(row,)), [row.name])
+    table.columns[0].no_wrap = False  # a long name is folded, numbers never are
     table.title, table.title_justify = Text(clean("\n".join([*first(result), _chosen(result)]))), "left"
     flags = "; ".join(str(flag) for flag in result["flags"] if flag not in first(result))
     if flags:

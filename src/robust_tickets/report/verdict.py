@@ -1,4 +1,4 @@
-"""The verdict, in sentences: who is hardest to fool, by how much, how sure that is, and what the ticket costs.
+"""The verdict, in sentences: who is hardest to fool, by how much, how sure that is, what the ticket costs, what to know before.
 
 "Harder to fool" is only said where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
 the same data. "Hardest" needs that against every other arm. Otherwise the sentence says that the difference is within noise, and how large
@@ -7,15 +7,124 @@ an interval still allows it to be. An arm that gives every text one class is sai
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
 
-from robust_tickets.files import listed
-from robust_tickets.measure.metrics import FEW
+from robust_tickets.attack.chosen import how, short_of
+from robust_tickets.attack.flags import ONE_ANSWER
+from robust_tickets.files import listed, mapping
+from robust_tickets.measure.metrics import (
+    ERROR,
+    FAILED,
+    FEW,
+    bootstrap_difference,
+    mcnemar_exact,
+    only_class,
+    paired_interval,
+)
+from robust_tickets.measure.verdict import holm
 from robust_tickets.report import format as numbers
-from robust_tickets.report import hollow, tables
-from robust_tickets.report.compare import ALPHA, Comparison, contest
-from robust_tickets.report.run_data import Arm, Attack, Run
+from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number
 from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
+
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """``arm`` minus ``other``, in percentage points, over the ``n`` examples that both were attacked on."""
+
+    arm: Arm
+    other: Arm
+    n: int
+    difference: float
+    low: float  # Newcombe's interval, which has width at any n
+    high: float
+    p: float
+    adjusted: float  # p, adjusted for ``of`` comparisons
+    of: int
+    outcomes: tuple[tuple[bool, bool], ...]  # per shared example: did each stay right
+
+    @property
+    def clear(self) -> bool:
+        return self.adjusted < ALPHA and self.difference != 0
+
+    @property
+    def bootstrap(self) -> Interval:
+        """The percentile bootstrap interval of the difference; without width where the two never differ."""
+        _, low, high = bootstrap_difference([a for a, _ in self.outcomes], [b for _, b in self.outcomes], seed=0)
+        return 100 * low, 100 * high
+
+    def turned(self) -> Comparison:
+        """The same, seen from the other arm."""
+        return replace(
+            self,
+            arm=self.other,
+            other=self.arm,
+            difference=-self.difference,
+            low=-self.high,
+            high=-self.low,
+            outcomes=tuple((b, a) for a, b in self.outcomes),
+        )
+
+
+def compare(arm: Arm, other: Arm, attack: str) -> Comparison | None:
+    """The paired comparison by itself, or None where the two share no attacked example."""
+    first, second = arm.attack(attack), other.attack(attack)
+    if first is None or second is None:
+        return None
+    a, b = _stood(first), _stood(second)
+    shared = sorted(a.keys() & b.keys())
+    if not shared:
+        return None
+    mine, theirs = [a[i] for i in shared], [b[i] for i in shared]
+    low, high = paired_interval(mine, theirs)
+    p = mcnemar_exact(mine, theirs)
+    return Comparison(
+        arm=arm,
+        other=other,
+        n=len(shared),
+        difference=100 * (sum(mine) - sum(theirs)) / len(shared),
+        low=100 * low,
+        high=100 * high,
+        p=p,
+        adjusted=p,
+        of=1,
+        outcomes=tuple(zip(mine, theirs, strict=True)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """All arms against one another under one attack; p-values are adjusted for all pairs, since the best arm is picked from the data."""
+
+    pairs: tuple[Comparison, ...]
+
+    def between(self, arm: Arm | None, other: Arm | None) -> Comparison | None:
+        for pair in self.pairs:
+            if pair.arm is arm and pair.other is other:
+                return pair
+            if pair.arm is other and pair.other is arm:
+                return pair.turned()
+        return None
+
+
+def contest(run: Run, attack: str | None) -> Contest:
+    found = [pair for a, b in combinations(run.arms, 2) if attack and (pair := compare(a, b, attack)) is not None]
+    adjusted = holm([pair.p for pair in found])
+    return Contest(
+        pairs=tuple(replace(pair, adjusted=p, of=len(found)) for pair, p in zip(found, adjusted, strict=True))
+    )
+
+
+def _stood(attack: Attack) -> dict[str, bool]:
+    """Whether each example was right and stayed right; one that was wrong before, or whose attack failed, counts as fallen, one whose clean
+    text was not answered not at all.
+    """
+    return {example.id: example.status == FAILED for example in attack.examples if example.status != ERROR}
+
 
 MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21
 
@@ -44,10 +153,10 @@ def verdict(run: Run, attack: str) -> Verdict:
 
 
 def _of_sound_arms(run: Run, attack: str) -> Verdict:
-    empty = [arm for arm in run.arms if hollow.hollow(arm, attack)]
+    empty = [arm for arm in run.arms if hollow(arm, attack)]
     if not empty:
         return _compared(run, attack, run.arms)
-    told = hollow.said(empty, _listed([arm.title for arm in empty]))
+    told = hollow_said(empty, numbers.listed([arm.title for arm in empty]))
     sound = tuple(arm for arm in run.arms if not any(arm is other for other in empty))
     if not any(arm.attack(attack) for arm in sound):
         return Verdict(attack=attack, headline=told, sentences=(), sure=False)
@@ -81,7 +190,7 @@ def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
     elsewhere = [c if c.difference > 0 else c.turned() for c in others]
     sentences = [f"{stands}.", *(_against(c) for c in pairs)]
     if apart:
-        listed = _listed([arm.title for arm in apart])
+        listed = numbers.listed([arm.title for arm in apart])
         sentences.append(f"No paired test against {listed}: no attacked example is stored for both.")
     sentences += [f"{c.arm.title} is harder to fool than {c.other.title}: {_numbers(c)}." for c in elsewhere[:MOST]]
     if len(elsewhere) > MOST:
@@ -124,12 +233,12 @@ def _headline(best: Arm, pairs: list[Comparison], apart: list[Arm], elsewhere: l
             f"No difference beyond noise at n{numbers.GLUE}={numbers.GLUE}{n}: under {name}, no arm is shown to be harder to fool"
         )
     if apart:
-        parts.append(f"{_listed([arm.title for arm in apart])} could not be compared")
+        parts.append(f"{numbers.listed([arm.title for arm in apart])} could not be compared")
     return "; ".join(parts) + "."
 
 
 def _titles(pairs: list[Comparison]) -> str:
-    return _listed([c.other.title for c in pairs])
+    return numbers.listed([c.other.title for c in pairs])
 
 
 def _against(c: Comparison) -> str:
@@ -171,7 +280,7 @@ def costs(run: Run) -> list[str]:
             what = "find and train" if arm.cost.get("search_seconds") else "train"
             parts.append(f"took {numbers.seconds(mine)} to {what} ({numbers.seconds(theirs)})")
         if parts:
-            said.append(f"{arm.title} {_listed(parts)}.")
+            said.append(f"{arm.title} {numbers.listed(parts)}.")
     if said and base is not None:
         said[-1] += f" Differences and times in brackets: {base.title}."
     return said
@@ -222,19 +331,19 @@ def warnings(run: Run) -> list[str]:
     unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
     if unsettled:  # arms that share a search share its fault: one sentence
         whose = "its ticket was" if len(unsettled) == 1 else "their tickets were"
-        said.append(f"The search for {_listed(unsettled)} did not settle; {whose} drawn at the last point.")
+        said.append(f"The search for {numbers.listed(unsettled)} did not settle; {whose} drawn at the last point.")
     near = [arm.title for arm in run.arms if arm.near_random]
     if near:
         what = "ticket is" if len(near) == 1 else "tickets are"
         said.append(
-            f"Near random: {_listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart."
+            f"Near random: {numbers.listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart."
         )
     masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
     if masked:
         said.append(
-            f"No speed comes from {_listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
+            f"No speed comes from {numbers.listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
         )
-    said += tables.said(run)
+    said += words_said(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
         where = (
@@ -250,7 +359,7 @@ def flag_sentence(run: Run, key: str, flag: str) -> str:
     """A flag of an attack, with the arms it is about where it is not about all."""
     results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
     owners = [arm.title for arm, found in results if flag in found.flags]
-    where = "" if len(owners) == len(results) else f" on {_listed(owners)}"
+    where = "" if len(owners) == len(results) else f" on {numbers.listed(owners)}"
     return f"{run.attack_titles[key]}{where}: {flag}."
 
 
@@ -272,5 +381,162 @@ def _equals(p: float) -> str:
     return text if text.startswith("<") else f"={numbers.GLUE}{text}"
 
 
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+COUNTS = ("n", "precision", "recall")
+
+
+def one_answer(per_class: Sequence[Mapping[str, Any]]) -> str | None:
+    """The class that every row of an evaluation got; none where there were several, or where the file does not say."""
+    rows = [{key: value for key in COUNTS if (value := number(row.get(key))) is not None} for row in per_class]
+    if any(len(row) < len(COUNTS) for row in rows):
+        return None
+    place = only_class(rows)
+    return None if place is None else str(per_class[place].get("label", place))
+
+
+def trained_to_one(arm: Arm) -> bool:
+    """Whether the arm gave all rows of the split it was evaluated on one class."""
+    return arm.evaluation is not None and one_answer(arm.evaluation.per_class) is not None
+
+
+def hollow(arm: Arm, attack: str) -> bool:
+    """Whether what ``attack`` found on the arm says nothing. Where there is an evaluation, which has more texts, that decides."""
+    found = arm.attack(attack)
+    if found is not None and arm.evaluation is not None and arm.evaluation.per_class:
+        return trained_to_one(arm)
+    return found is not None and ONE_ANSWER in found.codes
+
+
+def hollow_said(arms: Sequence[Arm], titles: str) -> str:
+    """One sentence on such arms, which ``titles`` lists: what is wrong, what to do, and what not to believe."""
+    many = len(arms) > 1
+    texts = "every text" if all(map(trained_to_one, arms)) else "every attacked text"
+    cure = (
+        "train longer or on more rows"
+        if all(arm.evaluation is not None for arm in arms)
+        else "see what the victim does with its texts"
+    )
+    return f"{titles} give{'' if many else 's'} {texts} one class: {cure}; {'their' if many else 'its'} numbers under attack say nothing."
+
+
+SHOWN = 8  # characters of a digest
+
+
+def words_said(run: Run) -> list[str]:
+    """A sentence for every table of every arm, and one where an attack drew from it."""
+    return [sentence for arm in run.arms for table in arm.tables for sentence in _table_said(run, arm, table)]
+
+
+def _table_said(run: Run, arm: Arm, table: WordTable) -> list[str]:
+    what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
+    if table.swappable is not None:
+        what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"
+    sentences = [f"{what}."]
+    for key, title in run.attack_titles.items():
+        found = arm.attack(key)
+        used = mapping(found.about.get("resources")).values() if found else ()
+        digests = {digest for resource in used if (digest := mapping(resource).get("digest"))}
+        if table.digest and table.digest in digests:
+            ground = "what it shows there need not hold for words from elsewhere"
+            sentences.append(
+                f"{title} on {arm.title}: the attack draws from the same table as the training, so {ground}."
+            )
+        elif digests:
+            sentences.append(f"{title} on {arm.title}: the attack does not draw from the table of the training.")
+    return sentences
+
+
+ALL = ("clean_attacked", "aua", "suc")
+CONCERNS: Mapping[str, tuple[str, ...]] = {  # code of a flag → the cells it is about
+    "below-chance": ALL,
+    "failed-examples": ALL,
+    "few-examples": ALL,
+    "one-class": ALL,
+    "one-answer": ALL,
+    "first-rows": ALL,
+    "seen-in-training": ALL,
+    "errors": ALL,
+    "query-budget": ("aua", "suc", "queries"),
+    "compat": ("aua", "suc", "queries"),
+    "substitute": ("aua", "suc", "perturbed", "similarity"),
+    "constraint-dropped": ("aua", "suc", "perturbed", "similarity"),
+}
+OTHERS = ("aua", "suc")  # of any other flag
+
+
+def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
+    """For each cell that a flag is about, the numbers of the warnings that say so."""
+    found = arm.attack(attack)
+    if found is None or attack is None:
+        return {}
+    said = warnings(run)
+    notes: dict[str, dict[int, None]] = {}
+    for flag, code in zip(found.flags, found.codes, strict=True):
+        number_of = said.index(flag_sentence(run, attack, flag)) + 1
+        for cell in CONCERNS.get(code, OTHERS):
+            notes.setdefault(cell, {})[number_of] = None
+    return {cell: tuple(numbers_of) for cell, numbers_of in notes.items()}
+
+
+def conditions(run: Run, attack: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Rules, scoring, temperature, subset and budget of one attack: those of every arm, and by title those that differ."""
+    said = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
+    every = [part for part in next(iter(said.values()), []) if all(part in parts for parts in said.values())]
+    return every, {
+        title: own for title, parts in said.items() if (own := [part for part in parts if part not in every])
+    }
+
+
+def _conditions(found: Attack) -> list[str]:
+    about = found.about
+    parts = [_rules(about), _scoring(about), _temperature(about), _subset(found), _short(found), _budget(about)]
+    if any(parts):
+        substitutes = {
+            kind: mapping(r).get("name")
+            for kind, r in mapping(about.get("resources")).items()
+            if mapping(r).get("substitute")
+        }
+        parts += [f"substitute {kind}: {name}" for kind, name in substitutes.items()]
+    return [part for part in parts if part]
+
+
+def _scoring(about: Mapping[str, Any]) -> str:
+    return f"scored by {about['scoring']}" if about.get("scoring") else ""
+
+
+def _budget(about: Mapping[str, Any]) -> str:
+    if "query_budget" not in about:
+        return ""
+    return f"at most {about['query_budget']} queries a text" if about["query_budget"] else "no query budget"
+
+
+def _rules(about: Mapping[str, Any]) -> str:
+    if about.get("compat"):
+        return f"by the rules of {about['compat']}"
+    return f"by this package's own rules, written from {about['semantics']}" if about.get("semantics") else ""
+
+
+def _temperature(about: Mapping[str, Any]) -> str:
+    heat, fit = number(about.get("temperature")), mapping(about.get("calibration"))
+    if heat is None:
+        return ""
+    if fit.get("fitted"):
+        return f"temperature {heat:g}, calibrated on {fit.get('n')} rows of {fit.get('split')}"
+    return f"temperature {heat:g}" + (" (the victim as it is)" if heat == 1 else "")
+
+
+def _subset(found: Attack) -> str:
+    """How the texts were chosen; a result that does not count them by class has its examples."""
+    task = mapping(found.about.get("task"))
+    names = [str(name) for name in listed(task.get("labels") or [])]
+    counts = [int(count) for count in map(number, listed(task.get("by_class") or [])) if count is not None]
+    if not counts:
+        labels = [example.label for example in found.examples if isinstance(example.label, int)]
+        counts = [labels.count(place) for place in range(len(names))]
+    rows = number(task.get("rows"))
+    said = how(str(found.about.get("subset")), found.seed, names, counts, None if rows is None else int(rows))
+    return f"texts: {said}" if said else ""
+
+
+def _short(found: Attack) -> str:
+    asked = number(mapping(found.about.get("task")).get("asked"))
+    return "" if asked is None else short_of(int(asked), len(found.ids))

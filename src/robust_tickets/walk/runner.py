@@ -73,7 +73,7 @@ class Walk:
 
     def go(self, max_failed: float = MAX_FAILED) -> Path:
         """Walk to the end and return the run folder. ``max_failed`` as ``attack.engine.run_attack`` has it."""
-        from robust_tickets.report.page import write_report
+        from robust_tickets.report.html import write_report
 
         folder = self.run.folder
         with locked(folder):

@@ -13,10 +13,10 @@ from typing import Any
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.diff import folded, opening
 from robust_tickets.report.figures.axes import colour
+from robust_tickets.report.html import MACROS
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.report.texts import choice, turner
+from robust_tickets.report.text_diff import folded, opening
 from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.page.standing import Against, Standing, attacks_of, by_task
@@ -84,7 +84,7 @@ def texts(found: Sequence[Standing], folder: Path) -> Html | None:
             class_="more",
         )
     listed = tag("div", *[card for card, _ in shown[:OPEN]], more, class_="cases")
-    return join([tag("p", told), _filters([case for _, case in shown]), listed, turner()])
+    return join([tag("p", told), _filters([case for _, case in shown]), listed, MACROS.turner()])
 
 
 def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> list[Case]:
@@ -138,9 +138,9 @@ def _filters(cases: Sequence[Case]) -> Html:
     outcomes = dict(FATES.values())
     return tag(
         "form",
-        choice("Attack ", "attack", "any", attacks) if len(attacks) > 1 else None,
-        choice("Outcome ", "outcome", "any", outcomes),
-        choice("for ", "arm", "any arm", arms) if len(arms) > 1 else None,
+        MACROS.choice("Attack ", "attack", "any", attacks) if len(attacks) > 1 else None,
+        MACROS.choice("Outcome ", "outcome", "any", outcomes),
+        MACROS.choice("for ", "arm", "any arm", arms) if len(arms) > 1 else None,
         tag("label", tag("input", type="checkbox", name="differ"), " arms differ"),
         tag("label", "Containing ", tag("input", type="search", name="words", autocomplete="off")),
         tag("button", "Show all", type="reset"),

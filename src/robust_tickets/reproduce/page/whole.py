@@ -12,7 +12,7 @@ from pathlib import Path
 from robust_tickets import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
-from robust_tickets.report.document import document
+from robust_tickets.report.html import document
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.figures.figure import figure
@@ -77,10 +77,14 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         "The papers run again",
         _joined(STYLES),
         _joined(SCRIPTS),
-        tag("nav", tag("ul", *links), class_="contents", aria_label="Contents"),
-        _top(found, outcomes, filled, short(judged)),
-        tag("main", *[tag("section", tag("h2", title), *parts, id=key) for key, title, parts in shown]),
-        tag("footer", tag("p", foot)),
+        body=join(
+            [
+                tag("nav", tag("ul", *links), class_="contents", aria_label="Contents"),
+                _top(found, outcomes, filled, short(judged)),
+                tag("main", *[tag("section", tag("h2", title), *parts, id=key) for key, title, parts in shown]),
+                tag("footer", tag("p", foot)),
+            ]
+        ),
     )
 
 
