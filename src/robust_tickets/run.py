@@ -41,7 +41,6 @@ PACKAGES = (
     "robust-tickets",
     "torch",
     "transformers",
-    "accelerate",
     "tokenizers",
     "safetensors",
     "numpy",

@@ -370,7 +370,6 @@ def test_one_of_an_older_version_does_not_say_how_and_goes_on(tmp_path: Path) ->
 SCRIPT = """
 import os, random, signal, sys, time
 from pathlib import Path
-import accelerate
 from tiny import tiny_classifier
 from toy import toy_task
 from robust_tickets.adversary.freelb import FreeLB

@@ -336,4 +336,4 @@ def test_evaluation_of_a_wrapped_callable() -> None:
         FineTune()(oracle, task)
 
 
-# --- what surrounds a run: the classifier, the task, Accelerate, the caller's state ------------------------------------------------
+# --- what surrounds a run: the classifier, the task, the caller's state ------------------------------------------------

@@ -254,7 +254,6 @@ def test_moments_are_kept_until_the_last_update(tmp_path: Path) -> None:
 SCRIPT = """
 import json, os, signal, sys, threading
 from pathlib import Path
-import accelerate
 from tiny import tiny_classifier
 from toy import toy_task
 from robust_tickets.adversary.freelb import FreeLB

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,6 @@ class Engine:
     step: Step
     parameters: Mapping[str, nn.Parameter]
     optimiser: torch.optim.AdamW
-    accelerator: Any
     optim: Optim
     horizon: int  # updates that the schedule is made for
     unclipped: Unclipped | None = None
@@ -111,7 +109,7 @@ class Engine:
 
     def _backward(self, share: float, loss: Tensor) -> None:
         with self.half.collected() if self.half else nullcontext():
-            self.accelerator.backward(loss * share)
+            (loss * share).backward()
 
     def _midway(self) -> None:
         """An optimiser step inside a batch; the last one is the update's own."""
@@ -126,7 +124,7 @@ class Engine:
         self._clip()
         if self.unclipped is not None:
             weight = self.weight if self.on_device else self._weight
-            self.accelerator.backward(weight * self.unclipped.loss())
+            (weight * self.unclipped.loss()).backward()
         for group in self.optimiser.param_groups:
             if self.on_device:
                 torch.mul(self.rates[self.replay], group["pace"], out=group["lr"])
@@ -139,7 +137,7 @@ class Engine:
     def _clip(self) -> None:
         """Scale the gradients to the largest norm allowed. On a GPU AdamW's kernel does it, unless a gradient is still to come."""
         if not self.on_device or self.unclipped is not None or not self.optim.clip:
-            norm = self.accelerator.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.optim.clip or math.inf)
         else:
             norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
             # the same factor as clip_grad_norm_ has; the kernel divides by it

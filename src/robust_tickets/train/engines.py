@@ -68,7 +68,6 @@ def engine_for(loop: Loop) -> Engine:
         step=loop.step,
         parameters=loop.parameters,
         optimiser=loop.optimiser,
-        accelerator=loop.accelerator,
         optim=loop.optim,
         horizon=loop.horizon or loop.total,
         unclipped=loop.unclipped,

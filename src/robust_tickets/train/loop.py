@@ -1,4 +1,4 @@
-"""The one training loop, on Accelerate. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
+"""The one training loop. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
 
 Order, metrics, progress, evaluation, stopping and checkpoints live here; what one update computes (accumulation, clipping, schedule,
 precision, draws) is its engine's, eager or captured, see ``engine.py``. A run that is killed and started again ends with the same
@@ -12,6 +12,7 @@ The model is trained where it is: move the classifier to a device first.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
@@ -128,7 +129,7 @@ class Loop:
                             break
 
     def _prepare(self) -> None:
-        self.accelerator = one_process()
+        one_process()
         self.optimiser = adamw(self.parts, self.optim, self.rates)
         self.parameters = named_parameters(self.parts)
         self.device = next(iter(self.parameters.values())).device
@@ -277,26 +278,13 @@ class Loop:
         return True
 
 
-def one_process() -> Any:
-    """Accelerate, told everything that its environment variables, its config file or the user's own Accelerator might say otherwise."""
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-    from accelerate.utils import DistributedType, GradientAccumulationPlugin
-
-    accelerator = Accelerator(
-        mixed_precision=None
-        if AcceleratorState._shared_state
-        else "no",  # a second one may not differ; the step casts by itself
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop accumulates by itself
-    )
-    accelerator.scaler = None  # of the user's fp16: our gradients are not scaled
-    sharded = (DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM)
-    if accelerator.num_processes > 1 or accelerator.distributed_type in sharded:
+def one_process() -> None:
+    """Refuse several processes that were started together: each would train the whole run, in one folder."""
+    if (processes := os.environ.get("WORLD_SIZE") or "1") != "1":
         raise TicketsError(
-            f"training runs in one process on one device, got {accelerator.num_processes} ({accelerator.distributed_type.value})",
-            hint="start it without `accelerate launch` or torchrun",
+            f"training runs in one process on one device, got {processes}",
+            hint="start it without torchrun",
         )
-    return accelerator
 
 
 def groups(batches: Iterable[Mapping[str, Tensor]], size: int) -> Iterator[list[Mapping[str, Tensor]]]:
