@@ -56,7 +56,7 @@ _WHERE = {
     "RunSet": "robust_tickets.measure.runs",
     "TrainedRun": "robust_tickets.measure.runs",
     "compare_runs": "robust_tickets.measure.verdict",
-    "write_report": "robust_tickets.report.page",
+    "write_report": "robust_tickets.report.html",
     "methods": "robust_tickets.names",
     "adversaries": "robust_tickets.names",
     "attacks": "robust_tickets.names",

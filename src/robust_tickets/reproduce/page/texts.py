@@ -1,7 +1,7 @@
 """Attacked texts: the original, and what the attack made of it for one model of each arm, changed words marked.
 
 An outcome keeps some successes' texts and every example's fate, so that a card says of each arm whether it held; a text stands there where
-it was kept. Texts are hostile input: ``report.diff`` and ``report.markup`` escape them and show what cannot be seen.
+it was kept. Texts are hostile input: ``report.text_diff`` and ``report.markup`` escape them and show what cannot be seen.
 """
 
 from __future__ import annotations
