@@ -136,6 +136,11 @@ def table(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     return path
 
 
+def texts(path: Path) -> list[str]:
+    with open(path, newline="", encoding="utf-8") as stream:
+        return [row["text"] for row in csv.DictReader(stream)]
+
+
 def judge(texts: Sequence[Any]) -> np.ndarray:
     """A victim without floating point that differs between machines: every word votes with a weight from a coarse grid."""
     rows = []
