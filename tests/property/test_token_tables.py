@@ -78,12 +78,32 @@ def test_a_table_changes_nothing(
     read, kept = list(batches.epoch(epoch, start)), list(replace(batches, tokens=table).epoch(epoch, start))
     longest = [max((table.lengths[r]).tolist()) for r in batches.order(epoch)][start:]
     assert len(read) == len(kept)
+    rows_of = iter(list(batches.order(epoch))[start:])
     for one, other, most in zip(read, kept, longest, strict=True):
         assert list(one) == list(other)
         assert all(one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one)
+        _is_the_tokenizers_own(one, tokenizer, split, next(rows_of), max_length, most)
         edges = [w for w in widths if w >= most] or [max_length]
         assert one["input_ids"].shape[1] == (min(*edges, max_length) if widths else most)
         assert one["attention_mask"].sum(1).max() == most
+
+
+def _is_the_tokenizers_own(
+    batch: dict[str, torch.Tensor], tokenizer: Any, split: Split, rows: np.ndarray, max_length: int, most: int
+) -> None:
+    """As transformers pads it, and beyond the longest row as it pads the shorter ones."""
+    columns = [[split[int(row)].texts[i] for row in rows] for i in range(len(split.columns))]
+    padded = tokenizer(
+        *columns, truncation="longest_first", max_length=max_length, padding=True, return_tensors="pt",
+        return_attention_mask=True, return_token_type_ids=True,
+    )  # fmt: skip
+    filling = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    for name in batch.keys() & padded.keys():
+        inner, outer = slice(0, most), slice(most, None)
+        if tokenizer.padding_side == "left":
+            inner, outer = slice(-most, None), slice(0, -most)
+        assert torch.equal(batch[name][:, inner], padded[name])
+        assert (batch[name][:, outer] == filling.get(name, 0)).all()
 
 
 @given(lengths=st.lists(st.integers(0, 3_000_000), max_size=40))

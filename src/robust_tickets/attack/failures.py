@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from robust_tickets.classifier.passing import in_halves
 from robust_tickets.errors import FAILED, TicketsError
 
 T = TypeVar("T")
@@ -59,26 +60,23 @@ def out_of_memory(problem: BaseException) -> bool:
     )
 
 
-def in_halves(
+def within_memory(
     run: Callable[[list[T]], list[R]], items: list[T], what: Callable[[T], str], smaller: Callable[[list[T], int], None]
 ) -> list[R]:
-    """``run(items)``; a batch too large for the memory is cut in halves, and ``smaller`` is told, for the batches to come."""
+    """``run(items)``; a batch too large for the memory is cut in halves, after ``smaller``, for the batches to come."""
     import torch
 
-    try:
-        return run(items)
-    except (MemoryError, RuntimeError) as problem:
-        if not out_of_memory(problem):
-            raise
-        if len(items) == 1:
-            raise TicketsError(
-                f"not enough memory for {what(items[0])}: {said(problem)}", hint=LESS, exit_code=FAILED
-            ) from None
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    half = len(items) // 2  # outside the handler, which holds what the failed call had in memory
-    smaller(items, half)
-    return in_halves(run, items[:half], what, smaller) + in_halves(run, items[half:], what, smaller)
+    def alone(item: T, problem: Exception) -> R:
+        raise TicketsError(
+            f"not enough memory for {what(item)}: {said(problem)}", hint=LESS, exit_code=FAILED
+        ) from None
+
+    def freed(some: list[T], half: int) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        smaller(some, half)
+
+    return in_halves(run, items, alone, ends=lambda problem: None if out_of_memory(problem) else problem, smaller=freed)
 
 
 def fatal(problem: Exception) -> TicketsError | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.attack.asking import Fill
-from robust_tickets.attack.failures import in_halves
+from robust_tickets.attack.failures import within_memory
 from robust_tickets.classifier import batches_by_size
 from robust_tickets.classifier.texts import clean
 
@@ -75,7 +75,7 @@ class Masked:
             self.token_budget = max(1, min(self.token_budget, half * max(width for _, width, _ in some)))
 
         asked = list(zip(rows, widths, at, strict=True))
-        return in_halves(run, asked, lambda one: f"the masked language model on {one[1]} tokens", smaller)
+        return within_memory(run, asked, lambda one: f"the masked language model on {one[1]} tokens", smaller)
 
     def _chosen(
         self, rows: list[list[int]], widths: list[int], at: list[int | None]

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from robust_tickets.attack.asking import Steps
+from robust_tickets.classifier.passing import in_halves
 from robust_tickets.errors import FAILED, TicketsError
 
 
@@ -93,14 +94,7 @@ def _answers(services: Mapping[str, Service], questions: Sequence[Any]) -> list[
 
 
 def _careful(service: Service, questions: list[Any]) -> list[Any]:
-    if not questions:
-        return []
-    try:
-        return service.answer(questions)
-    except Exception as problem:
-        if isinstance(problem, TicketsError) and problem.exit_code == FAILED:
-            raise  # the service itself is broken
-        if len(questions) == 1:
-            return [Failed(problem)]
-    half = len(questions) // 2  # outside the handler, which holds what the failed call had in memory
-    return _careful(service, questions[:half]) + _careful(service, questions[half:])
+    def broken(problem: Exception) -> Exception | None:
+        return problem if isinstance(problem, TicketsError) and problem.exit_code == FAILED else None
+
+    return in_halves(service.answer, questions, lambda _, problem: Failed(problem), ends=broken) if questions else []

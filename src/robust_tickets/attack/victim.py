@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.attack.asking import Ask, Row
-from robust_tickets.attack.failures import in_halves
+from robust_tickets.attack.failures import within_memory
 from robust_tickets.attack.shapes import Shapes
 from robust_tickets.classifier import Classifier, Encoded
 
@@ -123,7 +123,7 @@ class Victim:
 
         if self.shapes is not None:
             return self.shapes.logits(rows)
-        parts = in_halves(
+        parts = within_memory(
             lambda some: [self.clf.logits_of_encoded(some)],
             rows,
             lambda row: f"one text of {row.size} tokens",

@@ -23,12 +23,12 @@ from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
-from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
+from robust_tickets.classifier.passing import batches_by_size, check_logits, check_tokens, evaluating
 from robust_tickets.classifier.pipelined import fed
 from robust_tickets.classifier.pretrained import silence
 from robust_tickets.classifier.rows import encoded
 from robust_tickets.classifier.shown import shown
-from robust_tickets.classifier.texts import Encoded, Text, batches_by_size, check_count, rows_of
+from robust_tickets.classifier.texts import Encoded, Text, check_count, rows_of
 from robust_tickets.classifier.tokenizer import Splicer, digest_of, save_tokenizer, settings_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier.texts import Encoded
-from robust_tickets.classifier.tokenizer import Frame, Splicer, packed
+from robust_tickets.classifier.tokenizer import Frame, Splicer, packed, tokenised
 from robust_tickets.errors import tokenising
 
 
@@ -21,22 +21,16 @@ def encoded(
     for width in (1, 2):  # tokenizers want single texts and pairs apart
         where = [i for i, row in enumerate(rows) if len(row) == width]
         if splicer is not None and where:
-            columns = [splicer.ids([rows[i][column] for i in where]) for column in range(width)]
+            spliced = [splicer.ids([rows[i][column] for i in where]) for column in range(width)]
             frame = splicer.frames[width - 1]
             assert frame is not None  # a splicer has both
-            for i, *parts in zip(where, *columns, strict=True):
+            for i, *parts in zip(where, *spliced, strict=True):
                 out[i] = _framed(parts, frame, longest, token_types)
         where = [i for i in where if out[i] is None]
         if where:
-            told = tokenizer(
-                *([rows[i][column] for i in where] for column in range(width)),
-                truncation=True,
-                max_length=longest,
-                return_token_type_ids=token_types,
-                return_attention_mask=False,
-            )
-            types = told["token_type_ids"] if token_types else [()] * len(where)
-            for i, ids, kinds in zip(where, told["input_ids"], types, strict=True):
+            columns = [[rows[i][column] for i in where] for column in range(width)]
+            read, types = tokenised(tokenizer, columns, longest, token_types)
+            for i, ids, kinds in zip(where, read, types or [[]] * len(where), strict=True):
                 out[i] = Encoded(data=packed(ids), kinds=bytes(kinds), size=len(ids))
     return [row for row in out if row is not None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,17 +83,3 @@ class Encoded(NamedTuple):
     @property
     def types(self) -> tuple[int, ...]:
         return tuple(self.kinds)
-
-
-def batches_by_size(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Positions in batches of like size whose padded size (texts times the longest) stays within ``budget``; longest first."""
-    batch: list[int] = []
-    for i in sorted(
-        range(len(sizes)), key=lambda i: -sizes[i]
-    ):  # stable; the first batch shows at once whether memory suffices
-        if batch and (len(batch) + 1) * sizes[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch

@@ -21,7 +21,7 @@ import numpy as np
 
 from robust_tickets.classifier.pretrained import load_tokenizer, readable
 from robust_tickets.config import canonical
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import read_json
 
 BYTES = (
@@ -60,6 +60,21 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
             hint="use the model's own",
         )
     return tokenizer
+
+
+@tokenising()
+def tokenised(
+    tokenizer: Any, columns: Sequence[Sequence[str]], max_length: int, token_types: bool = False
+) -> tuple[list[list[int]], list[list[int]] | None]:
+    """Ids and, where they are asked for, types of the tokens of texts (of pairs in two ``columns``), special ones included."""
+    found = tokenizer(
+        *columns,
+        truncation="longest_first",
+        max_length=max_length,
+        return_attention_mask=False,
+        return_token_type_ids=token_types,
+    )
+    return found["input_ids"], found["token_type_ids"] if token_types else None
 
 
 def settings_of(tokenizer: Any) -> tuple[Any, Any]:

@@ -33,12 +33,12 @@ import numpy as np
 
 from robust_tickets.cache import cache_folder, cache_place, cached, read_report, write_report
 from robust_tickets.classifier.texts import clean
-from robust_tickets.classifier.tokenizer import BYTES, digest_of
+from robust_tickets.classifier.tokenizer import BYTES, digest_of, tokenised
 from robust_tickets.config import digest
 from robust_tickets.data.rows import BROKEN_UTF8, Rows
 from robust_tickets.data.schema import few, label_text
 from robust_tickets.data.task import Split
-from robust_tickets.errors import FAILED, TicketsError, tokenising
+from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import part_of, write_chunks
 from robust_tickets.progress import say, track
 
@@ -318,6 +318,15 @@ class TokenTable:
     pad_type: int = 0
     left: bool = False  # is the padding before the tokens
 
+    @classmethod
+    def of(cls, tokenizer: Any, rows: list[list[int]], types: list[list[int]] | None = None) -> TokenTable:
+        """These rows, in memory."""
+        starts = np.cumsum([0, *map(len, rows)])
+        kinds = None if types is None else np.array([kind for row in types for kind in row], dtype=np.int64)
+        return cls(
+            ids=np.array([token for row in rows for token in row]), starts=starts, types=kinds, **_padding(tokenizer)
+        )
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -387,8 +396,13 @@ def token_table(
                 say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
     if found is None:
         return None
-    padding = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-    return TokenTable(**found, pad=tokenizer.pad_token_id, pad_type=padding, left=tokenizer.padding_side == "left")
+    parts: dict[str, Any] = {**found, **_padding(tokenizer)}
+    return TokenTable(**parts)
+
+
+def _padding(tokenizer: Any) -> dict[str, Any]:
+    kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
+    return {"pad": tokenizer.pad_token_id, "pad_type": kind, "left": tokenizer.padding_side == "left"}
 
 
 def _path(base: Path, name: str) -> Path:
@@ -458,15 +472,8 @@ def _tokenised(
     with track(f"tokenising {split.name}", len(split)) as bar:
         for start, end in _groups(split.lengths):
             examples = split.take(range(start, end))
-            with tokenising():
-                told = tokenizer(
-                    *([e.texts[i] for e in examples] for i in range(len(split.columns))),
-                    truncation="longest_first",
-                    max_length=max_length,
-                    return_attention_mask=False,
-                    return_token_type_ids=token_types,
-                )
-            yield start, told["input_ids"], told["token_type_ids"] if token_types else None
+            columns = [[e.texts[i] for e in examples] for i in range(len(split.columns))]
+            yield start, *tokenised(tokenizer, columns, max_length, token_types)
             bar.advance(end - start)
 
 

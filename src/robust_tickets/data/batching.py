@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.tokenizer import tokenised
 from robust_tickets.data.arrow_tables import TokenTable
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError, tokenising
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
@@ -186,11 +187,8 @@ class Batches:
     def _batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         import torch
 
-        batch = (
-            self._read(rows)
-            if self.tokens is None
-            else self.tokens.batch(rows, self._width(int(self.tokens.lengths[rows].max())))
-        )
+        table, at = (self._read(rows), np.arange(len(rows))) if self.tokens is None else (self.tokens, rows)
+        batch = table.batch(at, self._width(int(table.lengths[at].max())))
         batch["labels"] = torch.from_numpy(self.split.labels[rows].astype(np.int64))
         if not self.shuffle:
             batch["index"] = torch.from_numpy(rows.astype(np.int64))
@@ -203,32 +201,11 @@ class Batches:
         at = bisect_left(self.widths, longest)
         return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
 
-    @tokenising()
-    def _read(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    def _read(self, rows: np.ndarray) -> TokenTable:
         """The same rows, tokenised now."""
-        from torch.nn.functional import pad
-
         examples = self.split.take(rows)
-        encoded = self.tokenizer(
-            *([e.texts[i] for e in examples] for i in range(len(self.split.columns))),
-            truncation="longest_first",
-            max_length=self.max_length,
-            padding=True,
-            return_tensors="pt",
-            return_attention_mask=True,
-            return_token_type_ids=self.token_types,
-        )
-        names = ("input_ids", "attention_mask", *(("token_type_ids",) if self.token_types else ()))
-        longest = encoded["input_ids"].shape[1]
-        more = self._width(longest) - longest
-        if not more:
-            return {name: encoded[name] for name in names}
-        filling = {
-            "input_ids": self.tokenizer.pad_token_id,
-            "token_type_ids": getattr(self.tokenizer, "pad_token_type_id", 0) or 0,
-        }
-        sides = (more, 0) if self.tokenizer.padding_side == "left" else (0, more)
-        return {name: pad(encoded[name], sides, value=filling.get(name, 0)) for name in names}
+        columns = [[e.texts[i] for e in examples] for i in range(len(self.split.columns))]
+        return TokenTable.of(self.tokenizer, *tokenised(self.tokenizer, columns, self.max_length, self.token_types))
 
 
 DEPTH = 8

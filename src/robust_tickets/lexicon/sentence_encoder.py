@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.classifier.passing import batches_by_size
 from robust_tickets.classifier.pretrained import inside, load_model, load_tokenizer, load_weights, read_config
-from robust_tickets.classifier.tokenizer import Splicer, packed
+from robust_tickets.classifier.tokenizer import Splicer, packed, tokenised
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import read_json
 from robust_tickets.lexicon.universal_sentence_encoder import UniversalEncoder, saved_model_files, whole
@@ -122,7 +123,8 @@ class SentenceEncoder:
         width = width_after(self.steps, self.model.config.hidden_size * len(self.pooling))
         rows = np.empty((len(ids), width), dtype=np.float32)
         device = self.model.device
-        for batch in _batches([len(each) for each in ids], TOKENS["cpu" if device.type == "cpu" else "gpu"]):
+        budget = TOKENS["cpu" if device.type == "cpu" else "gpu"]
+        for batch in batches_by_size([len(each) for each in ids], budget, longest_first=False):
             tokens, mask = (
                 torch.from_numpy(array).to(device) for array in self._padded([ids[place] for place in batch])
             )
@@ -144,10 +146,8 @@ class SentenceEncoder:
         found: list[bytes | None] = [None] * len(texts) if splicer is None else splicer.framed(texts, self.max_length)
         left = [place for place, ids in enumerate(found) if ids is None]
         if left:
-            told = self.tokenizer([texts[place] for place in left], truncation=True, max_length=self.max_length)[
-                "input_ids"
-            ]
-            for place, ids in zip(left, told, strict=True):
+            read, _ = tokenised(self.tokenizer, [[texts[place] for place in left]], self.max_length)
+            for place, ids in zip(left, read, strict=True):
                 found[place] = packed(ids)
         return [np.frombuffer(ids or b"", dtype="<i4") for ids in found]
 
@@ -160,16 +160,6 @@ class SentenceEncoder:
             cut = slice(longest - len(row), None) if self.tokenizer.padding_side == "left" else slice(0, len(row))
             line[cut], marks[cut] = row, 1
         return tokens, mask
-
-
-def _batches(lengths: list[int], budget: int) -> list[list[int]]:
-    """Places sorted by length (ties by place), cut so that a padded batch holds at most ``budget`` tokens."""
-    batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
-        if not batches or (len(batches[-1]) + 1) * lengths[place] > budget:
-            batches.append([])
-        batches[-1].append(place)
-    return batches
 
 
 def _said(*folders: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from robust_tickets.attack.failures import answers, fatal, said
 from robust_tickets.classifier.core import TOKEN_BUDGET, probabilities
+from robust_tickets.classifier.passing import in_halves
 from robust_tickets.progress import Bar
 from robust_tickets.ship.answers import Answer, Answers
 
@@ -42,40 +43,30 @@ class Asking:
     ) -> tuple[dict[int, Answer], dict[int, str]]:
         """The answers, and what went wrong with the others, by row number."""
         self.found, self.problems = self.kept.of(numbers), {}
-        self._ask(numbers, texts)
+        in_halves(
+            self._ask,
+            list(zip(numbers, texts, strict=True)),
+            lambda one, problem: self._fail(one[0], len(one[1]), problem),
+            ends=fatal,
+        )
         if numbers and numbers[-1] in self.found:
             self.run = 0
         return self.found, self.problems
 
-    def _ask(self, numbers: Sequence[int], texts: Sequence[tuple[str, ...]]) -> None:
-        left = [i for i, number in enumerate(numbers) if number not in self.found]
-        if not left:
-            return
-        try:
-            self._batches([numbers[i] for i in left], [texts[i] for i in left])
-            return
-        except Exception as failure:
-            if end := fatal(failure):
-                raise end from None
-            problem = failure
-        if len(texts) == 1:
-            self._fail(numbers[0], len(texts[0]), problem)
-            return
-        half = len(texts) // 2
-        self._ask(numbers[:half], texts[:half])
-        self._ask(numbers[half:], texts[half:])
-
-    def _batches(self, numbers: Sequence[int], texts: Sequence[tuple[str, ...]]) -> None:
-        rows = self.clf.encode(texts)
+    def _ask(self, asked: list[tuple[int, tuple[str, ...]]]) -> list[None]:
+        """One batch after another of those that have no answer yet."""
+        left = [(number, text) for number, text in asked if number not in self.found]
+        rows = self.clf.encode([text for _, text in left]) if left else []
         for where in self.clf.batches([row.size for row in rows], TOKEN_BUDGET):
             p = probabilities(self.clf.logits_of_encoded([rows[i] for i in where]).numpy())
             scores = [[round(x, 6) for x in row] for row in p.tolist()]
             told = list(map(Answer, p.argmax(axis=1).tolist(), scores))
-            asked = [numbers[i] for i in where]
-            self.kept.add(asked, told)
-            self.found.update(zip(asked, told, strict=True))
+            numbers = [left[i][0] for i in where]
+            self.kept.add(numbers, told)
+            self.found.update(zip(numbers, told, strict=True))
             self.failed = 0
             self.bar.advance(len(where))
+        return []
 
     def _fail(self, number: int, columns: int, problem: Exception) -> None:
         """Texts come by size, so those of one kind may fail together: then an ordinary text says whether the classifier is still there."""
