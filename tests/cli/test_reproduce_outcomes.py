@@ -1,4 +1,4 @@
-"""What `python -m robust_tickets.reproduce --units …` leaves in its result files, run on a tiny model."""
+"""What `tickets reproduce --job …` leaves in its result files, run on a tiny model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from robust_tickets.reproduce.__main__ import main
+from jobs import jobs_here as jobs_here
+from robust_tickets.cli.main import main
 from small_world import World, small_world
 
 ARMS = ("robustt", "finetune_rt", "freelb", "infobert", "pgd")
@@ -20,22 +21,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def released(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def released(world: World, jobs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of results of some arms as released."""
     folder = tmp_path_factory.mktemp("released")
     units = [f"bert-base-uncased/sst2/{arm}/as-released/seed-0" for arm in ARMS]
-    asked = [
-        "--units",
-        *units,
-        "--attacks",
-        "",
-        "--store",
-        str(folder / "store"),
-        "--results",
-        str(folder / "results"),
-        "--quiet",
-    ]
-    assert main([*asked, *world.flags]) == 0
+    given = [*(word for id in units for word in ("--job", id)), "--attacks", "", "--out", str(folder / "store")]
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", *given, "--results", str(folder / "results"), "--quiet", *world.flags])
+    assert end.value.code == 0
     return folder / "results"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from calling import tickets
 from robust_tickets.lexicon.synonyms import PUBLISHED
-from robust_tickets.reproduce.__main__ import main
 from robust_tickets.reproduce.campaign import chosen
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
 from robust_tickets.reproduce.page import make
@@ -78,7 +78,8 @@ def test_what_was_run_is_taken_for_its_arm(
         "counterfit-substitute/vectors.npy",
     ):
         (tmp_path / "resources" / name).touch()
-    places = [word for name in ("data", "models", "resources", "store") for word in (f"--{name}", str(tmp_path / name))]
-    assert main(["--units", *first.values(), "--search-only", "--results", str(RESULTS), *places]) == 0
-    assert f"{len(first)} found done" in capsys.readouterr().out
-    assert not (tmp_path / "store").exists()
+    places = [word for name in ("data", "models", "resources", "out") for word in (f"--{name}", str(tmp_path / name))]
+    jobs = [word for id in first.values() for word in ("--job", id)]
+    told = tickets(capsys, "reproduce", *jobs, "--search-only", "--results", str(RESULTS), *places)
+    assert told["work"]["found"] == list(first.values())
+    assert not (tmp_path / "out").exists()

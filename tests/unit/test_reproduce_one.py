@@ -24,7 +24,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.work import work
-from robust_tickets.run import BusyError, Stage, locked
+from robust_tickets.run import Stage
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.walk import runner, stages
 from small_world import small_world
@@ -203,11 +203,11 @@ def test_a_rehearsal_is_not_taken_for_the_real_thing(
     real = replace(places, subset=False)
     with pytest.raises(TicketsError, match=r"a part of the data: sst2: 64 of the 67,349 rows of train"):
         one(TICKET, [BUGS], real, world / "store", world / "results")
-    summary = work([TICKET], [BUGS], real, world / "store", world / "results")
+    summary = work([TICKET], {TICKET: [BUGS]}, real, world / "store", world / "results")
     assert "--results" in capsys.readouterr().err, "what to do is said"
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
-    assert work([TICKET], [BUGS], places, world / "store", world / "results").found == (TICKET,)
+    assert work([TICKET], {TICKET: [BUGS]}, places, world / "store", world / "results").found == (TICKET,)
 
 
 def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Places) -> None:
@@ -220,7 +220,7 @@ def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, plac
     before = path.read_bytes()
     with pytest.raises(TicketsError, match=r"deepwordbug\.subset 'first' there, 'balanced' now"):
         one(TICKET, [BUGS], places, world / "store", world / "results")
-    summary = work([TICKET], [BUGS], places, world / "store", world / "results")
+    summary = work([TICKET], {TICKET: [BUGS]}, places, world / "store", world / "results")
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
 
@@ -327,16 +327,6 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
     check_same(kept, before, unit, [], replace(places, subset=True))
     with pytest.raises(TicketsError, match=r"search\.corpus 'wiki_en' there, 'wikitext-2-raw-v1' now"):
         check_same(kept, now, unit, [], replace(places, subset=True))
-
-
-def test_a_unit_that_another_process_has_is_waited_for_or_not(world: Path, places: Places) -> None:
-    with locked(world / "store" / "units" / TICKET.id), pytest.raises(BusyError):
-        one(TICKET, [SWAPS], places, world / "store", world / "results", wait=False)
-    for kind in ("search", "train"):
-        (stage,) = (world / "store" / kind).iterdir()
-        with locked(stage), pytest.raises(BusyError):
-            one(TICKET, [SWAPS], places, world / "store", world / "results", wait=False)
-    assert found(TICKET, world / "results") is not None
 
 
 def test_repeats_of_a_seed_share_no_stage(places: Places, tmp_path: Path, counted: list[str]) -> None:

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calling import tickets
 from robust_tickets.errors import BAD_INPUT, TicketsError
 from robust_tickets.names import recipes
 from robust_tickets.registry import name_of
 from robust_tickets.reproduce import places, protocol, published
-from robust_tickets.reproduce.__main__ import main
 from robust_tickets.reproduce.arms import FLAVOURS, swept
 from robust_tickets.reproduce.rows import _expanded, arm, arms, over, rows, tree
 from robust_tickets.reproduce.unit import Flavour, Unit
@@ -318,17 +318,13 @@ def test_what_is_not_there_is_refused_with_what_is_near() -> None:
 def test_an_unknown_arm_of_a_unit_is_told_with_few_names(
     name: str, near: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There are too many for a hint: the command that it names lists them."""
-    assert main(["--units", f"bert-base-uncased/sst2/{name}/corrected/seed-0", "--dry-run"]) == BAD_INPUT
-    said = capsys.readouterr().err
+    """There are too many for a hint."""
+    job = f"bert-base-uncased/sst2/{name}/corrected/seed-0"
+    said = tickets(capsys, "reproduce", "--job", job, "--dry-run", code=BAD_INPUT)["error"]["hint"]
     named = set(re.findall(r"'([^']+)'", said)) & set(arms())
     assert near <= named
     assert bool(named) == bool(near)
     assert len(named) <= 3
-    (command,) = re.findall(r"`python -m robust_tickets.reproduce ([^`]+)` lists", said)
-    assert main(command.split()) == 0
-    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert listed == {known: one.title for known, one in arms().items()}
 
 
 def test_plans_need_no_torch_and_the_files_are_shipped() -> None:

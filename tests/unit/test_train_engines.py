@@ -10,9 +10,7 @@ import torch
 
 from engines import KINDS, Graph, batches, graphs_on_cpu, loop_on, run  # noqa: F401
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.errors import TicketsError
 from robust_tickets.train.captured import Captured, reason, release
-from robust_tickets.train.engines import graphs_only
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task
@@ -82,23 +80,6 @@ def test_what_cannot_be_recorded_runs_eagerly(
     assert losses == expected
     assert graphs_on_cpu.replays == 0
     assert "this step waits" in capsys.readouterr().err
-
-
-def test_where_graphs_are_insisted_on_it_is_an_error(
-    graphs_on_cpu: type[Graph], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(graph: Any, **_: Any) -> Any:
-        raise RuntimeError("this step waits\nfor the GPU")
-
-    monkeypatch.setattr(torch.cuda, "graph", refuse)
-    with graphs_only(), pytest.raises(TicketsError, match="cannot be recorded as a graph: this step waits"):
-        run(loop_on("freelb", engine="graph"), UPDATES)
-    with graphs_only(False):
-        run(loop_on("freelb", engine="graph"), UPDATES)
-    run(loop_on("freelb", engine="graph"), UPDATES)  # as before
-    monkeypatch.undo()
-    with graphs_only():
-        run(loop_on("freelb"), UPDATES)  # eager where nothing else was asked for
 
 
 @pytest.mark.parametrize(("kind", "clip"), [("freeat", 0.1), ("search", 1e3), ("search", 0.0), ("gates", 0.1)])

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.cli.answer import Answer
-from robust_tickets.cli.planned import Ask, Planned, as_data, counted, in_lines, make, reasons, show_plan
+from robust_tickets.cli.planned import Ask, as_data, counted, in_lines, jobs, make, reasons, show_plan
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable
-from robust_tickets.progress import duration, say
+from robust_tickets.progress import say
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.work import Summary
 
 MANY = 3  # runs that failed for one reason are told in one line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How training runs are made."""
+
+    processes: int = 1
+    budget: float | None = None  # seconds
+    drop_models: bool = False
+    log: bool = False  # to files, not to the terminal
 
 
 def dry_run(ask: Ask, budget: float | None) -> Answer:
@@ -34,12 +45,32 @@ def check_page(page: Path | None) -> None:
     check_writable(page.parent)
 
 
-def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Answer:
+def single(ask: Ask, run: Run, *, dry: bool) -> Answer:
+    """Run single jobs; no table is filled. ``dry``: name them and their attacks alone."""
+    from robust_tickets.reproduce.work import work
+
+    _check_folders(ask)
+    asked = jobs(ask)
+    named = {unit.id: [attack.name for attack in asked.attacks[unit]] for unit in asked.units}
+    if dry:
+        return Answer(
+            data={"jobs": named}, show=lambda _: print("\n".join(" ".join([id, *all]) for id, all in named.items()))
+        )
+    summary = work(asked.units, asked.attacks, asked.places, ask.out, ask.results, searches=asked.searches, **vars(run))
+
+    def show(_: Any) -> None:
+        lines = [*_failed(summary), *(f"left: {unit.id}" for unit in summary.left), summary.line]
+        print("\n".join(lines))
+
+    return Answer(data={"jobs": named, "work": _summary(summary)}, show=show, exit_code=FAILED if summary.failed else 0)
+
+
+def go(ask: Ask, run: Run, page: Path | None) -> Answer:
     """Say the cost, run what is left, fill the tables, write them."""
     _check_folders(ask)
     check_page(page)
     planned = make(ask)
-    for line in in_lines(planned, budget):
+    for line in in_lines(planned, run.budget):
         say(line)
     for why, count in reasons(planned.plan).items():
         say(f"missing ({counted(count, 'cell') if count else 'some attacks'}): {why}")
@@ -51,10 +82,7 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
     from robust_tickets.reproduce.work import work
 
     plan = planned.plan
-    summary = work(
-        plan.units, plan.attacks, planned.places, ask.out, ask.results,
-        processes=processes, budget=budget, searches=plan.searches, expected=planned.cost.units,
-    )  # fmt: skip
+    summary = work(plan.units, plan.attacks, planned.places, ask.out, ask.results, searches=plan.searches, **vars(run))
     shown = {one.id for one in tables() if one.kind == "figure"}
     outcomes = tuple(one for one in read_all(ask.results) if one.unit not in (*summary.refused, *planned.refused))
     filled = [
@@ -77,7 +105,7 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
     ]
     written += [write_page(page, ask.results)] if page is not None and outcomes else []
     told = {
-        **as_data(planned, budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled],
+        **as_data(planned, run.budget), "work": _summary(summary), "tables": [tell.data(one) for one in filled],
         "figures": [{"id": one.id, "caption": one.caption, "why": one.why} for one in figures],
         "written": [str(path) for path in written],
     }  # fmt: skip
@@ -91,9 +119,7 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
         for line in _failed(summary):
             print(line)
         if summary.left:
-            print(
-                f"left by the budget: {counted(len(summary.left), 'training run')}; {_next(planned, summary, budget)}"
-            )
+            print(f"left by the budget: {counted(len(summary.left), 'training run')}; the same command resumes")
         for path in written:
             print(f"written: {path}")
 
@@ -102,11 +128,11 @@ def go(ask: Ask, budget: float | None, processes: int, page: Path | None) -> Ans
 
 def _failed(summary: Summary) -> list[str]:
     """Why runs failed; many that failed for one reason, as without data, are one line. All ids stand in the JSON."""
-    from robust_tickets.reproduce.queue import told_of
+    from robust_tickets.reproduce.work import in_a_line
 
     reasons: dict[str, list[str]] = {}
     for id, message in summary.why.items():
-        reasons.setdefault(told_of(message), []).append(id)
+        reasons.setdefault(in_a_line(message), []).append(id)
     lines = []
     for why, ids in reasons.items():
         lines += (
@@ -115,14 +141,6 @@ def _failed(summary: Summary) -> list[str]:
             else [f"failed: {ids[0]} and {len(ids) - 1} others: {why}"]
         )
     return lines
-
-
-def _next(planned: Planned, summary: Summary, budget: float | None) -> str:
-    """What to do about runs that a budget left."""
-    most = max((planned.cost.units.get(unit, 0.0) for unit in summary.left), default=0.0)
-    if budget is not None and most > budget:
-        return f"the longest takes about {duration(most)}, more than --budget"
-    return "the same command goes on"
 
 
 def _check_folders(ask: Ask) -> None:

@@ -12,8 +12,9 @@ from robust_tickets.cli.runs import runs_in, told
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
+from robust_tickets.reproduce.arms import arms
 
-Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "runs"]
+Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "arms", "runs"]
 
 
 def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) -> Answer:  # noqa: B008
@@ -30,7 +31,7 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
         found: list[Any] = runs_in(folder)
         lines = told(found)
     else:
-        found = list(getattr(names, kind)())
+        found = sorted(arms()) if kind == "arms" else list(getattr(names, kind)())
         wide = max(map(len, found), default=0)
         lines = [f"{name:<{wide}}  {_about(kind, name)}".rstrip() for name in found]
     if kind == "runs" and not found:
@@ -44,6 +45,8 @@ def _about(kind: str, name: str) -> str:
     """One line on a thing; none of ours is imported for it."""
     if kind == "tasks":
         return TASKS[name].about
+    if kind == "arms":
+        return arms()[name].title
     if kind == "recipes":
         return str(names.recipe_tree(name)["title"])
     return REGISTRIES[kind].about(name)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.progress import duration
+from robust_tickets.errors import TicketsError
+from robust_tickets.progress import duration, warn
 from robust_tickets.reproduce.unit import Flavour, Unit
 
 if TYPE_CHECKING:
+    from robust_tickets.reproduce.attacks import NamedAttack
     from robust_tickets.reproduce.cost import Cost, Device
     from robust_tickets.reproduce.outcome import Outcome
     from robust_tickets.reproduce.places import Places
@@ -26,6 +28,8 @@ class Ask:
 
     tables: tuple[str, ...]
     campaign: str | None
+    jobs: tuple[str, ...]
+    search_only: bool
     seeds: int | None
     flavour: Flavour
     only: tuple[str, ...]
@@ -33,9 +37,17 @@ class Ask:
     data: Path | None
     models: Path | None
     resources: Path | None
+    encoder: Path | None
     subset: bool
     results: Path
     out: Path
+
+    def places(self) -> Places:
+        from robust_tickets.reproduce.places import Places
+
+        return Places.find(
+            data=self.data, models=self.models, resources=self.resources, encoder=self.encoder, subset=self.subset
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +73,10 @@ def make(ask: Ask) -> Planned:
     from robust_tickets.reproduce.foreign import foreign
     from robust_tickets.reproduce.only import read_only
     from robust_tickets.reproduce.outcome import read_all
-    from robust_tickets.reproduce.places import Places
     from robust_tickets.reproduce.plan import plan
     from robust_tickets.reproduce.protocol import part_of
 
-    places = Places.find(data=ask.data, models=ask.models, resources=ask.resources, subset=ask.subset)
+    places = ask.places()
     only, on = read_only(ask.only), device()
     outcomes = read_all(ask.results)
     if ask.campaign is not None:
@@ -83,6 +94,56 @@ def make(ask: Ask) -> Planned:
         plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=why, elsewhere=elsewhere,
         absent=None if ask.results.is_dir() else ask.results,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs:
+    """Single training runs, asked for by their ids."""
+
+    units: tuple[Unit, ...]
+    attacks: Mapping[Unit, tuple[NamedAttack, ...]]
+    searches: frozenset[Unit]
+    places: Places
+
+
+def jobs(ask: Ask) -> Jobs:
+    """The jobs with the attacks that can be had here: those asked for, or the group ``main``; of a search alone none."""
+    places = ask.places()
+    units = tuple(Unit.of_id(id) for id in dict.fromkeys(ask.jobs))
+    names = () if ask.search_only else ("main",) if ask.attacks is None else ask.attacks
+    attacks = {unit: tuple(_attacks(unit, names, places)) for unit in units}
+    _check_confirming(attacks, ask.results)
+    return Jobs(units=units, attacks=attacks, searches=frozenset(units if ask.search_only else ()), places=places)
+
+
+def _attacks(unit: Unit, names: Sequence[str], places: Places) -> list[NamedAttack]:
+    from robust_tickets.reproduce.attacks import attacks
+    from robust_tickets.reproduce.places import missing
+
+    there = []
+    for one in attacks(unit.task, names, unit.flavour):
+        lacks = [words for words in missing(places, unit, (one,)) if words not in missing(places, unit)]
+        if lacks:
+            warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
+        else:
+            there.append(one)
+    return there
+
+
+def _check_confirming(attacks: Mapping[Unit, Sequence[NamedAttack]], results: Path) -> None:
+    """The split that confirms is attacked once: not for recipes that were not chosen, nor before one is."""
+    from robust_tickets.reproduce.attacks import CONFIRM
+    from robust_tickets.reproduce.campaign import may_confirm
+    from robust_tickets.reproduce.outcome import read_all
+
+    confirmed = [unit for unit, all in attacks.items() if any(one.group == CONFIRM for one in all)]
+    done = read_all(results) if confirmed else ()
+    for unit in confirmed:
+        if not may_confirm(unit, done):
+            raise TicketsError(
+                f"{unit.id} is not confirmed: that split is attacked once, for the recipe that the screening in {results} chooses",
+                hint="leave the confirming attacks out, or give the --results that hold all of campaigns A and B",
+            )
 
 
 def in_lines(planned: Planned, budget: float | None) -> list[str]:

@@ -17,6 +17,7 @@ from robust_tickets.reproduce.unit import Flavour
 
 List = Annotated[bool, Parameter(name="--list", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
+Jobs = Annotated[tuple[str, ...], Parameter(name="--job", negative="", consume_multiple=True)]
 Onlys = Annotated[tuple[str, ...], Parameter(name="--only", negative="", consume_multiple=False)]
 
 
@@ -32,10 +33,14 @@ def reproduce(
     budget: str | None = None,
     only: Onlys = (),
     attacks: str | None = None,
+    job: Jobs = (),
+    search_only: Flag = False,
     processes: int = 1,
+    drop_models: Flag = False,
     data: Path | None = None,
     models: Path | None = None,
     resources: Path | None = None,
+    encoder: Path | None = None,
     subset: Flag = False,
     results: Path = Path("results"),
     out: Path = Path("runs/reproduce"),
@@ -44,7 +49,7 @@ def reproduce(
 ) -> Answer:
     """Make tables and figures of the three papers: say what it costs and what is missing, run what is not done, fill them.
 
-    Running the same command again goes on where it stopped. A training run that fails is told and passed over.
+    Running the same command again resumes it. A training run that fails is reported and passed over.
 
     Parameters
     ----------
@@ -65,19 +70,27 @@ def reproduce(
     flavour
         corrected (one protocol for all methods), as-published (the papers' settings), as-released (their code's ways).
     budget
-        Start nothing that would not end in this time: 20m, 2h, 1h30m.
+        Begin nothing after this time, and leave what is not ended by then: 20m, 2h, 1h30m.
     only
         A part of it, any number of times: task=sst2, method=earlyrobust (an arm or a published row), attack=, backbone=, metric=, seed=.
     attacks
         Groups of attacks to run, as main,more, or single ones, as pwws; by default those that a table's columns name, or a campaign's own.
+    job
+        Single training runs instead of tables, by their ids: bert-base-uncased/sst2/finetune/corrected/seed-0; no table is filled.
+    search_only
+        With `--job`: find the ticket alone; nothing is trained or attacked.
     processes
         Training runs that share the device at a time.
+    drop_models
+        Remove a trained model once it is attacked: 440 MB each.
     data
         A folder with one folder a task; by default the Hub.
     models
         A folder with one folder a backbone; by default the Hub.
     resources
         A folder with word vectors and neighbours for the attacks.
+    encoder
+        A folder with a sentence encoder; by default the installed all-MiniLM-L6-v2.
     subset
         The data are meant to be a part of the official ones; results say so.
     results
@@ -106,6 +119,24 @@ def reproduce(
         raise TicketsError(
             "reproduce: --paper goes with --list; a table's id names its paper", hint=f"leave out --paper {paper}"
         )
+    limit = seconds(budget, "--budget") if budget is not None else None
+    if processes < 1:
+        raise TicketsError(f"--processes is at least 1, got {processes}", hint="1 runs one after the other")
+    ask = Ask(
+        tables=tables, campaign=campaign, jobs=job, search_only=search_only, seeds=seeds, flavour=flavour, only=only,
+        attacks=_names(attacks), data=data, models=models, resources=resources, encoder=encoder, subset=subset,
+        results=results, out=out,
+    )  # fmt: skip
+    run = filling.Run(processes=processes, budget=limit, drop_models=drop_models, log=common.quiet)
+    if search_only and not job:
+        raise TicketsError("reproduce: --search-only goes with --job", hint="name the runs: --job ID")
+    if job:
+        if tables or campaign is not None or only or seeds is not None or page is not None:
+            raise TicketsError(
+                "reproduce: --job names single runs, without tables, a campaign, --only, --seeds or --page",
+                hint="two commands: what both need is run once, if --results and --out are the same",
+            )
+        return filling.single(ask, run, dry=dry_run)
     if page is not None and not tables and campaign is None and not dry_run:
         if asked:
             raise TicketsError(
@@ -125,16 +156,9 @@ def reproduce(
         )
     if seeds is not None and seeds < 1:
         raise TicketsError(f"--seeds is at least 1, got {seeds}", hint="leave it out for 5 runs of each method")
-    if processes < 1:
-        raise TicketsError(f"--processes is at least 1, got {processes}", hint="1 runs one after the other")
-    ask = Ask(
-        tables=tables, campaign=campaign, seeds=seeds, flavour=flavour, only=only, attacks=_names(attacks), data=data, models=models,
-        resources=resources, subset=subset, results=results, out=out,
-    )  # fmt: skip
-    limit = seconds(budget, "--budget") if budget is not None else None
     if dry_run:
         return filling.dry_run(ask, limit)
-    return filling.go(ask, limit, processes, page)
+    return filling.go(ask, run, page)
 
 
 def _published(tables: tuple[str, ...], list_: bool, published: bool, paper: str | None, more: bool) -> Answer:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import ARMS, Flavour
+from robust_tickets.reproduce.unit import Flavour
 
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 ROLE = re.compile(r"=@([a-z0-9_/]+)$")  # the value of a setting that Places fills in
@@ -61,7 +61,7 @@ def arms() -> Mapping[str, Arm]:
 def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> Arm:
     """One of them with the settings of ``flavour``, and of ``task`` where it is given."""
     if name not in _all():
-        raise TicketsError(f"no arm is called {name!r}", hint=did_you_mean(name, _all(), listed_by=ARMS))
+        raise TicketsError(f"no arm is called {name!r}", hint=did_you_mean(name, _all(), listed_by="tickets ls arms"))
     if flavour not in FLAVOURS:
         raise TicketsError(f"no flavour is called {flavour!r}", hint=did_you_mean(flavour, FLAVOURS))
     told = _all()[name]

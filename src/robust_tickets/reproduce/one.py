@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import to_plain
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import BusyError, locked, read_json
+from robust_tickets.files import locked, read_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
 OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
 
 
-class InputError(TicketsError):
-    """Rows, weights or files of a unit cannot be had or are not the protocol's; other units with the same inputs fail alike."""
-
-
 def one(
     unit: Unit,
     attacks: Sequence[NamedAttack],
@@ -50,24 +45,20 @@ def one(
     *,
     search_only: bool = False,
     drop_models: bool = False,
-    wait: bool = True,
-    training: AbstractContextManager[None] | None = None,
 ) -> Outcome:
-    """Make what is missing of the unit's outcome, and write it. ``processes`` share the device; ``wait`` for a stage another one runs.
+    """Make what is missing of the unit's outcome, and write it. ``processes`` share the device.
 
-    ``training`` is entered to search and train: a turn that may have to be waited for. ``search_only``: the ticket is enough.
+    ``search_only``: the ticket is enough.
     ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
     """
-    with locked(store / "units" / unit.id, wait=wait):
+    with locked(store / "units" / unit.id):
         known = found(unit, results)
         recipe = recipe_of(unit, attacks, places)
         if known is not None:
             check_same(known, recipe, unit, attacks, places)
             if complete(known, attacks, search_only):
                 return known
-        return _make(
-            unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models, wait, training
-        )
+        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models)
 
 
 def found(unit: Unit, results: Path) -> Outcome | None:
@@ -119,19 +110,14 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
 
 def _make(
     unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
-    processes: int, search_only: bool, drop_models: bool, wait: bool, training: AbstractContextManager[None] | None,
+    processes: int, search_only: bool, drop_models: bool,
 ) -> Outcome:  # fmt: skip
     from robust_tickets.walk.origins import ticket_of
     from robust_tickets.walk.runner import prepare
 
     folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
-    try:
-        walk = prepare(recipe, out=folder, processes=processes, wait=wait)
-        notes = protocol.check_task(walk.task, unit, subset=places.subset)
-    except BusyError:
-        raise
-    except TicketsError as problem:
-        raise InputError(problem.message, hint=problem.hint, exit_code=problem.exit_code) from problem
+    walk = prepare(recipe, out=folder, processes=processes)
+    notes = protocol.check_task(walk.task, unit, subset=places.subset)
     (arm,) = recipe.arms
     kept = _Kept(unit, walk, places, results, notes)
     if search_only:
@@ -139,13 +125,11 @@ def _make(
             raise TicketsError(
                 f"{unit.id} has no search, and only the search is asked for", hint="ask for the trained model"
             )
-        with training or nullcontext():
-            ticket, searched, _ = ticket_of(walk, arm.origin)
+        ticket, searched, _ = ticket_of(walk, arm.origin)
         return kept.write(
             known or kept.begun(kept.shape(ticket), gather.traces(searched, None), gather.cost(searched, None))
         )
-    with training or nullcontext():
-        made = walk.made(arm)
+    made = walk.made(arm)
     told = kept.trained(made)
     if known is not None and known.inputs.get("trained") == told.inputs["trained"]:
         told = replace(told, attacks=known.attacks, config={**told.config, "attacks": known.config.get("attacks", {})})
@@ -230,7 +214,7 @@ class _Kept:
         if ticket.kind != "structured":
             return {
                 **told,
-                "again": f"python -m robust_tickets.reproduce --units {self.unit.id} --search-only --results NEW --store NEW",
+                "again": f"tickets reproduce --job {self.unit.id} --search-only --results NEW --out NEW",
             }
         self.ticket = replace(ticket, provenance=self._clear(ticket.provenance))
         return told

@@ -14,7 +14,6 @@ from robust_tickets.errors import TicketsError
 
 Flavour = Literal["corrected", "as-published", "as-released"]
 BERT, ROBERTA = "bert-base-uncased", "roberta-base"
-ARMS = "python -m robust_tickets.reproduce --arms"  # lists them
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -36,8 +35,7 @@ class Unit:
             if not _NAME.fullmatch(getattr(self, name)):
                 raise TicketsError(
                     f"a unit's {name} is a name of small letters, digits, _, . and -, got {getattr(self, name)!r}",
-                    hint="write it so, since it becomes a folder's name"
-                    + (f"; `{ARMS}` lists the arms" if name == "arm" else ""),
+                    hint="write it so, since it becomes a folder's name",
                 )
 
     @property

@@ -1,292 +1,250 @@
-"""Work: many units, one after the other or by several processes that share the device, within a budget.
+"""Many jobs by a pool of fresh processes, one job each: nothing that a library keeps for the life of a process reaches the next job.
 
-The order of the units is kept as far as it goes. A unit that fails is written down (``failures/<id>.json`` in the store) and passed over;
-the same call again tries it again. Killed at any moment, the same call goes on: stages resume, outcomes are whole.
+Killed at any moment, the same call resumes: stages are content-addressed and locked, outcomes are whole. A failed job loses no other.
 """
 
 from __future__ import annotations
 
-import signal
+import os
+import subprocess
+import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import check_writable, write_json
-from robust_tickets.progress import say, warn
-from robust_tickets.reproduce.one import InputError, check_same, complete, found, one, recipe_of
+from robust_tickets.files import check_writable, read_json
+from robust_tickets.progress import duration, say, warn
+from robust_tickets.reproduce import outcome
+from robust_tickets.reproduce.one import check_same, complete, found, recipe_of
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.queue import Alike, Queue
-from robust_tickets.reproduce.turns import clock, turn
 from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.worker import Request, write_failure
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.outcome import Outcome
     from robust_tickets.reproduce.protocol import NamedAttack
 
+COMMAND = [sys.executable, "-P", "-m", "robust_tickets.reproduce.worker"]  # -P: nothing from the working directory
+LOOK = 0.2  # seconds between two looks whether to end
+GRACE = 10.0  # seconds that a process has to end by itself
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What became of the units. ``failed`` says why, by unit."""
+    """What became of the jobs. ``why`` has the message of each that failed, by id."""
 
     done: tuple[Unit, ...] = ()
     found: tuple[Unit, ...] = ()  # were done before
     failed: tuple[Unit, ...] = ()
     refused: tuple[Unit, ...] = ()  # of the failed: have a result of other settings or data, which is not taken
     left: tuple[Unit, ...] = ()  # the budget did not reach so far
-    why: Mapping[str, str] = field(default_factory=dict)  # unit id -> message, of those that failed
+    why: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         parts = {"done": self.done, "found done": self.found, "failed": self.failed, "left": self.left}
         return ", ".join(f"{len(units)} {word}" for word, units in parts.items() if units or word == "done")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What all units of a call have in common; a process is told it once."""
+class Ended:
+    """How a job ended."""
 
-    places: Places
-    store: Path
-    results: Path
-    processes: int = 1
-    at_once: int | None = None  # how many of them may search or train
-    drop_models: bool = False
-    graphs_only: bool = False  # what cannot be recorded as CUDA graphs fails
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """One unit to be made."""
-
-    unit: Unit
-    attacks: tuple[NamedAttack, ...] = ()
-    search_only: bool = False
-    wait: bool = True
-    latest: float | None = None  # a turn to train that comes later (``time.time()``) is not taken
+    state: Literal["done", "failed", "left"]
+    words: str = ""  # its numbers, or why it failed
+    seconds: float = 0.0
 
 
 def work(
     units: Sequence[Unit],
-    attacks: Mapping[Unit, Sequence[NamedAttack]] | Sequence[NamedAttack],
+    attacks: Mapping[Unit, Sequence[NamedAttack]],
     places: Places,
     store: Path,
     results: Path,
     *,
     processes: int = 1,
-    at_once: int | None = None,
     budget: float | None = None,
     drop_models: bool = False,
-    graphs_only: bool = False,
     searches: frozenset[Unit] = frozenset(),
-    expected: Mapping[Unit, float] | None = None,
+    log: bool = False,
 ) -> Summary:
-    """Make all units, each with its attacks; of ``searches`` the ticket alone. Of the processes ``at_once`` may search or train.
-    Repeats of a seed come last, one after the other, with the device to themselves.
+    """Run all jobs, each with its attacks; of ``searches`` the ticket alone. Repeats of a seed come last, alone on the device.
 
-    ``budget`` seconds are kept: what is not ended by then is left, and what would not end in them (going by ``expected`` seconds and by
-    what the units so far took) is not begun.
+    After ``budget`` seconds nothing is begun, and what runs is ended and left. ``log``: to files, not to the terminal.
     """
-    if processes < 1:
-        raise TicketsError(f"processes is at least 1, got {processes}", hint="1 runs one unit after the other")
-    if at_once is not None and at_once < 1:
-        raise TicketsError(f"at least 1 process has to train, got {at_once}", hint="without a number all of them may")
-    store, results = store.absolute(), results.absolute()
-    job = Job(
-        places=places, store=store, results=results, processes=processes, at_once=at_once, drop_models=drop_models, graphs_only=graphs_only
-    )  # fmt: skip
-    orders = {
-        unit: Order(unit=unit, attacks=tuple(_of(attacks, unit)), search_only=unit in searches)
+    deadline = time.monotonic() + budget if budget is not None else None
+    requests = [
+        Request(
+            unit=unit, attacks=tuple(attacks[unit]), places=places, store=store.absolute(), results=results.absolute(),
+            processes=processes, search_only=unit in searches, drop_models=drop_models,
+        )
         for unit in dict.fromkeys(units)
-    }
-    queue = Queue(budget=budget, expected=expected or {}, total=len(orders))
-    for order in orders.values():
-        _sort(order, job, queue)
-    for folder in (store, results) if queue.waiting else ():
+    ]  # fmt: skip
+    known, why, waiting = _sorted(requests)
+    refused = tuple(unit for unit in why)
+    for folder in (store, results) if waiting else ():
         check_writable(folder)
-    repeats = [unit for unit in queue.waiting if unit.repeat]
-    queue.waiting = [unit for unit in queue.waiting if not unit.repeat]
-    side_by_side = max(1, min(processes, len(queue.waiting)))
-    queue.crowd = min(side_by_side, at_once or side_by_side)
-    _all(orders, replace(job, processes=side_by_side), queue, apart=False)
-    queue.others |= set(queue.done)  # what was learned in a crowd may be too long for one alone
-    queue.crowd = 1
-    queue.dropped += queue.waiting  # they did not fit
-    queue.waiting = repeats
-    _all(orders, replace(job, processes=1), queue, apart=processes > 1)
+    done: list[Unit] = []
+
+    def ended(request: Request, how: Ended) -> None:
+        if how.state == "failed":
+            why[request.unit] = how.words
+            warn(f"{request.unit.id} failed: {in_a_line(how.words)}")
+        elif how.state == "done":
+            done.append(request.unit)
+            count = f"[{len(known) + len(done) + len(why)}/{len(requests)}]"
+            say(f"{count} {request.unit.id}: {how.words} ({duration(how.seconds)})")
+
+    for some, width in (
+        ([r for r in waiting if not r.unit.repeat], processes),
+        ([r for r in waiting if r.unit.repeat], 1),
+    ):
+        shared = max(1, min(width, len(some)))
+        _pool([replace(request, processes=shared) for request in some], deadline, log or processes > 1, ended)
+    left = tuple(r.unit for r in waiting if r.unit not in done and r.unit not in why)
     summary = Summary(
-        done=tuple(queue.done), found=tuple(queue.found), failed=tuple(queue.failed), refused=tuple(queue.refused), left=tuple(queue.left),
-        why={unit.id: message for unit, message in queue.failed.items()},
+        done=tuple(done), found=known, failed=tuple(why), refused=refused, left=left,
+        why={unit.id: message for unit, message in why.items()},
     )  # fmt: skip
-    say(f"units: {summary.told}")
+    say(f"jobs: {summary.line}")
     return summary
 
 
-def make(order: Order, job: Job) -> Outcome:
-    """One unit, in this process."""
-    from robust_tickets.train.engines import graphs_only
-
-    with graphs_only(job.graphs_only):
-        return one(
-            order.unit, order.attacks, job.places, job.store, job.results, job.processes,
-            search_only=order.search_only, drop_models=job.drop_models, wait=order.wait,
-            training=turn(job.store, job.at_once, order.latest),
-        )  # fmt: skip
+def in_a_line(message: str) -> str:
+    """A failure in a line, with what to do about it."""
+    return message.replace("\n  hint: ", "; ").splitlines()[0]
 
 
-def failure(job: Job, unit: Unit, problem: BaseException) -> str:
-    """Write down why a unit failed; the message, with what to do."""
-    known = isinstance(problem, TicketsError)
-    message = str(problem) if known else f"{type(problem).__name__}: {problem}"  # never empty
-    lines = [] if known else traceback.format_exception(problem)
-    try:
-        write_json(failures(job, unit), {"unit": unit.id, "message": message, "traceback": "".join(lines)})
-    except TicketsError as unwritten:  # a full disk may be why it failed
-        warn(unwritten.message)
-    return message
-
-
-def alike(problem: BaseException) -> Alike:
-    """Which other units fail as this one did."""
-    from robust_tickets.train.engines import UnrecordedError
-
-    return "inputs" if isinstance(problem, InputError) else "arm" if isinstance(problem, UnrecordedError) else None
-
-
-def failures(job: Job, unit: Unit) -> Path:
-    return job.store / "failures" / f"{unit.id}.json"
-
-
-def numbers(outcome: Outcome) -> str:
+def numbers(of: Outcome) -> str:
     """An outcome in a line: clean accuracy and accuracy under each attack."""
-    clean = outcome.clean.get("accuracy")
-    told = [f"{clean:.1f} % clean"] if clean is not None else ["ticket found"]
-    for attacked in outcome.attacks:
+    clean = of.clean.get("accuracy")
+    parts = [f"{clean:.1f} % clean"] if clean is not None else ["ticket found"]
+    for attacked in of.attacks:
         share = attacked.share("aua")
-        told.append(f"{attacked.name} {share:.1f}" if share is not None else f"{attacked.name}: nothing counted")
-    return ", ".join(told)
+        parts.append(f"{attacked.name} {share:.1f}" if share is not None else f"{attacked.name}: nothing counted")
+    return ", ".join(parts)
 
 
-def _sort(order: Order, job: Job, queue: Queue) -> None:
-    """A unit is done, or to be done; one whose result was made with other settings is refused, not made again over it."""
-    try:
-        known = found(order.unit, job.results)
-        if not complete(known, order.attacks, order.search_only):
-            queue.waiting.append(order.unit)
-            if known is not None or (job.store / "units" / order.unit.id).is_dir():
-                queue.others.add(order.unit)
-            return
-        if known is not None:
-            check_same(known, recipe_of(order.unit, (), job.places), order.unit, order.attacks, job.places)
-        queue.found.append(order.unit)
-    except TicketsError as problem:
-        queue.failed[order.unit] = failure(job, order.unit, problem)
-        queue.refused.append(order.unit)
-        warn(f"{order.unit.id}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+def _sorted(requests: Sequence[Request]) -> tuple[tuple[Unit, ...], dict[Unit, str], list[Request]]:
+    """Jobs that are done, those whose result was made with other settings and is not taken, and those to be run."""
+    known: list[Unit] = []
+    refused: dict[Unit, str] = {}
+    waiting: list[Request] = []
+    for request in requests:
+        try:
+            there = found(request.unit, request.results)
+            if there is None or not complete(there, request.attacks, request.search_only):
+                waiting.append(request)
+                continue
+            recipe = recipe_of(request.unit, (), request.places)
+            check_same(there, recipe, request.unit, request.attacks, request.places)
+            known.append(request.unit)
+        except TicketsError as problem:
+            refused[request.unit] = write_failure(request, problem)
+            warn(f"{request.unit.id}: {in_a_line(refused[request.unit])}")
+    return tuple(known), refused, waiting
 
 
-def _all(orders: Mapping[Unit, Order], job: Job, queue: Queue, *, apart: bool) -> None:
-    """All that waits, by ``job.processes`` processes; a single one is this process, or another one (``apart``), which may die alone."""
-    if not queue.waiting or queue.over:
+def _pool(
+    requests: Sequence[Request], deadline: float | None, log: bool, ended: Callable[[Request, Ended], None]
+) -> None:
+    """Run requests by as many processes as each of them says; ``ended`` is called in this thread, in the order of their ends."""
+    if not requests:
         return
-    if job.processes == 1 and not apart:
-        _here(orders, job, queue)
-        return
-    from robust_tickets.reproduce.crew import crew
+    if log:
+        say(f"{requests[0].processes} at a time; logs: {requests[0].store / 'logs'}")
+    stop = threading.Event()
+    with ThreadPoolExecutor(requests[0].processes) as pool:
+        futures = {pool.submit(_run, request, deadline, stop, log): request for request in requests}
+        try:
+            for future in as_completed(futures):
+                ended(futures[future], future.result())
+        finally:
+            stop.set()
 
-    crew(orders, job, queue)
 
+def _run(request: Request, deadline: float | None, stop: threading.Event, log: bool) -> Ended:
+    """One job in a process of its own."""
 
-def _here(orders: Mapping[Unit, Order], job: Job, queue: Queue) -> None:
-    """One after the other, in this process."""
-    unit: Unit | None = None
+    def over() -> bool:
+        return stop.is_set() or (deadline is not None and time.monotonic() >= deadline)
+
+    if over():
+        return Ended(state="left")
+    began = time.monotonic()
     try:
-        with _until(queue.deadline):
-            while (taken := queue.take()) is not None:
-                unit, began = taken[0], clock()
-                try:
-                    outcome = make(orders[unit], job)
-                except Exception as problem:
-                    queue.fail(unit, failure(job, unit, problem), alike(problem))
-                    if broken():
-                        warn("the device answers this process no more; the same command goes on with what is left")
-                        return
-                else:
-                    failures(job, unit).unlink(missing_ok=True)
-                    queue.finish(unit, clock() - began, numbers(outcome))
-                unit = None
-                clear()
-    except TimeUp:
-        if unit is not None:
-            queue.give_back(unit)
-        say("the budget is spent; the same command goes on with what is not ended")
+        request.failure.unlink(missing_ok=True)
+        process = _start(request, log)
+        try:
+            while (code := _code(process)) is None and not over():
+                pass
+        finally:
+            _end(process)
+        if code is None:
+            return Ended(state="left")
+        if code == 0:
+            there = outcome.read(outcome.place(request.results, request.unit))
+            return Ended(state="done", words=numbers(there), seconds=time.monotonic() - began)
+        if request.failure.is_file():
+            return Ended(state="failed", words=str(read_json(request.failure)["message"]))
+        return Ended(state="failed", words=write_failure(request, _died(code, request)))
+    except Exception as problem:  # it could not be started or read: no reason to lose the other jobs
+        return Ended(state="failed", words=write_failure(request, problem))
 
 
-def clear() -> None:
-    """Hand back what a unit held: other processes may need the device's memory."""
-    import gc
+def _start(request: Request, log: bool) -> subprocess.Popen[bytes]:
+    """The process, with its request; what it prints goes to its log or to standard error."""
+    request.log.parent.mkdir(parents=True, exist_ok=True)
+    with open(request.log if log else os.devnull, "ab") as lines:
+        process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE, stdout=lines if log else 2, stderr=lines if log else 2,
+            env={**os.environ, **threads(request.processes)},
+        )  # fmt: skip
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it is gone already, which its exit code says
+        process.stdin.write(request.to_json().encode() + b"\n")
+        process.stdin.flush()
+    return process
 
-    import torch
 
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def broken() -> bool:
-    """Whether the device can no longer be used by this process, as after a failure on a GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return False
+def _code(process: subprocess.Popen[bytes]) -> int | None:
     try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        return True
-    return False
+        return process.wait(LOOK)
+    except subprocess.TimeoutExpired:
+        return None
 
 
-class TimeUp(KeyboardInterrupt):  # ends the work as Ctrl-C does, wherever it is: everything resumes
-    """The budget is spent."""
-
-
-@contextmanager
-def _until(deadline: float | None) -> Iterator[None]:
-    """Raise TimeUp in the main thread when the time has come; in another thread only the beginning of a unit is watched."""
-    if (
-        deadline is None
-        or threading.current_thread() is not threading.main_thread()
-        or not hasattr(signal, "setitimer")
-    ):
-        yield
-        return
-
-    def ring(*_: Any) -> None:
-        raise TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(0.001, deadline - time.monotonic()))
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it in the middle of its work, if it still runs; everything resumes."""
+    process.terminate()
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
 
 
-def _of(attacks: Any, unit: Unit) -> Sequence[NamedAttack]:
-    return attacks[unit] if isinstance(attacks, Mapping) else attacks
+def threads(processes: int) -> dict[str, str]:
+    """The processors divided among the processes: libraries that take all of them would have each wait for the others."""
+    share = str(max(1, len(os.sched_getaffinity(0)) // processes)) if hasattr(os, "sched_getaffinity") else "1"
+    own = {"OMP_NUM_THREADS": share, "RAYON_NUM_THREADS": share, "OMP_WAIT_POLICY": "passive"}
+    return {name: os.environ.get(name, value) for name, value in own.items()}
 
 
-def died(code: int | None) -> TicketsError:
-    """What is said of a unit whose process ended under it."""
-    how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+def _died(code: int, request: Request) -> TicketsError:
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     return TicketsError(
         f"its process ended {how}",
-        hint="if it was killed for memory, give fewer --processes; its log lies in logs/",
+        hint=f"if it was killed for memory, give fewer --processes; its log: {request.log}",
         exit_code=FAILED,
     )

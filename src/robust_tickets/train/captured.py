@@ -7,8 +7,7 @@ the eager code would, and reads their place anew. So the streams continue throug
 eager engine seeds them for every micro-batch.
 
 The first updates of a shape run eagerly, as real updates (libraries set themselves up in them); then the shape is recorded. Where that
-fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly, or ends if graphs are
-insisted on.
+fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ import torch
 from torch import Tensor
 
 from robust_tickets import progress
-from robust_tickets.errors import TicketsError
 from robust_tickets.train.engine import Batch, Engine, global_stream
-from robust_tickets.train.engines import UnrecordedError, insisted
 
 WARM_UP = 2  # eager updates of a shape before it is recorded
 MOST = 64  # graphs kept; shapes beyond run eagerly
@@ -141,14 +138,6 @@ class Captured(Engine):
             release(self.device, self.pool)
             for stream, place in zip(streams, places, strict=True):
                 mend(stream, place)
-            if insisted():
-                kind = (
-                    TicketsError if isinstance(problem, torch.OutOfMemoryError) else UnrecordedError
-                )  # there may be more memory next time
-                raise kind(
-                    f"this step cannot be recorded as a graph: {self.refused}",
-                    hint="without --graphs-only it runs eagerly, many times slower",
-                ) from problem
             progress.say(f"this step cannot be recorded as a graph ({self.refused}): it runs eagerly")
         else:
             self.graphs[key] = Recorded(graph, fed, loss)

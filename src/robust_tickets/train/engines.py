@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from robust_tickets import progress
-from robust_tickets.errors import TicketsError
 from robust_tickets.layout import has_layout, layout_of
 from robust_tickets.train.engine import Engine
 from robust_tickets.train.room import MULTIPLE
@@ -20,26 +16,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["auto", "eager", "graph"]
 WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
-_insisted = ContextVar("insisted", default=False)
-
-
-class UnrecordedError(TicketsError):
-    """A step that cannot be recorded, where graphs are insisted on: every run of it fails so."""
-
-
-@contextmanager
-def graphs_only(on: bool = True) -> Iterator[None]:
-    """In here a step that cannot be recorded is an error: run eagerly, many times slower, it would use up the time that others wait for."""
-    before = _insisted.set(on)
-    try:
-        yield
-    finally:
-        _insisted.reset(before)
-
-
-def insisted() -> bool:
-    """Whether graphs are insisted on."""
-    return _insisted.get()
 
 
 def capturable(device: torch.device) -> bool:

@@ -1,0 +1,33 @@
+"""Jobs of `tickets reproduce` in this process: a process of its own loads torch anew, which takes longer than a tiny job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from robust_tickets.reproduce import outcome, work
+from robust_tickets.reproduce.one import one
+from robust_tickets.reproduce.work import Ended
+from robust_tickets.reproduce.worker import Request, write_failure
+
+
+def here(request: Request, *_: Any) -> Ended:
+    """What ``work._run`` does, without a process."""
+    try:
+        one(
+            request.unit, request.attacks, request.places, request.store, request.results, request.processes,
+            search_only=request.search_only, drop_models=request.drop_models,
+        )  # fmt: skip
+    except Exception as problem:
+        return Ended(state="failed", words=write_failure(request, problem))
+    there = outcome.read(outcome.place(request.results, request.unit))
+    return Ended(state="done", words=work.numbers(there), seconds=1.0)
+
+
+@pytest.fixture(scope="module")
+def jobs_here() -> Any:
+    """Jobs run in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "_run", here)
+        yield
