@@ -36,7 +36,7 @@ class Said(str):
             return None
         try:
             return tomllib.loads(f"value = {self}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             return str(self)
 
 
@@ -94,7 +94,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise TicketsError(
             f"could not read {path}: {problem.strerror}", hint="give the path of a TOML file", code="file.unreadable"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, a number of thousands of digits
         raise TicketsError(
             f"{path} is not valid TOML: {problem}", hint="mend the line it names", code="config.toml"
         ) from None

@@ -131,3 +131,11 @@ def test_labels_of_another_kind_are_answered_with_what_works(capsys: Capture, tm
     said = refused(capsys, *run)
     assert "write its labels as neg, pos, or as their numbers 0 to 1" in said
     assert "--set labels=" not in said
+
+
+@pytest.mark.parametrize("value", ["1" + 5000 * "0", 3000 * "[" + 3000 * "]"])
+def test_a_value_that_pythons_reader_refuses_is_the_files_fault(capsys: Capture, tmp_path: Path, value: str) -> None:
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(f"seed = {value}\n")
+    assert f"{recipe} is not valid TOML" in refused(capsys, "run", str(recipe))
+    assert "seed" in refused(capsys, "run", "finetune", "--set", f"seed={value}")

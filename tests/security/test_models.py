@@ -260,6 +260,14 @@ def test_lists_that_a_config_asks_for_are_short(
     assert caught.value.exit_code == 2
 
 
+def test_a_config_whose_architectures_are_no_list_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_for("victim", tmp_path / "m")
+    change(folder / "config.json", architectures=5)
+    attacked(capsys, "victim", folder, tmp_path, code=2)
+
+
 def test_a_file_of_weights_names_no_more_than_a_model_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_for("victim", tmp_path / "m")
     raw = (folder / "b.safetensors").read_bytes()

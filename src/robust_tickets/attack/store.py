@@ -106,7 +106,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         raise TicketsError(f"no such file: {path}", hint="run the attack again") from None
     except OSError as problem:
         raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise TicketsError(
             f"{path} is not valid JSON lines: {problem}",
             hint="the file is damaged: remove it, and run the attack again",

@@ -63,6 +63,8 @@ def read_config(folder: Path) -> Any:
             f"{folder}: transformers knows no model family {family!r}{own}",
             hint="update transformers, or load the model yourself and give it as a function: tickets attack my_module:function",
         )
+    if not isinstance(raw.get("architectures") or [], list):
+        raise TicketsError(f"{folder / 'config.json'}: architectures is no list of names", hint="check the file")
     for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
         for key, most in MOST.items():
             if isinstance(part.get(key), int) and part[key] > most:
