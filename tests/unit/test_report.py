@@ -20,7 +20,7 @@ from fake_run import ARMS, make_run
 from robust_tickets.cli.main import main
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.figures.axes import Scale
+from robust_tickets.report.charts import Scale
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import summary

@@ -17,9 +17,8 @@ from test_report import parse
 from fake_run import add_plan, make_run
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.figures.axes import squeeze
-from robust_tickets.report.figures.budget import _curves, budget_curves
-from robust_tickets.report.figures.queries import query_histogram
+from robust_tickets.report.charts import squeeze
+from robust_tickets.report.figures import budget_curves, curves, query_histogram
 from robust_tickets.report.html import read_folders, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.text_diff import folded, opening, sentences
@@ -132,7 +131,7 @@ def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
         row["fell_at"] = 10 if row["status"] == "success" else None
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = read_run(folder)
-    first, second, _ = _curves(run, "pwws")
+    first, second, _ = curves(run, "pwws")
     attacked = sum(row["status"] in ("success", "failed") for row in rows)
     held = sum(row["status"] == "failed" for row in rows)
     assert first.at(9)[0] == pytest.approx(100 * attacked / len(rows))

@@ -15,7 +15,7 @@ import outcomes as made_up
 from drawings import marks, well_formed
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.figures.axes import marker
+from robust_tickets.report.charts import marker
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.figures.drawn import show
 from robust_tickets.reproduce.figures.figure import draw, figure

@@ -14,7 +14,7 @@ import judging
 from drawings import marks
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.figures.axes import Scale
+from robust_tickets.report.charts import Scale
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge, told
 from robust_tickets.reproduce.outcome import Outcome, read_all

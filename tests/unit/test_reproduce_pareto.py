@@ -11,7 +11,7 @@ import pytest
 
 import outcomes as made_up
 from drawings import corners, marks, well_formed
-from robust_tickets.report.figures.axes import SHAPES, look, marker, outline
+from robust_tickets.report.charts import SHAPES, look, marker, outline
 from robust_tickets.reproduce.figures.beside import brackets, bunches
 from robust_tickets.reproduce.figures.pareto import Spot, frontier, pareto
 from robust_tickets.reproduce.figures.series import Point

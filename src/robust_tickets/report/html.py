@@ -23,14 +23,8 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, write_text
 from robust_tickets.progress import clean, warn
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import colour
-from robust_tickets.report.figures.budget import budget_curves
-from robust_tickets.report.figures.glance import glance
-from robust_tickets.report.figures.heat import heat
-from robust_tickets.report.figures.layers import layers
-from robust_tickets.report.figures.queries import query_histogram
-from robust_tickets.report.figures.scatter import scatter
-from robust_tickets.report.figures.weights import weights
+from robust_tickets.report.charts import colour
+from robust_tickets.report.figures import budget_curves, glance, heat, layers, query_histogram, scatter
 from robust_tickets.report.markup import Html
 from robust_tickets.report.run_data import Arm, Example, Run, number, read_attacks, read_run
 from robust_tickets.report.tables import COLUMNS, Column, arms_table, joint_table, pairs_table, per_class_table
@@ -171,7 +165,7 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         "macro_f1": ", ".join(macro),
         "figures": figures,
         "origins": any(arm.branch for arm in run.arms),
-        "layers": [one for i, arm in enumerate(run.arms) if (one := layers(arm, i) or weights(arm, i)) is not None],
+        "layers": [one for i, arm in enumerate(run.arms) if (one := layers(arm, i)) is not None],
         "what_layers_show": _what_is_shown(run),
         "heat": [one for arm in _searches(run) if (one := heat(arm)) is not None],
         "texts": _texts(run),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.figures.axes import Scale, colour, group, label, svg
+from robust_tickets.report.charts import Scale, colour, group, label, svg
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.figures.agreement import mean_percent
 from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table

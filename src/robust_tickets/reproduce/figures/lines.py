@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from robust_tickets.report.figures.axes import Scale, colour, group, label, line, marker, places, svg, two_lines
+from robust_tickets.report.charts import Scale, colour, group, label, line, marker, places, svg, two_lines
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.figures.drawn import WIDE, Panel, Table
 from robust_tickets.reproduce.figures.series import Point, Series

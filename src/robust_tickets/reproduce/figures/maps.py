@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from robust_tickets.report.figures.heat import maps, stopped
+from robust_tickets.report.figures import maps, stopped
 from robust_tickets.report.run_data import Distances
 from robust_tickets.reproduce.figures.agreement import by_chance, mean_percent
 from robust_tickets.reproduce.figures.drawn import Panel, Table

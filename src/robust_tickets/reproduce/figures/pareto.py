@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from robust_tickets.measure.runs import FEWEST_RUNS
-from robust_tickets.report.figures.axes import Scale, around, colour, folded, group, label, line, marker, places, svg
+from robust_tickets.report.charts import Scale, around, colour, folded, group, label, line, marker, places, svg
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.beside import WIDEST, brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table

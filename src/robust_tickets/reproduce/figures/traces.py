@@ -14,7 +14,7 @@ import numpy as np
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import layout_of
-from robust_tickets.report.figures.weights import PARTS
+from robust_tickets.report.figures import PARTS
 from robust_tickets.report.run_data import Distances
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.search._stop import paper

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import around, colour
+from robust_tickets.report.charts import around, colour
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.page.standing import Against, Key, Measured, Standing, attacks_of, exact, flattered, where
 from robust_tickets.reproduce.page.strip import runs, swatch, thumbnail

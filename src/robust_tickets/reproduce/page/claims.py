@@ -8,7 +8,7 @@ from pathlib import Path
 from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import Scale, label, line
+from robust_tickets.report.charts import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, table_names, told
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import colour
+from robust_tickets.report.charts import colour
 from robust_tickets.report.markup import Html, scroll, tag
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Against, Standing, exact, where

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import (
+from robust_tickets.report.charts import (
     Scale,
     around,
     colour,

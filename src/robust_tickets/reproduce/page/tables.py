@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures.axes import Scale, line, markers
+from robust_tickets.report.charts import Scale, line, markers
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce.consistency import summary
 from robust_tickets.reproduce.fill import Filled, FilledCell

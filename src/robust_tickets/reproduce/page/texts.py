@@ -13,7 +13,7 @@ from typing import Any
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.figures.axes import colour
+from robust_tickets.report.charts import colour
 from robust_tickets.report.html import MACROS
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.text_diff import folded, opening
