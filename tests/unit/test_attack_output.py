@@ -166,7 +166,7 @@ def test_a_delimited_table_reads_back(result: AttackResult, tmp_path: Path, endi
         assert (row["original_premise"], row["original_hypothesis"]) == example.original
         if example.perturbed:
             assert (row["perturbed_premise"], row["perturbed_hypothesis"]) == example.perturbed
-        assert row["score_after"] == ("" if example.score_after is None else repr(example.score_after))
+        assert (float(row["score_after"]) if row["score_after"] else None) == example.score_after
         assert json.loads(row["changed"]) == list(example.changed)
         assert row["fell_at"] == ("" if example.fell_at is None else str(example.fell_at))
         assert row["error"] == (example.error or "")
@@ -206,8 +206,8 @@ def test_any_text_reads_back_but_for_lone_surrogates(
 def test_missing_and_empty_differ(tmp_path: Path) -> None:
     lines = [line(""), line("x") | {"perturbed": None}]
     cells = write_table(lines, ("text",), tmp_path / "t.csv").read_text().splitlines()
-    assert cells[1].startswith('x,0,failed,"","",0,,')
-    assert cells[2].startswith("x,0,failed,x,,0,,")
+    assert cells[1].startswith('"x",0,"failed","","",0,,')
+    assert cells[2].startswith('"x",0,"failed","x",,0,,')
 
 
 def test_tables_are_streamed(tmp_path: Path) -> None:

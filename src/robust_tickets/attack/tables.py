@@ -1,29 +1,24 @@
-"""The examples of an attack as a table: CSV, TSV or Parquet, a row an example, streamed.
+"""The examples of an attack as a table: CSV, TSV or Parquet, a row an example, streamed (see ``tabular``).
 
-Texts stand in columns of their own, ``original_<column>`` and ``perturbed_<column>``. A missing value is an empty cell; an empty text is
-``""``. Values are written as they are: a text that begins with ``=``, ``+``, ``-`` or ``@`` is data, and a spreadsheet that takes it for a
-formula must be told to import the column as text. Reading the file back gives the same values. Only lone surrogates, which no UTF-8 file
-can hold, become U+FFFD; ``examples.jsonl`` has them.
+Texts stand in columns of their own, ``original_<column>`` and ``perturbed_<column>``. Only lone surrogates, which no UTF-8 file can hold,
+become U+FFFD; ``examples.jsonl`` has them.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import check_writable, part_of, write_chunks
+from robust_tickets.files import check_writable
+from robust_tickets.tabular import row_writer, writable_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ENDINGS = (".csv", ".tsv", ".parquet")
-AT_ONCE, CHARACTERS = 1024, 4_000_000  # rows and characters of a Parquet batch; whichever comes first ends it
-SPECIAL = re.compile('[",\t\r\n]')
+AT_ONCE, CHARACTERS = 1024, 4_000_000  # rows and characters written at a time; whichever comes first ends it
 SURROGATE = re.compile("[\ud800-\udfff]")
 BEFORE = {"id": "string", "label": "int64", "status": "string"}  # columns before the texts, and their types
 AFTER = {
@@ -38,31 +33,22 @@ MARK = {"column": "int64", "old": "string", "new": "string", "start": "int64", "
 def write_table(lines: Iterable[Mapping[str, Any]], columns: Sequence[str], path: str | Path) -> Path:
     """Write ``lines``, as ``examples.jsonl`` has them, to a file whose ending names its format; ``columns`` are the names of the texts."""
     path = checked(path)
-    ending = path.suffix.lower()
-    rows = (_row(line, columns) for line in lines)
-    if ending == ".parquet":
-        return _parquet(rows, columns, path)
-    return write_chunks(path, _delimited(rows, columns, "," if ending == ".csv" else "\t"))
+    with row_writer(path, _schema(columns)) as write:
+        for some in _some(dict(zip(names(columns), _row(line, columns), strict=True)) for line in lines):
+            write(some)
+    return path
 
 
 def checked(path: str | Path, *endings: str) -> Path:
-    """``path``, if a table can be written there: told before an attack that takes hours, not after it."""
-    path = Path(path)
-    ending, allowed = path.suffix.lower(), endings or ENDINGS
-    if ending not in allowed:
-        raise TicketsError(
-            f"cannot write a table as {ending or 'a file without ending'!r}: {path}",
-            hint=f"end it in {', '.join(allowed)}",
-        )
-    if path.is_dir():
-        raise TicketsError(f"{path} is a folder", hint="give a file name")
+    """``path``, if a table can be written there: checked before an attack that takes hours, not after it."""
+    path = writable_as(path, endings or ENDINGS)
     check_writable(path.parent)
     return path
 
 
 def names(columns: Sequence[str]) -> list[str]:
     """The columns of the table, in order."""
-    return [*BEFORE, *_texts(columns), *AFTER, "changed"]
+    return [_valid(name) for name in (*BEFORE, *_texts(columns), *AFTER, "changed")]
 
 
 def _texts(columns: Sequence[str]) -> list[str]:
@@ -85,59 +71,16 @@ def _valid(value: Any) -> Any:
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) and not value.isascii() else value
 
 
-def _delimited(rows: Iterator[list[Any]], columns: Sequence[str], between: str) -> Iterator[bytes]:
-    yield (between.join(_cell(_valid(name)) for name in names(columns)) + "\r\n").encode()
-    for row in rows:
-        *plain, changed = row
-        yield (between.join([*map(_cell, plain), _cell(json.dumps(changed, ensure_ascii=False))]) + "\r\n").encode()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        return json.dumps(value)
-    return '"' + value.replace('"', '""') + '"' if not value or SPECIAL.search(value) else value
-
-
-def _parquet(rows: Iterator[list[Any]], columns: Sequence[str], path: Path) -> Path:
-    from pyarrow import parquet
-
-    schema = _schema(columns)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part_of(path) as part:
-            with parquet.ParquetWriter(part, schema) as writer:
-                for batch in _batches(rows, schema):
-                    writer.write_batch(batch)
-            os.replace(part, path)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not write {path}: {problem.strerror or problem}",
-            hint="check the disk and the folder's rights",
-            exit_code=FAILED,
-        ) from None
-    return path
-
-
-def _batches(rows: Iterator[list[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    def batch(kept: list[list[Any]]) -> pa.RecordBatch:
-        parts = zip(*kept, strict=True) if kept else ([] for _ in schema)
-        return pa.RecordBatch.from_arrays(
-            [pa.array(part, type=kind.type) for part, kind in zip(parts, schema, strict=True)], schema=schema
-        )
-
-    kept: list[list[Any]] = []
+def _some(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    kept: list[dict[str, Any]] = []
     size = 0
     for row in rows:
         kept.append(row)
-        size += sum(len(value) for value in row if isinstance(value, str))
+        size += sum(len(value) for value in row.values() if isinstance(value, str))
         if len(kept) >= AT_ONCE or size >= CHARACTERS:
-            yield batch(kept)
+            yield kept
             kept, size = [], 0
-    yield batch(kept)
+    yield kept
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
@@ -148,4 +91,4 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
         pa.struct([(name, getattr(pa, "string" if kind == "string" else "int64")()) for name, kind in MARK.items()])
     )
     made = {"string": pa.large_string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
-    return pa.schema([*((name, made[kind]) for name, kind in kinds.items()), ("changed", marks)])
+    return pa.schema([*((_valid(name), made[kind]) for name, kind in kinds.items()), ("changed", marks)])

@@ -19,6 +19,7 @@ from typing import Any
 from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
 from robust_tickets.classifier.core import TOKEN_BUDGET
 from robust_tickets.classifier.given import a_classifier
+from robust_tickets.classifier.texts import clean
 from robust_tickets.data.rows import Rows
 from robust_tickets.data.unlabelled import Unlabelled, open_texts, read_texts
 from robust_tickets.errors import TicketsError
@@ -26,7 +27,8 @@ from robust_tickets.progress import say, track
 from robust_tickets.ship.answers import Answers
 from robust_tickets.ship.asking import Asking, GoneError
 from robust_tickets.ship.unlabelled import Reasons
-from robust_tickets.ship.written import WRITERS, Named, Row, make_folder, replacing
+from robust_tickets.ship.written import Named, Row
+from robust_tickets.tabular import row_writer, writable_as
 
 AT_ONCE = 2048  # rows in memory
 
@@ -44,18 +46,12 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
     data, out = Path(data), Path(out)
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
-    if out.suffix.lower() not in WRITERS:
-        raise TicketsError(
-            f"cannot write {out.suffix or 'a file without ending'!r}: {out}",
-            hint=f"end the name in {', '.join(WRITERS)}",
-        )
-    if out.is_dir():
-        raise TicketsError(f"{out} is a folder", hint="give a file name")
+    writable_as(out)
     if out.exists() and data.exists() and out.samefile(data):
         raise TicketsError(f"{out} is the file to read from", hint="write to another file")
     rest = tuple(name for name in dict.fromkeys(rows.columns) if name not in columns)
     named = Named.beside(columns, rest, clf.labels)
-    make_folder(out)
+    _make_folder(out)
     kept = _kept(clf, rows, columns, out)
     try:
         if kept.count:
@@ -68,6 +64,15 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
         raise
     kept.remove()
     return told | told.pop("reasons").told(data)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise TicketsError(
+            f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere"
+        ) from None
 
 
 def _kept(clf: Any, rows: Rows, columns: tuple[str, ...], out: Path) -> Answers:
@@ -101,8 +106,7 @@ def _known_again(clf: Any, kept: Answers, rows: Rows, columns: tuple[str, ...]) 
 def _predict(clf: Any, rows: Rows, columns: tuple[str, ...], named: Named, out: Path, kept: Answers) -> dict[str, Any]:
     counts: Counter[str] = Counter(dict.fromkeys(clf.labels, 0))
     total, reasons = 0, Reasons()
-    writing = WRITERS[out.suffix.lower()]
-    with replacing(out) as part, writing(part, named) as write, track("predict", len(kept.places), kept.count) as bar:
+    with row_writer(out, named.schema()) as write, track("predict", len(kept.places), kept.count) as bar:
         ask = Asking(clf, kept, bar)
         stream = read_texts(rows, columns, named.rest)
         while chunk := list(islice(stream, AT_ONCE)):
@@ -126,7 +130,8 @@ def _label(ask: Asking, first: int, chunk: Sequence[Unlabelled], named: Named) -
     answers = []
     for number, row in enumerate(chunk, first):
         texts = dict(zip(named.texts, row.texts or [None] * len(named.texts), strict=True))
-        rest = dict(zip(named.rest, row.rest or [None] * len(named.rest), strict=True))
+        others = [clean(value) if isinstance(value, str) else value for value in row.rest]
+        rest = dict(zip(named.rest, others or [None] * len(named.rest), strict=True))
         told = found.get(number)
         scores = dict(zip(named.scores, told.scores if told else [None] * len(named.scores), strict=True))
         label = ask.clf.labels[told.label] if told else None

@@ -1,19 +1,13 @@
-"""The file that a prediction writes: the names of its columns, its formats, and that it is there whole or not at all."""
+"""The columns of the file that a prediction writes."""
 
 from __future__ import annotations
 
-import csv
-import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from robust_tickets.classifier.texts import clean
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import part_of
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row = dict[str, Any]
 
@@ -47,73 +41,8 @@ class Named:
     def all(self) -> list[str]:
         return [self.line, *self.texts, *self.rest, self.predicted, *self.scores, self.problem]
 
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
 
-def _as_text(value: Any) -> Any:
-    """A value of a column that is only passed on, for a file of texts."""
-    if value is None or isinstance(value, str):
-        return None if value is None else clean(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def make_folder(out: Path) -> None:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise TicketsError(
-            f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere"
-        ) from None
-
-
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A file beside ``out`` that takes its place once it is whole."""
-    try:
-        with part_of(out) as part:
-            yield part
-            os.replace(part, out)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not write {out}: {problem.strerror}", hint="check the disk and its rights", exit_code=FAILED
-        ) from None
-
-
-@contextmanager
-def _delimited(path: Path, named: Named, delimiter: str) -> Iterator[Callable[[list[Row]], None]]:
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, named.all, delimiter=delimiter)
-        writer.writeheader()
-        yield lambda rows: writer.writerows(
-            {**row, **{name: _as_text(row[name]) for name in named.rest}} for row in rows
-        )
-
-
-@contextmanager
-def _jsonl(path: Path, named: Named) -> Iterator[Callable[[list[Row]], None]]:
-    with open(path, "w", encoding="utf-8") as stream:
-        yield lambda rows: stream.writelines(
-            clean(json.dumps(row, ensure_ascii=False, default=str)) + "\n" for row in rows
-        )
-
-
-@contextmanager
-def _parquet(path: Path, named: Named) -> Iterator[Callable[[list[Row]], None]]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    kinds = {named.line: pa.int64(), **dict.fromkeys(named.scores, pa.float64())}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in named.all])
-    with parquet.ParquetWriter(path, schema) as writer:
-
-        def write(rows: list[Row]) -> None:
-            plain = [{**row, **{name: _as_text(row[name]) for name in named.rest}} for row in rows]
-            writer.write_table(pa.Table.from_pylist(plain, schema=schema))
-
-        yield write
-
-
-WRITERS: dict[str, Callable[[Path, Named], Any]] = {
-    ".csv": lambda path, named: _delimited(path, named, ","),
-    ".tsv": lambda path, named: _delimited(path, named, "\t"),
-    ".jsonl": _jsonl,
-    ".parquet": _parquet,
-}
+        kinds = {self.line: pa.int64(), **dict.fromkeys(self.scores, pa.float64())}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in self.all])
