@@ -22,7 +22,7 @@ def refused(capsys: Capture, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["ls"], "one of: methods, adversaries, attacks, backbones, tasks, recipes, runs"),
+        (["ls"], "one of: methods, adversaries, attacks, backbones, tasks, recipes, arms, runs"),
         (["run"], "run: RECIPE is missing"),
         (["attack", "model"], "attack: --out is missing"),
         (["run", "earlyrobust", "task=reviews.csv", "seed=3"], "--set task=reviews.csv --set seed=3"),
@@ -117,20 +117,20 @@ def test_predict_names_its_own_flag(capsys: Capture, model_folder: Path, tmp_pat
     assert "--set" not in said
 
 
-def test_labels_of_another_kind_are_answered_with_what_works(capsys: Capture, tmp_path: Path) -> None:
+def test_labels_of_another_kind_are_listed_with_what_can_be_said(capsys: Capture, tmp_path: Path) -> None:
     rows = [(f"a {word} film {i}", str(k)) for i in range(60) for k, word in enumerate(("bad", "good"))]
     for name, called in (("numbers", {}), ("names", {"0": "neg", "1": "pos"}), ("answers", {"0": "no", "1": "yes"})):
         lines = [f"{text},{called.get(label, label)}" for text, label in rows]
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]))
     run = ["run", "finetune", "--set", f"task={tmp_path / 'numbers.csv'}", "--set", f"test={tmp_path / 'names.csv'}"]
-    assert "if neg is 0 and pos is 1: --set labels=neg,pos" in refused(capsys, *run)
+    assert "it has neg, pos" in refused(capsys, *run)
     task = load_task(tmp_path / "numbers.csv", test=tmp_path / "names.csv", labels=("neg", "pos"))
     assert task.labels == ("neg", "pos")
     run[5] = f"test={tmp_path / 'answers.csv'}"
     run[3] = f"task={tmp_path / 'names.csv'}"
     said = refused(capsys, *run)
-    assert "write its labels as neg, pos, or as their numbers 0 to 1" in said
-    assert "--set labels=" not in said
+    assert "it has no, yes" in said
+    assert "--set label=COLUMN" in said
 
 
 @pytest.mark.parametrize("value", ["1" + 5000 * "0", 3000 * "[" + 3000 * "]"])

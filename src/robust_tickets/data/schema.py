@@ -72,9 +72,10 @@ FEW = 50  # different values a label column may have in the sample
 CUT, MOST_NAMES = 40, 12  # characters of a name and names in a message
 BAR = "|"  # a separator that is not read: texts hold it as well
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
+NAMES = "a pair of texts is FIRST,SECOND; the first row of a csv or tsv names its columns"
 HINT = (
     "name it: --set text=COLUMN, --set label=COLUMN (--text and --label of a verb that has them; in Python text=, label=); "
-    "a pair of texts is FIRST,SECOND; the first row of a csv or tsv names its columns"
+    + NAMES
 )
 
 
@@ -108,9 +109,12 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
 
 def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[str] = ()) -> tuple[str, ...]:
     """The text columns alone, of a file that needs no labels; columns named as in ``but`` are not looked at."""
-    return _given(rows, text) or _texts(
-        rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but]
-    )
+    try:
+        return _given(rows, text) or _texts(
+            rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but]
+        )
+    except TicketsError as problem:  # there is no label to name
+        raise TicketsError(problem.message, hint=f"name it: --text COLUMN; {NAMES}") from None
 
 
 def _given(rows: Rows, text: str | Sequence[str] | None) -> tuple[str, ...]:
