@@ -2,10 +2,12 @@
 
 ``build`` turns a mapping (a TOML table, say) into a dataclass and refuses unknown keys and wrong types with the place and a hint.
 ``to_plain`` turns it back; ``digest`` hashes the canonical JSON, so that equal configs have equal hashes on every machine.
-A field that holds a component says where to look its name up: ``field(metadata={"registry": "adversaries"})``; in TOML such a field
-is a name (``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``). A field that is no setting (where another
-one was given, say) is left out of both by ``field(metadata={"unsaid": True})``; one whose default depends on other fields names the
-attribute that has its value by ``field(metadata={"resolved": "…"})``, and is described by that.
+``Settings`` checks what its fields declare: their types, and the limits that ``setting`` and ``fraction`` give; a class adds the rules
+between fields. A field that holds a component says where to look its name up (``component``); in TOML such a field is a name
+(``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``). ``resource`` is a field that names a file or folder.
+``counts=False`` marks a setting that does not change the result. A field that is no setting is left out of both ways by
+``field(metadata={"unsaid": True})``; one whose default depends on other fields names the attribute that has its value by
+``setting("auto", resolved="…")``, and is described by that.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import numbers
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.checks import one_of
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import REGISTRIES, name_of
 
@@ -38,6 +43,131 @@ class Said(str):
             return tomllib.loads(f"value = {self}")["value"]
         except (ValueError, RecursionError):
             return str(self)
+
+
+class Limits(typing.NamedTuple):
+    """The numbers that a field takes."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def hold(self, value: Any) -> bool:
+        return (  # each comparison is false for NaN
+            (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        words = ((self.at_least, "at least"), (self.above, "above"), (self.at_most, "at most"), (self.below, "below"))
+        return " and ".join(f"{word} {limit:g}" for limit, word in words if limit is not None)
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    hint: str = "",
+    counts: bool = True,
+    **marks: Any,
+) -> Any:
+    """A field of ``Settings`` with its limits; ``counts=False``: it does not change the result."""
+    limits = Limits(at_least, above, at_most, below)
+    if limits != Limits():
+        marks |= {"limits": limits, "hint": hint}
+    if not counts:
+        marks["counts"] = False
+    return dataclasses.field(default=default, metadata=marks)
+
+
+def fraction(default: Any = dataclasses.MISSING, *, hint: str = "0.3 removes 30 %") -> Any:
+    """A fraction to remove."""
+    return setting(default, at_least=0, below=1, hint=hint)
+
+
+def component(registry: str, default: Any = None) -> Any:
+    """A registered component, or none."""
+    return dataclasses.field(default=default, metadata={"registry": registry})
+
+
+def resource(*, required: bool = False) -> Any:
+    """A resource: left out, it is looked for; "none" drops it, on the command line too, unless it is ``required``."""
+    return dataclasses.field(default=None, metadata={"none_is_a_word": True, "required": required})
+
+
+class Settings:
+    """A frozen dataclass whose fields are checked when it is made; a subclass that gives a field another default keeps its limits."""
+
+    def __post_init__(self) -> None:
+        for name, check in _checks(type(self)):  # type: ignore[arg-type]
+            check(f"{type(self).__name__}.{name}", getattr(self, name))
+
+
+def counted(settings: Any) -> dict[str, Any]:
+    """``to_plain`` without the settings that do not change the result; those of a component inside stay, under its own name."""
+    unseen = uncounted(type(settings))
+    return {name: value for name, value in to_plain(settings).items() if name not in unseen}
+
+
+def uncounted(cls: Any) -> tuple[str, ...]:
+    """The settings that do not change the result."""
+    return tuple(f.name for f in dataclasses.fields(cls) if not _mark(cls, f.name, "counts", True))
+
+
+def _mark(cls: Any, name: str, mark: str, usual: Any) -> Any:
+    """What a field is marked with, in the class or in the nearest one above it that says so."""
+    fields = (vars(base).get("__dataclass_fields__", {}).get(name) for base in cls.__mro__)
+    return next((field.metadata[mark] for field in fields if field is not None and mark in field.metadata), usual)
+
+
+@cache
+def _checks(cls: Any) -> tuple[tuple[str, Callable[[str, Any], None]], ...]:
+    hints = typing.get_type_hints(cls)
+    found = ((f.name, _check_of(cls, f.name, hints[f.name])) for f in dataclasses.fields(cls))
+    return tuple((name, check) for name, check in found if check is not None)
+
+
+def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | None:
+    """What a field's type and limits allow; a seed has a check of its own (``seeds.py``)."""
+    if typing.get_origin(hint) is typing.Literal:
+        return lambda what, value: one_of(what, value, typing.get_args(hint))
+    if _mark(cls, name, "required", False):
+        return _refuse_none
+    kinds = set(typing.get_args(hint) or (hint,))
+    if name == "seed" or not kinds & {int, float} or not kinds <= {int, float, type(None)}:
+        return None
+    limits: Limits = _mark(cls, name, "limits", Limits())
+    advice = _mark(cls, name, "hint", "") or "change the value"
+
+    def check(what: str, value: Any) -> None:
+        if value is None and type(None) in kinds:
+            return
+        if not isinstance(value, numbers.Real):
+            raise TicketsError(
+                f"{what} must be a number, got {value!r}", hint="give a number, without quotes", code="settings.number"
+            )
+        if limits != Limits():
+            if float not in kinds and (not isinstance(value, numbers.Integral) or isinstance(value, bool)):
+                raise TicketsError(
+                    f"{what} must be a whole number, got {value!r}", hint=advice, code="settings.whole_number"
+                )
+            if not limits.hold(value):
+                raise TicketsError(f"{what} must be {limits}, got {value!r}", hint=advice, code="settings.limit")
+
+    return check
+
+
+def _refuse_none(what: str, value: Any) -> None:
+    if value == "none":
+        raise TicketsError(
+            f"{what} cannot be dropped: the candidates come from there", hint="give a path", code="settings.required"
+        )
 
 
 def canonical(value: Any) -> str:

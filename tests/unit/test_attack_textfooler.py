@@ -97,7 +97,7 @@ def test_thresholds_outside_their_range_are_refused() -> None:
         {"sentence_similarity": -0.1},
         {"sentence_similarity": 50},
     ):
-        with pytest.raises(TicketsError, match="from -1 to 1"):
+        with pytest.raises(TicketsError, match=rf"TextFooler\.{next(iter(wrong))} must be at least"):
             TextFooler(**wrong)  # type: ignore[arg-type]
     TextFooler(word_similarity=-1, sentence_similarity=0)
 

@@ -334,7 +334,7 @@ class Senseless:
     ("wrong", "said"),
     [
         ({"block": 0}, "block"),
-        ({"mask_probability": 0.0}, "chosen"),
+        ({"mask_probability": 0.0}, "mask_probability"),
         ({"mask_probability": 1.5}, "mask_probability"),
         ({"mask_share": 0.8, "random_share": 0.3}, "mask_share"),
         ({"random_share": -0.1}, "random_share"),

@@ -73,5 +73,5 @@ def test_places_are_spread_over_the_last_part_and_end_with_it(share: float, tota
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_is_from_none_to_all(share: float) -> None:
-    with pytest.raises(TicketsError, match="share of the updates"):
+    with pytest.raises(TicketsError, match="average must be at least 0 and at most 1"):
         FineTune(average=share)

@@ -16,25 +16,21 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective, SameDropout
-from robust_tickets.checks import check_literals, not_negative
+from robust_tickets.config import Settings, setting
 
 TINY = 1e-8  # floor of a gradient's norm, as in FreeLB's and the papers' code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ball:
+class Ball(Settings):
     """Where deltas start, how far they move, and where they must stay."""
 
-    step_size: float = 0.03
-    init: float = 0.05
-    max_norm: float = 0.0  # 0: no projection
+    step_size: float = setting(0.03, at_least=0)
+    init: float = setting(0.05, at_least=0)
+    max_norm: float = setting(0.0, at_least=0)  # 0: no projection
     norm: Literal["l2", "linf"] = "l2"
     dropout: Literal["fresh", "shared"] = "fresh"  # in the passes of one step
     token_types: bool = True  # False: lost on the way, as in the papers' released code
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        not_negative(self, "step_size", "init", "max_norm")
 
     def seen(self, objective: Objective) -> Objective:
         """The objective as this adversary's passes see it: without token types where ``token_types`` is off."""

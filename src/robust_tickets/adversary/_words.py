@@ -10,7 +10,6 @@ A model trained on the very table that an attack draws from is robust on that at
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.adversary._objective import IGNORED, Ground, Objective
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import Settings, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.lexicon.synonyms import SynonymTable, source_of, synonym_table
 
@@ -59,14 +58,14 @@ class Words(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordSpace:
+class WordSpace(Settings):
     """Where the table comes from, and how many candidates a word has at most, besides itself."""
 
     source: str = "wordnet"  # "wordnet", "vectors", a folder of word vectors, or a JSON file {word: [word, …]}
-    candidates: int = 50
+    candidates: int = setting(50, at_least=1)
 
     def __post_init__(self) -> None:
-        at_least_one(self, "candidates")
+        super().__post_init__()
         if not isinstance(self.source, str):
             raise TicketsError(
                 f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say'
@@ -103,13 +102,3 @@ def table_of(objective: Objective) -> Words:
 def chosen(objective: Objective, places: Tensor, p: float) -> Tensor:
     """Those of ``places`` that are swapped this time: each with probability ``p``."""
     return places & (torch.rand(places.shape, generator=objective.generator, device=places.device) < p)
-
-
-def probability(component: Any, *names: str) -> None:
-    """Check that these fields lie between 0 and 1."""
-    for name in names:
-        value = getattr(component, name)
-        if not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
-            raise TicketsError(
-                f"{type(component).__name__}.{name} must lie between 0 and 1, got {value!r}", hint="0.5, say"
-            )

@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary._words import WordSpace, table_of
-from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.config import setting
 
 TINY = 1e-8  # floor of a gradient's norm
 NEVER = -1e4  # the weight of a place that holds no candidate: its softmax is exactly 0
@@ -46,19 +46,13 @@ class ASCC(WordSpace):
     """``step`` is the length of a normalised step, or Adam's learning rate."""
 
     candidates: int = 8
-    steps: int = 1
-    step: float = 10.0
+    steps: int = setting(1, at_least=1)
+    step: float = setting(10.0, at_least=0)
     ascent: Literal["normalised", "adam"] = "normalised"
-    sparsity: float = 10.0
-    alpha: float = 4.0
+    sparsity: float = setting(10.0, at_least=0)
+    alpha: float = setting(4.0, at_least=0)
     divergence: Literal["adversarial", "clean"] = "adversarial"  # the first argument of KL
-    init: float = 0.0  # standard deviation of the first weights
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_literals(self)
-        at_least_one(self, "steps")
-        not_negative(self, "step", "sparsity", "alpha", "init")
+    init: float = setting(0.0, at_least=0)  # standard deviation of the first weights
 
     @property
     def passes(self) -> float:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 
 
@@ -30,12 +30,8 @@ from robust_tickets.errors import TicketsError
 class FreeAT(Ball):
     """Defaults: step and init are PGD's here; no table of the three papers has FreeAT."""
 
-    replays: int = 3  # m
+    replays: int = setting(3, at_least=1)  # m
     scaled: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "replays")
 
     @property
     def updates(self) -> int:

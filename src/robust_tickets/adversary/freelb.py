@@ -23,20 +23,16 @@ from torch import Tensor
 
 from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class FreeLB(Ball):
     """Defaults: EarlyRobust's Table 6 for IMDB (K 5, step .01, init .05, no projection). One norm per example, over tokens and width."""
 
-    steps: int = 5
+    steps: int = setting(5, at_least=1)
     step_size: float = 0.01
     extra_pass: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "steps")
 
     @property
     def passes(self) -> int:

@@ -37,7 +37,7 @@ from torch import Tensor
 from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._information import Critic, anchored, lower_bound, upper_bound
 from robust_tickets.adversary._objective import Ground, Objective, Seen
-from robust_tickets.checks import at_least_one, not_negative
+from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import torch_generator
 
@@ -50,22 +50,19 @@ class InfoBERT(Ball):
         "mlm": "its lower bound ties tokens to the sentence's vector ([CLS]), which masked-language modelling does not train"
     }
 
-    steps: int = 3
+    steps: int = setting(3, at_least=1)
     step_size: float = 0.04
     init: float = 0.08
-    alpha: float = 5e-3  # weight of the lower bound
-    beta: float = 5e-3  # weight of the upper bound
-    low: float = 0.5
-    high: float = 0.9
-    chunk: int = 0  # pairs that are contrasted with one another; 0: as many as the batch has sentences
+    alpha: float = setting(5e-3, at_least=0)  # weight of the lower bound
+    beta: float = setting(5e-3, at_least=0)  # weight of the upper bound
+    low: float = setting(0.5, at_least=0, at_most=1)
+    high: float = setting(0.9, at_least=0, at_most=1)
+    # pairs that are contrasted with one another; 0: as many as the batch has sentences
+    chunk: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "steps")
-        not_negative(self, "alpha", "beta")
-        if self.chunk != 0:
-            at_least_one(self, "chunk")
-        if not 0 <= self.low < self.high <= 1:
+        if not self.low < self.high:
             raise TicketsError(
                 f"InfoBERT keeps the ranks from low to high, 0 <= low < high <= 1; got low={self.low}, high={self.high}",
                 hint="the released code has .5 and .9",

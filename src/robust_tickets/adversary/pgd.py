@@ -24,19 +24,15 @@ from torch import Tensor
 
 from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(Ball):
     """Defaults: those of Flooding-X and TextDefender's code (K 3, step .03, init .05, no projection)."""
 
-    steps: int = 3
+    steps: int = setting(3, at_least=1)
     naive: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "steps")
 
     @property
     def passes(self) -> float:

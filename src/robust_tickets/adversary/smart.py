@@ -26,28 +26,23 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective, SameDropout
-from robust_tickets.checks import at_least_one, check_literals, not_negative
+from robust_tickets.config import Settings, setting
 
 TINY = 1e-6  # added to a token's largest number, and inside the log odds, as in mt-dnn
 
 
 @dataclass(frozen=True, kw_only=True)
-class SMART:
+class SMART(Settings):
     """Defaults: mt-dnn's class (K 1, step 1e-3, noise 1e-5, weight 1)."""
 
-    steps: int = 1
-    step_size: float = 1e-3
-    init: float = 1e-5
-    weight: float = 1.0
-    radius: float = 0.0  # 0: normalised, not projected
+    steps: int = setting(1, at_least=1)
+    step_size: float = setting(1e-3, at_least=0)
+    init: float = setting(1e-5, at_least=0)
+    weight: float = setting(1.0, at_least=0)
+    radius: float = setting(0.0, at_least=0)  # 0: normalised, not projected
     one_sided: bool = False
     log_odds: bool = False
     dropout: Literal["fresh", "shared"] = "fresh"
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "steps")
-        not_negative(self, "step_size", "init", "weight", "radius")
 
     @property
     def passes(self) -> float:

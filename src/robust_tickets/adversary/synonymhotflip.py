@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.adversary._words import WordSpace, chosen, probability, table_of
+from robust_tickets.adversary._words import WordSpace, chosen, table_of
+from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +29,7 @@ class SynonymHotFlip(WordSpace):
 
     passes: ClassVar[int] = 2
 
-    p: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probability(self, "p")
+    p: float = setting(0.5, at_least=0, at_most=1)
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""

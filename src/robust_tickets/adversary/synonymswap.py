@@ -16,19 +16,16 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.adversary._words import WordSpace, chosen, probability, table_of
+from robust_tickets.adversary._words import WordSpace, chosen, table_of
+from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class SynonymSwap(WordSpace):
     """``p`` per word; ``mix`` is the clean texts' share of the loss."""
 
-    p: float = 0.5
-    mix: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probability(self, "p", "mix")
+    p: float = setting(0.5, at_least=0, at_most=1)
+    mix: float = setting(0.5, at_least=0, at_most=1)
 
     @property
     def passes(self) -> int:

@@ -28,13 +28,14 @@ QQP .2/.32/.7, QNLI .02/.1/.3, MRPC .05/.1/.2, RTE .02/.16/.14, with K 2; CoLA .
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from robust_tickets.adversary._ball import TINY, Ball
 from robust_tickets.adversary._objective import Ground, Objective
-from robust_tickets.checks import at_least_one, one_of
+from robust_tickets.config import setting
 from robust_tickets.seeds import torch_generator
 
 
@@ -52,16 +53,12 @@ class TokenTable(nn.Module):
 class TAVAT(Ball):
     """``passes`` are FreeLB's; Delta costs one table of the word embeddings' size, on the device and in every checkpoint."""
 
-    steps: int = 2
+    steps: int = setting(2, at_least=1)
     step_size: float = 0.05
     init: float = 0.2
     max_norm: float = 0.5
+    norm: Literal["l2"] = "l2"
     sum_passes: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "steps")
-        one_of("TAVAT.norm", self.norm, ("l2",))
 
     @property
     def passes(self) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._objective import Objective, SameDropout
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import setting
 
 LAYERS = 12  # of BERT-base: what a layer's share of a pass is reckoned by
 
@@ -29,14 +29,10 @@ LAYERS = 12  # of BERT-base: what a layer's share of a pass is reckoned by
 class YOPO(Ball):
     """Defaults: n 3 from FreeLB's fairseq settings (2 or 3); step and init are PGD's here; no table of the three papers has YOPO."""
 
-    steps: int = 3  # full passes (K)
-    ascents: int = 3  # n, between two full passes
+    steps: int = setting(3, at_least=1)  # full passes (K)
+    ascents: int = setting(3, at_least=1)  # n, between two full passes
     divide_step: bool = False
     extra_pass: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "steps", "ascents")
 
     @property
     def full_passes(self) -> int:

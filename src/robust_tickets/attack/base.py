@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from robust_tickets.attack.rules import Rules, rules_of
-from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.lexicon.kinds import (
-    NONE as NONE,
-)  # as a resource: drops it and its constraint, under a name that says so
+from robust_tickets.config import Settings
 from robust_tickets.registry import ATTACKS
 
 if TYPE_CHECKING:
@@ -18,16 +15,9 @@ if TYPE_CHECKING:
     from robust_tickets.attack.result import AttackResult
     from robust_tickets.lexicon.kinds import Resource
 
-SCORINGS = ("probability", "log-odds")
-
-
-def resource() -> Any:
-    """The field of a resource: left out, it is looked for; "none" drops it, on the command line too, where none else means left out."""
-    return field(default=None, metadata={"none_is_a_word": True})
-
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
+class Attack(Settings):
     """``compat`` is a version of TextAttack to agree with, example by example; left out, the package's own rules hold.
 
     ``scoring`` is what a candidate is judged by: TextAttack's probability 1 - p(label) in float32, or the log-odds against the label in
@@ -39,15 +29,12 @@ class Attack:
     ] = ()  # kinds of resources (lexicon.kinds); a field of each kind's name says which one
 
     compat: str | None = None
-    scoring: str = "probability"
+    scoring: Literal["probability", "log-odds"] = "probability"
     white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a model at hand can give
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.rules()
-        if self.scoring not in SCORINGS:
-            raise TicketsError(
-                f"scoring is {' or '.join(SCORINGS)}, got {self.scoring!r}", hint=did_you_mean(self.scoring, SCORINGS)
-            )
 
     def rules(self) -> Rules:
         package, _, file = type(self).__module__.rpartition(".")

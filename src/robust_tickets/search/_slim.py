@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +22,8 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
-from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import describe
+from robust_tickets.config import Settings, component, describe, fraction, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _stop
 from robust_tickets.search._found import Found, told
@@ -42,58 +41,52 @@ APART = 3.5  # random walks: heads' coefficients closer together are hardly rank
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slim(PerTask, Optimised):
+class Slim(Settings, PerTask, Optimised):
     """Settings of a coefficient search; ``heads`` and ``neurons`` are the fractions removed."""
 
-    heads: float
-    neurons: float
-    head_l1: float
-    neuron_l1: float
-    adversary: Any = field(default=None, metadata={"registry": "adversaries"})
+    heads: float = fraction()
+    neurons: float = fraction()
+    head_l1: float = setting(at_least=0)
+    neuron_l1: float = setting(at_least=0)
+    adversary: Any = component("adversaries")
     head_scope: Literal["global", "layer"] = "global"
     neuron_scope: Literal["global", "layer"] = "global"
     round_to: Literal[1, 8, 16, 64] = (
         1  # neurons of a layer of the ticket; the rule that stops the search sees exact draws
     )
     # stopping
-    gamma: float = 0.1
-    window: int = 5
+    gamma: float = setting(0.1, at_least=0)
+    window: int = setting(5, at_least=1)
     mini: float = 0.05  # epochs between two points
     stop: Literal["paper", "official", "early_bird", "fixed"] = "paper"
     # first: of the paper's rule, and its default; before: of the official one
-    at: Literal["auto", "current", "first", "before"] = field(default="auto", metadata={"resolved": "drawn"})
+    at: Literal["auto", "current", "first", "before"] = setting("auto", resolved="drawn")
     at_epoch: float = 0.2  # where stop="fixed" draws
     # training
-    epochs: int = 1  # the most that is run; more where few rows leave the paper's rule too few points
-    horizon: int = 0  # epochs that the learning rate's schedule is made for; 0: epochs
+    # the most that is run; more where few rows leave the paper's rule too few points
+    epochs: int = setting(1, at_least=1)
+    horizon: int = setting(0, at_least=0)  # epochs that the learning rate's schedule is made for; 0: epochs
     lr: float = 2e-5
-    batch_size: int = 32
+    batch_size: int = setting(32, at_least=1)
     weight_decay: float = 1e-2
     warmup: float = 0.1
     clip: float = 1.0
-    accumulate: int = 1
+    accumulate: int = setting(1, at_least=1)
     precision: Literal["fp32", "bf16"] = "fp32"
-    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
+    # graph: CUDA graphs, where there is a CUDA device
+    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     # the released code's ways
     rule: Literal["exact", "quantile"] = "exact"
     loader_shuffle: bool = True
-    log_every: int = 10
-    checkpoint_every: float = 30.0  # seconds
-    checkpoint_steps: int = 0
+    log_every: int = setting(10, at_least=1)
+    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
+    checkpoint_steps: int = setting(0, at_least=0, counts=False)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "window")
+        super().__post_init__()
         usable(self.adversary, self.accumulate)
-        not_negative(self, "gamma", "head_l1", "neuron_l1", "checkpoint_every", "checkpoint_steps", "horizon")
         name = type(self).__name__
-        for part in ("heads", "neurons"):
-            if not 0 <= getattr(self, part) < 1:
-                raise TicketsError(
-                    f"{name}.{part} is a fraction to remove in [0, 1), got {getattr(self, part)}",
-                    hint="0.3 removes 30 %",
-                )
         for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
             if not 0 < getattr(self, part) <= self.epochs:
                 raise TicketsError(

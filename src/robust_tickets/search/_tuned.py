@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.config import uncounted
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.run import record
-from robust_tickets.train.finetune import INVISIBLE, FineTune, identity_of
+from robust_tickets.train.finetune import FineTune, identity_of
 
 
 def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
@@ -49,4 +50,4 @@ def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
 def determining(tuning: FineTune, seed: int) -> FineTune:
     """``tuning`` as the search runs it, without what does not change the model: when checkpoints are taken, and the engine."""
     usual = FineTune()
-    return replace(tuning, seed=seed, **{name: getattr(usual, name) for name in INVISIBLE})
+    return replace(tuning, seed=seed, **{name: getattr(usual, name) for name in uncounted(FineTune)})

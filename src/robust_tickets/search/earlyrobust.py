@@ -18,11 +18,12 @@ recorded. Ablations: ``adversary=None``, ``head_l1=0, neuron_l1=0``, ``head_scop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.config import component
 from robust_tickets.search._found import Found
 from robust_tickets.search._slim import Slim
 
@@ -49,7 +50,7 @@ class EarlyRobust(Slim):
     neurons: float = 0.3
     head_l1: float = 1e-5
     neuron_l1: float = 2e-4
-    adversary: Any = field(default=FreeLB(), metadata={"registry": "adversaries"})
+    adversary: Any = component("adversaries", FreeLB())
 
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None) -> Found:
         """Search on ``task``'s training split. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""

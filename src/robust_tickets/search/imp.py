@@ -19,7 +19,7 @@ RobustT's "LTH" is this, trained plainly at the sparsities of its Table 1 (``IMP
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -27,9 +27,8 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
-from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import describe
+from robust_tickets.config import Settings, component, describe, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search._found import Found
 from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
@@ -43,7 +42,7 @@ from robust_tickets.train.optim import Optimised
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMP(PerTask, Optimised):
+class IMP(Settings, PerTask, Optimised):
     """``IMP(sparsity=0.6)(classifier, task)``: six rounds of fine-tuning; the classifier stays as it was."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = LTH
@@ -52,27 +51,25 @@ class IMP(PerTask, Optimised):
     step: float = 0.1  # of all weights, each round
     classifier: Literal["kept", "rewound"] = "kept"
     schedule: Literal["run", "round"] = "run"
-    adversary: Any = field(default=None, metadata={"registry": "adversaries"})
+    adversary: Any = component("adversaries")
     # training of one round
-    epochs: int = ROUND["epochs"]
+    epochs: int = setting(ROUND["epochs"], at_least=1)
     lr: float = ROUND["lr"]
-    batch_size: int = ROUND["batch_size"]
+    batch_size: int = setting(ROUND["batch_size"], at_least=1)
     weight_decay: float = ROUND["weight_decay"]
     warmup: float = ROUND["warmup"]
     clip: float = ROUND["clip"]
-    accumulate: int = 1
+    accumulate: int = setting(1, at_least=1)
     precision: Literal["fp32", "bf16"] = "fp32"
-    engine: Literal["auto", "eager", "graph"] = "auto"
-    evaluation_rows: int = 2000  # of the validation split, after each round; 0: all
-    log_every: int = 10
-    checkpoint_every: float = 30.0  # seconds
-    checkpoint_steps: int = 0
+    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
+    evaluation_rows: int = setting(2000, at_least=0)  # of the validation split, after each round; 0: all
+    log_every: int = setting(10, at_least=1)
+    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
+    checkpoint_steps: int = setting(0, at_least=0, counts=False)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every")
-        not_negative(self, "checkpoint_every", "checkpoint_steps", "evaluation_rows")
+        super().__post_init__()
         if not 0 < self.step <= self.sparsity < 1:
             raise TicketsError(
                 f"IMP.step and IMP.sparsity must be 0 < step <= sparsity < 1, got {self.step} and {self.sparsity}",

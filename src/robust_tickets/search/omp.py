@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from robust_tickets.checks import check_literals
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import describe
+from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.errors import TicketsError
 from robust_tickets.search._found import Found
 from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
@@ -27,25 +26,18 @@ from robust_tickets.train.finetune import FineTune
 
 
 @dataclass(frozen=True, kw_only=True)
-class OMP(PerTask):
+class OMP(Settings, PerTask):
     """``OMP(sparsity=0.6)(classifier)``; ``sparsity`` is the fraction of weights removed."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = LTH
 
-    sparsity: float = 0.6
+    sparsity: float = fraction(0.6)
     scope: Literal["global", "matrix"] = "global"
     of: Literal["pretrained", "finetuned"] = "pretrained"
     tuning: FineTune = field(
         default=FineTune(**ROUND)
     )  # of the copy that ``of="finetuned"`` looks at; its seed is the search's
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        if not 0 <= self.sparsity < 1:
-            raise TicketsError(
-                f"OMP.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.6 removes 60 %"
-            )
 
     @property
     def passes(self) -> float:

@@ -16,20 +16,19 @@ neuron more of BERT-base's 36,864 at 0.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.checks import at_least_one
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import digest, to_plain
+from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search._found import Found
 from robust_tickets.search._slim import Slim
 from robust_tickets.seeds import derive
-from robust_tickets.train.finetune import INVISIBLE, resources_of
+from robust_tickets.train.finetune import resources_of
 
 CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
 
@@ -50,27 +49,20 @@ class ORTicket(Slim):
     corpus: str = ""  # a file, a folder, a Hub dataset, or "task"
     corpus_column: str = ""  # of its texts, where that is not clear
     mlm: str = ""  # the checkpoint that brings the head; by default the classifier's own
-    block: int = 128  # tokens, special ones included
-    mask_probability: float = 0.15
-    mask_share: float = 0.8  # of the chosen tokens; the rest stays as it is
-    random_share: float = 0.1
-    heads: float = 1 / 6
-    neurons: float = 0.3
-    head_l1: float = 1e-4
-    neuron_l1: float = 2e-4
-    adversary: Any = field(default=FreeLB(), metadata={"registry": "adversaries"})
-    batch_size: int = 8
+    block: int = setting(128, at_least=1)  # tokens, special ones included
+    mask_probability: float = setting(0.15, above=0, below=1)
+    mask_share: float = setting(0.8, at_least=0, at_most=1)  # of the chosen tokens; the rest stays as it is
+    random_share: float = setting(0.1, at_least=0, at_most=1)
+    heads: float = fraction(1 / 6)
+    neurons: float = fraction(0.3)
+    head_l1: float = setting(1e-4, at_least=0)
+    neuron_l1: float = setting(2e-4, at_least=0)
+    adversary: Any = component("adversaries", FreeLB())
+    batch_size: int = setting(8, at_least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "block")
-        for name in ("mask_probability", "mask_share", "random_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise TicketsError(
-                    f"ORTicket.{name} is a share in [0, 1], got {getattr(self, name)}",
-                    hint="BERT's are 0.15, 0.8 and 0.1",
-                )
-        if not 0 < self.mask_probability < 1 or self.mask_share + self.random_share > 1 + 1e-9:
+        if self.mask_share + self.random_share > 1 + 1e-9:
             raise TicketsError(
                 f"ORTicket.mask_share and random_share are {self.mask_share} and {self.random_share} of the {self.mask_probability} chosen",
                 hint="BERT's are 0.8 and 0.1 of 0.15",
@@ -128,13 +120,8 @@ class ORTicket(Slim):
                 "block": self.block,
             },
         }
-        unseen = (
-            *INVISIBLE,
-            "round_to",
-            "corpus",
-            "mlm",
-        )  # the last two count by what they hold; rounding changes no step
-        settings = {k: v for k, v in to_plain(self).items() if k not in unseen}
+        unseen = ("round_to", "corpus", "mlm")  # the last two count by what they hold; rounding changes no step
+        settings = {k: v for k, v in counted(self).items() if k not in unseen}
         told = {
             "method": "ORTicket",
             "settings": settings,

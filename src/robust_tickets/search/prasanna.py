@@ -23,9 +23,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import describe
+from robust_tickets.config import Settings, describe, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.run import record
@@ -40,30 +39,21 @@ TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prasanna:
+class Prasanna(Settings):
     """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
 
     drawable: ClassVar[bool] = False  # the ticket has no scores
 
-    head_step: float = 0.1  # of all heads, masked in one iteration; half of it where heads go alone
-    mlp_step: int = 1  # masked in one iteration
-    floor: float = 0.9  # of the whole model's accuracy
+    # of all heads, masked in one iteration; half of it where heads go alone
+    head_step: float = setting(0.1, above=0, at_most=1, hint="0.1 is a tenth")
+    mlp_step: int = setting(1, at_least=1)  # masked in one iteration
+    floor: float = setting(0.9, above=0, at_most=1, hint="0.1 is a tenth")  # of the whole model's accuracy
     on: Literal["validation", "train"] = "validation"  # where importance is measured
     round_to: Literal[1, 8, 16, 64] = 1  # neurons that a masked MLP keeps
-    rows: int = 0  # at most so many rows of it, drawn by the seed; 0: all
-    batch_size: int = 32
+    rows: int = setting(0, at_least=0, hint="0: all")  # at most so many rows of it, drawn by the seed; 0: all
+    batch_size: int = setting(32, at_least=1)
     tuning: FineTune = TUNING  # its seed is the search's
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "mlp_step", "batch_size")
-        not_negative(self, "rows")
-        for name in ("head_step", "floor"):
-            if not 0 < getattr(self, name) <= 1:
-                raise TicketsError(
-                    f"Prasanna.{name} is a fraction in (0, 1], got {getattr(self, name)}", hint="0.1 is a tenth"
-                )
 
     @property
     def passes(self) -> float:

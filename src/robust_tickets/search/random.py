@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from robust_tickets.checks import check_literals
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import describe
+from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.draw import keep_best
 from robust_tickets.errors import TicketsError
 from robust_tickets.layout import Layout, layout_of
@@ -30,7 +29,7 @@ from robust_tickets.ticket import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomTicket(PerTask):
+class RandomTicket(Settings, PerTask):
     """``RandomTicket(seed=1)(classifier)``; ``heads``, ``neurons`` or, for single weights, ``sparsity`` are fractions removed."""
 
     # EarlyRobust's sparsity
@@ -38,21 +37,12 @@ class RandomTicket(PerTask):
         name: {"neurons": row["neurons"]} for name, row in TABLE6.items()
     }
 
-    heads: float = 1 / 6
-    neurons: float = 0.3
-    sparsity: float | None = None  # given: an unstructured ticket
+    heads: float = fraction(1 / 6)
+    neurons: float = fraction(0.3)
+    sparsity: float | None = fraction(None)  # given: an unstructured ticket
     match: Literal["global", "layer", "matrix"] = "global"
     round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_literals(self)
-        for name in ("heads", "neurons", "sparsity"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise TicketsError(
-                    f"RandomTicket.{name} is a fraction to remove in [0, 1), got {value}", hint="0.3 removes 30 %"
-                )
 
     def steps(self, task: Any) -> int:
         """A random ticket takes no training."""

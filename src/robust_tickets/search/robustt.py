@@ -22,7 +22,7 @@ turns all of them on, with the numbers of its scripts:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,9 +30,8 @@ import numpy as np
 
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import build, describe
+from robust_tickets.config import Settings, build, component, describe, fraction, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _tuned
 from robust_tickets.search._found import Found, told
@@ -67,7 +66,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustT(PerTask, Optimised):
+class RobustT(Settings, PerTask, Optimised):
     """``RobustT()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``sparsity``: fraction removed.
 
     ``granularity`` says what one gate covers. For ``"head"`` and ``"neuron"`` the ticket is structured and ``sparsity`` a fraction of
@@ -76,42 +75,38 @@ class RobustT(PerTask, Optimised):
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = TABLE7
 
-    sparsity: float = 0.3
+    sparsity: float = fraction(0.3)
     granularity: Literal["weight", "neuron", "head", "matrix", "layer"] = "weight"
     round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer, of a structured ticket
-    adversary: Any = field(default=FreeLB(steps=3, step_size=0.03, init=0.05), metadata={"registry": "adversaries"})
-    penalty: float = 0.1  # lambda
+    adversary: Any = component("adversaries", FreeLB(steps=3, step_size=0.03, init=0.05))
+    penalty: float = setting(0.1, at_least=0)  # lambda
     ramp: Literal["corrected", "official"] = "corrected"
     normalisation: Literal["per_matrix", "global"] = "per_matrix"
     clip_scope: Literal["gates", "all"] = "gates"
     tuning: FineTune = TUNING  # the first stage; its seed is the search's
     # training of the gates
-    epochs: int = 20  # the schedule's horizon
-    run_epochs: int = 0  # leave after so many of them; 0: all. The released selection draws at 13 to 19
+    epochs: int = setting(20, at_least=1)  # the schedule's horizon
+    # leave after so many of them; 0: all. The released selection draws at 13 to 19
+    run_epochs: int = setting(0, at_least=0)
     lr: float = 0.05
-    batch_size: int = 32
+    batch_size: int = setting(32, at_least=1)
     weight_decay: float = 1e-6
     warmup: float = 0.1
     clip: float = 1.0
-    accumulate: int = 1
+    accumulate: int = setting(1, at_least=1)
     precision: Literal["fp32", "bf16"] = "fp32"
-    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
+    # graph: CUDA graphs, where there is a CUDA device
+    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     evaluate: Literal["epoch", "never"] = "epoch"  # accuracy on the validation split with the gates' expected values
-    evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
-    trace_every: int = 100  # updates between two lines of the trace
-    log_every: int = 10
-    checkpoint_every: float = 30.0  # seconds
-    checkpoint_steps: int = 0
+    evaluation_rows: int = setting(2000, at_least=0)  # at most so many, drawn by the seed; 0: all
+    trace_every: int = setting(100, at_least=1)  # updates between two lines of the trace
+    log_every: int = setting(10, at_least=1)
+    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
+    checkpoint_steps: int = setting(0, at_least=0, counts=False)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every", "trace_every")
-        not_negative(self, "penalty", "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
-        if not 0 <= self.sparsity < 1:
-            raise TicketsError(
-                f"RobustT.sparsity is a fraction to remove in [0, 1), got {self.sparsity}", hint="0.3 removes 30 %"
-            )
+        super().__post_init__()
         if self.round_to > 1 and self.finds == "unstructured":
             raise TicketsError(
                 "RobustT.round_to rounds neurons, a ticket of single weights has none", hint='granularity="neuron"'

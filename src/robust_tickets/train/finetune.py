@@ -8,16 +8,15 @@ RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from robust_tickets.adversary._pairs import defined, usable
-from robust_tickets.checks import at_least_one, check_literals, not_negative
 from robust_tickets.classifier.given import model_of
-from robust_tickets.config import digest, to_plain
+from robust_tickets.config import Settings, component, counted, digest, setting
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
@@ -26,41 +25,40 @@ from robust_tickets.train.feed import batches_of, tell_cut
 from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
-# settings that do not change the result: a resumed run may have others
-INVISIBLE = ("checkpoint_every", "checkpoint_steps", "engine")
-
 
 @dataclass(frozen=True, kw_only=True)
-class FineTune(Optimised):
+class FineTune(Settings, Optimised):
     """A configured trainer: ``FineTune(epochs=3)(classifier, task)`` trains in place and returns the classifier."""
 
-    epochs: int = 10
-    run_epochs: int = 0  # leave after so many of them, on the schedule of all; 0: all
-    max_steps: int | None = None  # updates; also the schedule's horizon
-    horizon: int | None = None  # updates that the schedule is made for, where more than are run
+    epochs: int = setting(10, at_least=1)
+    run_epochs: int = setting(0, at_least=0)  # leave after so many of them, on the schedule of all; 0: all
+    # updates; also the schedule's horizon
+    max_steps: int | None = setting(None, at_least=1, hint="leave it out for whole epochs")
+    # updates that the schedule is made for, where more than are run
+    horizon: int | None = setting(None, at_least=1, hint="leave it out to decay to the end")
     lr: float = 2e-5
-    batch_size: int = 32
+    batch_size: int = setting(32, at_least=1)
     weight_decay: float = 0.0
     warmup: float = 0.0  # fraction of the updates
     clip: float = 1.0
-    accumulate: int = 1  # batches per update
+    accumulate: int = setting(1, at_least=1)  # batches per update
     precision: Literal["fp32", "bf16"] = "fp32"
-    engine: Literal["auto", "eager", "graph"] = "auto"  # graph: CUDA graphs, where there is a CUDA device
-    adversary: Any = field(default=None, metadata={"registry": "adversaries"})
-    average: float = 0.0  # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
+    # graph: CUDA graphs, where there is a CUDA device
+    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
+    adversary: Any = component("adversaries")
+    # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
+    average: float = setting(0.0, at_least=0, at_most=1, hint="0.2 averages the last fifth")
     evaluate: Literal["epoch", "never"] = (
         "epoch"  # on the validation split: at the start, after every epoch, at the end
     )
-    evaluation_rows: int = 2000  # at most so many, drawn by the seed; 0: all
-    log_every: int = 10
-    checkpoint_every: float = 30.0  # seconds
-    checkpoint_steps: int = 0  # updates; 0: by time and at epoch ends only
+    evaluation_rows: int = setting(2000, at_least=0)  # at most so many, drawn by the seed; 0: all
+    log_every: int = setting(10, at_least=1)
+    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
+    checkpoint_steps: int = setting(0, at_least=0, counts=False)  # updates; 0: by time and at epoch ends only
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        at_least_one(self, "epochs", "batch_size", "accumulate", "log_every")
-        not_negative(self, "run_epochs", "evaluation_rows", "checkpoint_every", "checkpoint_steps")
+        super().__post_init__()
         if self.run_epochs > self.epochs:
             raise TicketsError(
                 f"FineTune.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs"
@@ -68,19 +66,6 @@ class FineTune(Optimised):
         if self.run_epochs and (self.max_steps is not None or self.horizon is not None):
             raise TicketsError(
                 "FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out"
-            )
-        if self.max_steps is not None and self.max_steps < 1:
-            raise TicketsError(
-                f"FineTune.max_steps must be at least 1, got {self.max_steps}", hint="leave it out for whole epochs"
-            )
-        if self.horizon is not None and self.horizon < 1:
-            raise TicketsError(
-                f"FineTune.horizon must be at least 1, got {self.horizon}", hint="leave it out to decay to the end"
-            )
-        if not 0 <= self.average <= 1:  # also NaN
-            raise TicketsError(
-                f"FineTune.average is a share of the updates, from 0 to 1, got {self.average}",
-                hint="0.2 averages the last fifth",
             )
         usable(self.adversary, self.accumulate)
         defined(self.adversary, "classification")
@@ -173,8 +158,7 @@ def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
 
 def identity_of(method: Any, clf: Any, task: Any) -> str:
     """Hash of what determines a run: the method's settings, the task's rows, the starting weights, the files behind its adversary."""
-    settings = {name: value for name, value in to_plain(method).items() if name not in INVISIBLE}
-    told = {"method": type(method).__name__, "settings": settings, "task": task.digest, "model": clf.digest}
+    told = {"method": type(method).__name__, "settings": counted(method), "task": task.digest, "model": clf.digest}
     return digest({**told, **resources_of(method)})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.attack.limits import check_numbers
-from robust_tickets.config import Said, build, read_toml
+from robust_tickets.config import Said, build, read_toml, setting
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipe_tree, recipes
 from robust_tickets.registry import ATTACKS
@@ -51,7 +51,7 @@ class AttackPlan:
         None  # of a copy of the victim that is attacked in its place, on a GPU for speed
     )
     query_budget: int | None = None
-    token_budget: int | None = None
+    token_budget: int | None = setting(None, counts=False)
 
     def __post_init__(self) -> None:
         """Here, for a run attacks last: a number that no attack takes would be told after the training."""
@@ -110,11 +110,11 @@ def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
 def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
     """Write ``key=value`` settings (dotted keys go deeper) into ``tree``, a new one by default."""
     tree = {} if tree is None else tree
-    for setting in settings:
-        key, equals, value = setting.partition("=")
+    for given in settings:
+        key, equals, value = given.partition("=")
         if not equals:
-            raise TicketsError(f"--set {setting}: expected key=value", hint="for example --set train.epochs=3")
-        _write(tree, key.strip(), Said(value.strip()), setting)
+            raise TicketsError(f"--set {given}: expected key=value", hint="for example --set train.epochs=3")
+        _write(tree, key.strip(), Said(value.strip()), given)
     return tree
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.failures import MAX_FAILED
-from robust_tickets.config import digest, to_plain
+from robust_tickets.config import digest, to_plain, uncounted
 from robust_tickets.errors import in_table, inside
 from robust_tickets.files import locked, read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
 from robust_tickets.run import Run, Stage, made, with_earlier
-from robust_tickets.train.finetune import INVISIBLE, resources_of
+from robust_tickets.train.finetune import FineTune, resources_of
 from robust_tickets.walk import allowed, bad_rows, stages
 from robust_tickets.walk.arms import Arm, Origin
 from robust_tickets.walk.origins import fingerprint, ticket_of
@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 # how it is called, how often it is saved, and where files lie: those stand in the identity by their content
-NOT_IN_IDENTITY = (*INVISIBLE, "token_budget", "title", "about", "notes", "branch_of", "folder", "searched_on")
+NOT_IN_IDENTITY = (
+    *uncounted(FineTune),
+    "token_budget",
+    "title",
+    "about",
+    "notes",
+    "branch_of",
+    "folder",
+    "searched_on",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
 from robust_tickets.attack.failures import MAX_FAILED
-from robust_tickets.config import describe, to_plain
+from robust_tickets.config import counted, describe, to_plain
 from robust_tickets.files import read_json, within, write_json
 from robust_tickets.progress import say, warn
-from robust_tickets.registry import code_of
+from robust_tickets.registry import code_of, name_of
 from robust_tickets.run import Stage
-from robust_tickets.train.finetune import INVISIBLE, resources_of
+from robust_tickets.train.finetune import resources_of
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
@@ -55,7 +55,7 @@ def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None
     given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
     used = _used(method)
     settings = {
-        k: v for k, v in _visible(describe(method)).items() if k not in used.get("inputs", {})
+        k: v for k, v in {"name": name_of(method), **counted(method)}.items() if k not in used.get("inputs", {})
     }  # a corpus by what it holds
     key = {**given, "stage": "search", "method": settings, **used}
     return {**key, "like": like.digest} if like is not None else key
@@ -72,7 +72,7 @@ def train_key(
     key = {
         **given,
         "stage": "train",
-        "train": _visible(to_plain(trainer)),
+        "train": counted(trainer),
         "ticket": ticket.digest if ticket is not None else None,
         **_used(trainer),
     }
@@ -81,12 +81,11 @@ def train_key(
 
 def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
     """A resource stands in it by what it holds: another file under the same name is another attack."""
-    settings = {k: v for k, v in to_plain(plan).items() if k != "token_budget"}
     held = {kind: about.get("digest") for kind, about in plan.attack.resources().items()}
     given: dict[str, Any] = {"victim": victim.digest, "split": split.digest, "resources": held}
     if code := code_of(plan.attack):
         given["code"] = code
-    return {"version": __version__, "stage": "attack", "plan": settings, **given}
+    return {"version": __version__, "stage": "attack", "plan": counted(plan), **given}
 
 
 def search(
@@ -274,10 +273,6 @@ def _used(component: Any) -> dict[str, Any]:
     """What a component reads besides the task: a corpus, the lists of words behind its adversary, a plug-in's own file."""
     inputs = {"inputs": component.inputs()} if callable(getattr(component, "inputs", None)) else {}
     return {name: to_plain(value) for name, value in {**inputs, **resources_of(component)}.items()}
-
-
-def _visible(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in settings.items() if k not in INVISIBLE}
 
 
 def _seconds(metrics: Path) -> float:

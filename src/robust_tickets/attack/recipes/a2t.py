@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack, resource
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.changed import ShareModified
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
@@ -37,8 +37,9 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.steepest import Steepest
 from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.neighbours import Neighbours
-from robust_tickets.checks import at_least_one
+from robust_tickets.config import resource, setting
 from robust_tickets.errors import TicketsError
+from robust_tickets.lexicon.kinds import NONE
 
 ENCODER = (
     "sentence-transformers/stsb-distilbert-base",
@@ -61,11 +62,11 @@ class A2T(Attack):
     masked: str | None = resource()
     tagger: str | None = resource()
     encoder: str | None = resource()
-    words: int = 20  # candidates of a word
-    word_similarity: float = 0.8  # cosine
-    sentence_similarity: float = 0.9  # cosine
-    share: float = 0.1  # of words that may change
-    least: int = 4  # words that may change in any case
+    words: int = setting(20, at_least=1)  # candidates of a word
+    word_similarity: float = setting(0.8, at_least=-1, at_most=1)  # cosine
+    sentence_similarity: float = setting(0.9, at_least=-1, at_most=1)  # cosine
+    share: float = setting(0.1, at_least=0, at_most=1)  # of words that may change
+    least: int = setting(4, at_least=1)  # words that may change in any case
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,13 +75,6 @@ class A2T(Attack):
             raise TicketsError(
                 f"A2T takes its candidates from the {source}, which cannot be dropped",
                 hint="give a path, or change mlm",
-            )
-        at_least_one(self, "words", "least")
-        if not 0 <= self.share <= 1 or not -1 <= self.word_similarity <= 1 or not -1 <= self.sentence_similarity <= 1:
-            raise TicketsError(
-                f"share is from 0 to 1, similarities are cosines from -1 to 1; "
-                f"got {self.share}, {self.word_similarity} and {self.sentence_similarity}",
-                hint="TextAttack has 0.1, 0.8 and 0.9",
             )
 
     def needs(self) -> tuple[str, ...]:

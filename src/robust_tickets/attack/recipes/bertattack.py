@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack, resource
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.changed import ShareChanged
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
@@ -35,8 +35,7 @@ from robust_tickets.attack.masked import Masked
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import UNKNOWN, DropScore
 from robust_tickets.attack.transforms.masked import Suited
-from robust_tickets.checks import at_least_one
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,26 +44,11 @@ class BertAttack(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("masked", "encoder")
 
-    masked: str | None = resource()  # the masked language model
+    masked: str | None = resource(required=True)  # the masked language model
     encoder: str | None = resource()
-    words: int | None = None  # K; left out, by the rules: 48, or 8 for TextAttack 0.3.11
-    share: float = 0.4  # of words that may change
-    similarity: float = 0.2  # cosine
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.masked == NONE:
-            raise TicketsError(
-                "BERT-Attack takes its candidates from the masked language model: it cannot be dropped",
-                hint="or use PWWS",
-            )
-        if self.words is not None:
-            at_least_one(self, "words")
-        if not 0 < self.share <= 1 or not -1 <= self.similarity <= 1:
-            raise TicketsError(
-                f"share is above 0 and at most 1, similarity a cosine from -1 to 1; got {self.share} and {self.similarity}",
-                hint="TextAttack has 0.4 and 0.2",
-            )
+    words: int | None = setting(None, at_least=1)  # K; left out, by the rules: 48, or 8 for TextAttack 0.3.11
+    share: float = setting(0.4, above=0, at_most=1)  # of words that may change
+    similarity: float = setting(0.2, at_least=-1, at_most=1)  # cosine
 
     def assemble(self, *, language: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``encode`` the constraint is dropped, and the result says so."""

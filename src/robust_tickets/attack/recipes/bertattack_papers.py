@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack, resource
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
@@ -28,8 +28,7 @@ from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
 from robust_tickets.attack.transforms.neighbours import Neighbours
-from robust_tickets.checks import at_least_one
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,24 +37,12 @@ class BertAttackPapers(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
-    vectors: str | None = resource()
+    vectors: str | None = resource(required=True)
     tagger: str | None = resource()
     encoder: str | None = resource()
-    neighbours: int = 50
-    similarity: float = 0.2  # cosine
-    window: int = 15  # words
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.vectors == NONE:
-            raise TicketsError(
-                "the papers' attack takes its candidates from the vectors: they cannot be dropped", hint="give a path"
-            )
-        at_least_one(self, "neighbours", "window")
-        if not -1 <= self.similarity <= 1:
-            raise TicketsError(
-                f"similarity is a cosine from -1 to 1, got {self.similarity}", hint="the papers' code has 0.2"
-            )
+    neighbours: int = setting(50, at_least=1)
+    similarity: float = setting(0.2, at_least=-1, at_most=1)  # cosine
+    window: int = setting(15, at_least=1)  # words
 
     def assemble(
         self,

@@ -29,7 +29,7 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import UNKNOWN, DropScore
 from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
 from robust_tickets.attack.transforms.several import Several
-from robust_tickets.checks import check_literals
+from robust_tickets.config import setting
 
 LETTERS = string.ascii_letters  # lower case first; the order decides what a draw gives
 
@@ -39,12 +39,7 @@ class DeepWordBug(Attack):
     """The attack. ``edits`` are all four kinds, or substitution alone as in the paper's main results; ``most_edits`` is the limit."""
 
     edits: Literal["all", "substitution"] = "all"
-    most_edits: int = 30
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_literals(self)
-        EditDistance(self.most_edits)
+    most_edits: int = setting(30, at_least=0)
 
     def prepare(self, device: str) -> Prepared:
         from robust_tickets.lexicon.words import nltk_stopwords

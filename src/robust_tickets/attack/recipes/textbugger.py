@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import Attack, resource
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.greedy import Greedy
@@ -35,8 +35,7 @@ from robust_tickets.attack.transforms.characters import Deletion, Insertion, Nei
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.attack.transforms.several import Several
-from robust_tickets.checks import at_least_one
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +49,8 @@ class TextBugger(Attack):
 
     vectors: str | None = resource()
     encoder: str | None = resource()
-    neighbours: int = 5
-    similarity: float = 0.8  # angular: 1 - angle/π
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "neighbours")
-        if not 0 <= self.similarity <= 1:
-            raise TicketsError(f"similarity (angular) is from 0 to 1, got {self.similarity}", hint="TextAttack has 0.8")
+    neighbours: int = setting(5, at_least=1)
+    similarity: float = setting(0.8, at_least=0, at_most=1)  # angular: 1 - angle/π
 
     def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import NONE, Attack, resource
+from robust_tickets.attack.base import Attack
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
@@ -33,7 +33,7 @@ from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.ranking import DropScore
 from robust_tickets.attack.transforms.neighbours import Neighbours
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,33 +42,13 @@ class TextFooler(Attack):
 
     NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
-    vectors: str | None = resource()
+    vectors: str | None = resource(required=True)
     tagger: str | None = resource()
     encoder: str | None = resource()
-    neighbours: int = 50
-    word_similarity: float = 0.5  # cosine
-    sentence_similarity: float = 0.840845057  # angular: 1 - angle/π
-    window: int = 15  # words
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.vectors == NONE:
-            raise TicketsError(
-                "TextFooler takes its candidates from the vectors: they cannot be dropped",
-                hint="give a path, or use PWWS",
-            )
-        if self.neighbours < 1 or self.window < 1:
-            raise TicketsError(
-                f"neighbours and window must be at least 1, got {self.neighbours} and {self.window}",
-                hint="the paper has 50 and 15",
-            )
-
-        if not -1 <= self.word_similarity <= 1 or not 0 <= self.sentence_similarity <= 1:
-            raise TicketsError(
-                f"word_similarity is a cosine from -1 to 1, sentence_similarity (angular) from 0 to 1; "
-                f"got {self.word_similarity} and {self.sentence_similarity}",
-                hint="TextAttack has 0.5 and 0.840845057",
-            )
+    neighbours: int = setting(50, at_least=1)
+    word_similarity: float = setting(0.5, at_least=-1, at_most=1)  # cosine
+    sentence_similarity: float = setting(0.840845057, at_least=0, at_most=1)  # angular: 1 - angle/π
+    window: int = setting(15, at_least=1)  # words
 
     def assemble(
         self,
