@@ -19,7 +19,7 @@ from robust_tickets.progress import clean
 from robust_tickets.report.html import write_report
 from robust_tickets.report.markup import Html, escape, tag
 from robust_tickets.report.run_data import read_run
-from robust_tickets.report.terminal import summary
+from robust_tickets.report.terminal import Summary
 from robust_tickets.report.text_diff import folded, mark, opening
 
 
@@ -115,7 +115,7 @@ def test_no_control_or_direction_character_reaches_the_page(hostile_page):
 
 def test_the_terminal_gets_no_escape_and_no_markup(hostile_page):
     out = io.StringIO()
-    Console(file=out, width=4000, force_terminal=False).print(summary(hostile_page[0]))
+    Console(file=out, width=4000, force_terminal=False).print(Summary(read_run(hostile_page[0])))
     assert "\x1b" not in out.getvalue()
     assert "[bold red]markup[/]" in out.getvalue()
 

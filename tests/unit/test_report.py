@@ -23,7 +23,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.report.charts import Scale
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
-from robust_tickets.report.terminal import summary
+from robust_tickets.report.terminal import Summary
 from robust_tickets.report.text_diff import mark
 from robust_tickets.report.verdict import compare, costs, holm, verdicts, warnings
 
@@ -297,7 +297,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 def test_the_terminal_shows_the_same_numbers(run):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary(run))
+    console.print(Summary(read_run(run)))
     text = console.export_text().replace("\u00a0", " ")
     for k in range(3):
         assert f"{read_json(run / f'attack/{k:08x}/result.json')['aua']:.1f} %" in text
@@ -328,8 +328,9 @@ def test_ticks_are_round_and_inside():
 
 def test_reading_and_writing_a_report_needs_no_torch(run, tmp_path):
     code = (
-        "import sys; from robust_tickets.report.html import write_report; from robust_tickets.report.terminal import summary;"
-        "write_report(sys.argv[2], [sys.argv[1]]); summary(sys.argv[1]); assert not {'torch', 'transformers'} & set(sys.modules)"
+        "import sys; from robust_tickets.report.html import write_report; from robust_tickets.report.terminal import Summary;"
+        "from robust_tickets.report.run_data import read_run;"
+        "write_report(sys.argv[2], [sys.argv[1]]); Summary(read_run(sys.argv[1])); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(run), str(tmp_path / "r.html")], check=True)
 

@@ -12,7 +12,7 @@ from fake_run import ARMS, add_plan, make_run, set_outcomes
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report import format as numbers
 from robust_tickets.report.run_data import read_run
-from robust_tickets.report.terminal import attack_table, figures, summary
+from robust_tickets.report.terminal import Summary, attack_table, figures
 from robust_tickets.report.verdict import contest, total_seconds, verdicts, warnings
 
 
@@ -28,7 +28,7 @@ def printed(what, width):
 @pytest.mark.parametrize("width", [160, 80, 60, 40])
 def test_every_title_and_number_is_whole(tmp_path, width):
     folder = make_run(tmp_path / "r")
-    run, lines = read_run(folder), printed(summary(folder), width)
+    run, lines = read_run(folder), printed(Summary(read_run(folder)), width)
     for arm in run.arms:
         (attack,) = arm.attacks
         wanted = [arm.title, numbers.seconds(total_seconds(arm)), numbers.count(attack.queries, 1)]
@@ -45,14 +45,14 @@ def test_every_title_and_number_is_whole(tmp_path, width):
 
 
 def test_at_80_columns_the_arms_stand_in_a_table(tmp_path):
-    lines = printed(summary(make_run(tmp_path / "r")), 80)
+    lines = printed(Summary(read_run(make_run(tmp_path / "r"))), 80)
     assert sum(line.startswith("EarlyRobust ticket  ") for line in lines) == 2
     assert any(line.split()[:2] == ["arm", "attack"] for line in lines)
 
 
 def test_a_title_may_take_the_two_lines_of_its_row(tmp_path):
     folder = make_run(tmp_path / "r", arms=(("a", "A ticket found by early search", 0.5, 82.0, True), *ARMS[1:]))
-    lines = printed(summary(folder), 80)
+    lines = printed(Summary(read_run(folder)), 80)
     first = next(i for i, line in enumerate(lines) if line.startswith("A ticket found by   "))
     assert lines[first + 1].startswith("early search  ")
     assert not any(line.startswith("  before attack:") for line in lines)
@@ -62,7 +62,7 @@ def test_a_title_may_take_the_two_lines_of_its_row(tmp_path):
 def test_long_titles_and_headlines_break_between_words_only(tmp_path, width):
     long = "A ticket with a title that is far too long for any table on a narrow terminal, and then some"
     folder = make_run(tmp_path / "r", arms=(("a", long, 0.5, 82.0, True), *ARMS[1:]))
-    text = " ".join(line.strip() for line in printed(summary(folder), width))
+    text = " ".join(line.strip() for line in printed(Summary(read_run(folder)), width))
     assert long in text
     (verdict,) = verdicts(read_run(folder))
     assert verdict.headline.replace("\u00a0", " ") in text
@@ -72,14 +72,14 @@ def test_numbers_in_sentences_keep_their_unit_on_the_line(tmp_path):
     arms = tuple((name, title, 0.3, clean, ticket) for name, title, _, clean, ticket in ARMS)
     folder = make_run(tmp_path / "r", n=60, arms=arms)
     for width in range(30, 60):
-        assert any("n = 60" in line for line in printed(summary(folder), width))
+        assert any("n = 60" in line for line in printed(Summary(read_run(folder)), width))
 
 
 def test_flags_and_warnings_are_printed(tmp_path):
     folder = make_run(tmp_path / "r", n=30)
     result = read_json(folder / "attack/00000001/result.json")
     write_json(folder / "attack/00000001/result.json", result | {"flags": ["substitute vectors: GloVe"], "errors": 2})
-    text = " ".join(line.strip() for line in printed(summary(folder), 80))
+    text = " ".join(line.strip() for line in printed(Summary(read_run(folder)), 80))
     said = warnings(read_run(folder))
     assert len(said) >= 4
     for words in said:
@@ -89,7 +89,7 @@ def test_flags_and_warnings_are_printed(tmp_path):
 def test_each_plan_has_its_table(tmp_path):
     folder = make_run(tmp_path / "r")
     add_plan(folder, query_budget=50)
-    text = "\n".join(printed(summary(folder), 80))
+    text = "\n".join(printed(Summary(read_run(folder)), 80))
     assert "PWWS (no query budget): 120 texts of test" in text
     assert "PWWS (at most 50 queries): 120 texts of test" in text
     assert text.count("50.0") >= 3
@@ -102,7 +102,7 @@ def test_the_json_says_what_the_page_says(tmp_path):
     set_outcomes(folder, 2, "h" * 20 + "t" * 80)
     result = read_json(folder / "attack/00000000/result.json")
     write_json(folder / "attack/00000000/result.json", result | {"flags": ["one class"]})
-    arms = json.loads(json.dumps(figures(folder), allow_nan=False))
+    arms = json.loads(json.dumps(figures(read_run(folder)), allow_nan=False))
     run = read_run(folder)
     pair = contest(run, "pwws").between(run.arms[0], run.base)
     first = arms[0]["attacks"]["pwws"]

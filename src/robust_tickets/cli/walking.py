@@ -69,7 +69,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     say(recipe.title)
     from robust_tickets.classifier.place import model_folder
     from robust_tickets.report.run_data import read_run
-    from robust_tickets.report.terminal import figures, summary
+    from robust_tickets.report.terminal import Summary, figures
     from robust_tickets.report.verdict import warnings
     from robust_tickets.walk.runner import look_for_attacks, plan_of, prepare
 
@@ -84,21 +84,21 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     folder = walk.go(max_failed)
     say(f"done in {duration(time.monotonic() - begun)}")
     page = folder / "report.html"
+    read = read_run(folder)
 
     def show(console: object) -> None:
-        console.print(summary(folder))  # type: ignore[attr-defined]
+        console.print(Summary(read))  # type: ignore[attr-defined]
         for arm in walk.recipe.arms:
             print(f"model {arm.name}: {model_folder(folder, arm.name)}")
         print(f"report: {page}")
         sys.stdout.flush()
 
     models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
-    read = read_run(folder)
     told = {
         "models": models,
         "run": str(folder),
         "report": str(page),
-        "arms": figures(folder),
+        "arms": figures(read),
         "warnings": warnings(read),
     }
     failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.codes for found in arm.attacks)]

@@ -169,7 +169,6 @@ class Run:
 
     name: str
     title: str
-    about: str
     arms: tuple[Arm, ...]
     baseline: str
     task: Mapping[str, Any]
@@ -226,7 +225,6 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     return Run(
         name=folder.resolve().name,
         title=str(about.get("title") or recipe.get("title") or folder.resolve().name),
-        about=str(about.get("about") or recipe.get("about") or "").strip(),
         arms=arms,
         baseline=str(about.get("baseline") or (arms[0].name if arms else "")),
         task=task,
@@ -300,7 +298,7 @@ def _evaluation(folder: Path, notes: list[str]) -> Evaluation | None:
     given = interval(found.get("interval"))
     return Evaluation(
         split=str(found.get("split", "")),
-        n=None if n is None else int(n),
+        n=whole(n),
         accuracy=accuracy,
         macro_f1=number(found.get("macro_f1")),
         interval=given or percent_interval(accuracy, n),
@@ -395,7 +393,6 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     return Run(
         name=folders[0].resolve().name,
         title=f"{named[0] if len(named) == 1 else f'{len(named)} attacks'} on {victims}",
-        about="",
         arms=arms,
         baseline=arms[0].name,
         task={
@@ -431,12 +428,7 @@ def _read_lone(folder: Path, notes: list[str]) -> Attack:
 def _plan(attack: Attack) -> Mapping[str, Any]:
     """What tells one way of attacking from another; the same for every victim."""
     about, task = attack.about, mapping(attack.about.get("task"))
-    asked = {
-        "compat": about.get("compat"),
-        "scoring": about.get("scoring"),
-        "temperature": about.get("temperature"),
-        "precision": about.get("precision"),
-    }
+    asked = {key: about.get(key) for key in ("compat", "scoring", "temperature", "precision")}
     if mapping(about.get("calibration")):
         asked["temperature"] = "calibrated"
     said = {key: value for key, value in asked.items() if value not in (None, "probability", 1, 1.0)}
@@ -466,20 +458,15 @@ def _victim_titles(victims: Mapping[Victim, Sequence[tuple[Path, Attack]]]) -> d
 
 
 def _attack_hashes(folders: Sequence[Path]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for folder in folders:
-        found |= {
-            f"{folder.resolve().name}/{name}": entry["sha256"] for name, entry in listing(folder, ATTACK_FILES).items()
-        }
-    return found
+    return {
+        f"{folder.resolve().name}/{name}": entry["sha256"]
+        for folder in folders
+        for name, entry in listing(folder, ATTACK_FILES).items()
+    }
 
 
-TITLES = {
-    "pwws": "PWWS",
-    "textfooler": "TextFooler",
-    "textbugger": "TextBugger",
-    "bertattack": "BERT-Attack",
-}  # as their papers write them
+# as their papers write them
+TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack"}
 
 
 def keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
@@ -505,10 +492,6 @@ def keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
     return tuple(given), {key: _plan_title(attack, list(first.values())) for key, attack in first.items()}
 
 
-def attack_title(name: str) -> str:
-    return TITLES.get(name.lower(), name)
-
-
 def _free(key: str, taken: Mapping[str, object]) -> str:
     while key in taken:
         key += "'"
@@ -519,10 +502,8 @@ def _plan_title(attack: Attack, every: list[Attack]) -> str:
     others = [other for other in every if other.name.lower() == attack.name.lower()]
     mine, known = _facts(attack), [_facts(other) for other in others]
     differ = [said for what, said in mine.items() if any(facts.get(what) != said for facts in known)]
-    title = attack_title(attack.name)
-    if (
-        len(others) > 1 and sum(facts == mine for facts in known) > 1
-    ):  # nothing that we know how to say tells it from another
+    title = TITLES.get(attack.name.lower(), attack.name)
+    if len(others) > 1 and sum(facts == mine for facts in known) > 1:  # no known fact tells it from another
         differ.append(f"plan {1 + next(i for i, other in enumerate(others) if other is attack)}")
     return f"{title} ({', '.join(differ)})" if differ else title
 
@@ -554,31 +535,23 @@ def read_attack(folder: Path, notes: list[str]) -> Attack | None:
     if not found:
         return None
     n = int(number(found.get("n")) or 0)
-    value = {
-        key: number(found.get(key))
-        for key in ("clean", "aua", "suc", "queries", "perturbed", "similarity", "clean_full", "seconds")
-    }
+    measured = ("clean", "aua", "suc", "queries", "perturbed", "similarity", "clean_full", "seconds")
+    value = {key: number(found.get(key)) for key in measured}
     given = mapping(found.get("intervals"))
     intervals = {key: interval(given.get(key)) or percent_interval(value[key], n) for key in ("clean", "aua")}
     intervals |= {key: interval(given.get(key)) for key in ("suc", "queries", "perturbed", "similarity")}
-    name, flags = found.get("attack"), listed(found.get("flags") or [])
-    codes = listed(found.get("flag_codes") or [])
-    errors = found.get("errors")
-    passes, seed = number(found.get("forward_passes")), number(found.get("seed"))
-    key, task, ids = (
-        mapping(optional(folder / "stage.json", []).get("key")),
-        mapping(found.get("task")),
-        found.get("ids") or (),
-    )
+    name, errors, ids = found.get("attack"), found.get("errors"), found.get("ids") or ()
+    flags, codes = (listed(found.get(key) or []) for key in ("flags", "flag_codes"))
+    key, task = mapping(optional(folder / "stage.json", []).get("key")), mapping(found.get("task"))
     return Attack(
         key="",  # given once all arms are read
         plan={**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {},
         split=str(task.get("split") or (str(ids[0]).rpartition(":")[0] if ids else "")),
         name=str(name.get("name", "attack")) if isinstance(name, Mapping) else str(name or "attack"),
         n=n,
-        **{key: value[key] for key in value},  # type: ignore[arg-type]
-        forward_passes=None if passes is None else int(passes),
-        seed=None if seed is None else int(seed),
+        **value,  # type: ignore[arg-type]
+        forward_passes=whole(found.get("forward_passes")),
+        seed=whole(found.get("seed")),
         errors=len(errors) if isinstance(errors, list | dict) else int(number(errors) or 0),
         attacked=_attacked(mapping(found.get("outcomes"))),
         intervals={key: ends for key, ends in intervals.items() if ends is not None},
@@ -609,7 +582,6 @@ def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:
                 status = str(row["status"])
                 if status not in STATUSES:
                     raise ValueError(status)
-                counts = {key: number(row.get(key)) for key in ("queries", "fell_at", "words", "words_changed")}
                 found.append(
                     Example(
                         id=str(row["id"]),
@@ -620,7 +592,7 @@ def _examples(path: Path, expected: int, notes: list[str]) -> list[Example]:
                         predicted=row.get("predicted_after"),
                         error=str(row.get("error") or ""),
                         similarity=number(row.get("similarity")),
-                        **{key: None if value is None else int(value) for key, value in counts.items()},
+                        **{key: whole(row.get(key)) for key in ("queries", "fell_at", "words", "words_changed")},
                     )
                 )
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -741,6 +713,11 @@ def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
 
 def number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def whole(value: Any) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
 
 
 def interval(value: Any) -> Interval | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
-from robust_tickets.report.run_data import Run, read_run
+from robust_tickets.report.run_data import Run
 from robust_tickets.report.tables import (
     Cell,
     Column,
@@ -60,20 +59,14 @@ class Summary:
             yield _lines(f"note: {words}", wide)
 
 
-def summary(folder: str | Path) -> Summary:
-    """A run folder, as something rich prints."""
-    return Summary(read_run(folder))
-
-
 def _lines(words: str, width: int, style: str = "") -> RenderableType:
     from rich.text import Text
 
     return Text(wrapped(words, width), style=style)
 
 
-def figures(folder: str | Path) -> list[dict[str, object]]:
+def figures(run: Run) -> list[dict[str, object]]:
     """The run's numbers as JSON: one entry an arm, in it one an attack, with what a reader must know before believing it."""
-    run = read_run(folder)
     attacks = {key: _attack_figures(run, key) for key in run.attack_keys}
     return [
         {
@@ -103,18 +96,11 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
             continue
         wanted = ("clean", "aua", "suc", "queries", "perturbed", "similarity", "n", "errors")
         row: dict[str, object] = {name: getattr(found, name) for name in wanted}
-        row |= {
-            "title": run.attack_titles[key],
-            "split": found.split,
-            "flags": list(found.flags),
-            "headline": plain(headline),
-        }
-        row["intervals"] = {name: list(ends) for name, ends in found.intervals.items()}
+        row |= {"title": run.attack_titles[key], "split": found.split, "flags": list(found.flags)}
+        row |= {"headline": plain(headline), "intervals": {name: list(ends) for name, ends in found.intervals.items()}}
         row |= {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
-        row |= {
-            "difference": pair.difference if pair else None,
-            "difference_interval": [pair.low, pair.high] if pair else None,
-        }
+        row |= {"difference": pair.difference if pair else None}
+        row |= {"difference_interval": [pair.low, pair.high] if pair else None}
         rows.append(row)
     return rows
 
@@ -126,18 +112,14 @@ def _ends(interval: Sequence[float] | None) -> list[float] | None:
 def _chosen(result: Mapping[str, Any]) -> str:
     """How many examples, how they were chosen, and whether more were asked for."""
     task = result["task"]
-    said = (
-        [how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])]
-        if "by_class" in task
-        else []
-    )
+    which = f"seed {result['seed']}"
+    if "by_class" in task:
+        which = how(str(result["subset"]), result["seed"], task["labels"], task["by_class"], task["rows"])
     short = short_of(task.get("asked"), len(result["ids"]))
     failed, total, outcomes = int(result.get("errors") or 0), len(result["ids"]), result["outcomes"]
     attacked = total - outcomes["skipped"] - outcomes["error"]
-    many = f"{total} example{'s' * (total != 1)}, {attacked} of them attacked" + (
-        f", {failed} failed" if failed else ""
-    )
-    return ", ".join([many, *(said or [f"seed {result['seed']}"])]) + (f"; {short}" if short else "")
+    many = f"{numbers.plural(total, 'example')}, {attacked} of them attacked" + (f", {failed} failed" if failed else "")
+    return f"{many}, {which}" + (f"; {short}" if short else "")
 
 
 def first(told: Mapping[str, Any]) -> list[str]:

@@ -75,7 +75,7 @@ def compare(arm: Arm, other: Arm, attack: str) -> Comparison | None:
     first, second = arm.attack(attack), other.attack(attack)
     if first is None or second is None:
         return None
-    a, b = _stood(first), _stood(second)
+    a, b = _held(first), _held(second)
     shared = sorted(a.keys() & b.keys())
     if not shared:
         return None
@@ -119,7 +119,7 @@ def contest(run: Run, attack: str | None) -> Contest:
     )
 
 
-def _stood(attack: Attack) -> dict[str, bool]:
+def _held(attack: Attack) -> dict[str, bool]:
     """Whether each example was right and stayed right; one that was wrong before, or whose attack failed, counts as fallen, one whose clean
     text was not answered not at all.
     """
@@ -146,17 +146,17 @@ def verdicts(run: Run) -> list[Verdict]:
 
 def verdict(run: Run, attack: str) -> Verdict:
     """The arms that mean something, compared; before that, what takes the meaning out of a number, and the arms that mean nothing."""
-    found = _of_sound_arms(run, attack)
+    found = _of_meaningful_arms(run, attack)
     flagged = [(arm, flag) for arm in run.arms if (one := arm.attack(attack)) for flag in one.before]
     told = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
     return replace(found, headline=" ".join([*told, found.headline]))
 
 
-def _of_sound_arms(run: Run, attack: str) -> Verdict:
-    empty = [arm for arm in run.arms if hollow(arm, attack)]
+def _of_meaningful_arms(run: Run, attack: str) -> Verdict:
+    empty = [arm for arm in run.arms if degenerate(arm, attack)]
     if not empty:
         return _compared(run, attack, run.arms)
-    told = hollow_said(empty, numbers.listed([arm.title for arm in empty]))
+    told = degenerate_sentence(empty, numbers.listed([arm.title for arm in empty]))
     sound = tuple(arm for arm in run.arms if not any(arm is other for other in empty))
     if not any(arm.attack(attack) for arm in sound):
         return Verdict(attack=attack, headline=told, sentences=(), sure=False)
@@ -324,9 +324,9 @@ def warnings(run: Run) -> list[str]:
             flag_sentence(run, key, flag)
             for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)
         ]
-        said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _says(found, "few")]
+        said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _has_flag(found, "few")]
         for arm, found in results:
-            if found.errors and not _says(found, "error") and not found.before:
+            if found.errors and not _has_flag(found, "error") and not found.before:
                 said.append(f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out.")
     unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
     if unsettled:  # arms that share a search share its fault: one sentence
@@ -343,7 +343,7 @@ def warnings(run: Run) -> list[str]:
         said.append(
             f"No speed comes from {numbers.listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
         )
-    said += words_said(run)
+    said += word_table_sentences(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
         where = (
@@ -363,7 +363,7 @@ def flag_sentence(run: Run, key: str, flag: str) -> str:
     return f"{run.attack_titles[key]}{where}: {flag}."
 
 
-def _says(found: Attack, word: str) -> bool:
+def _has_flag(found: Attack, word: str) -> bool:
     return any(flag.lower().startswith(word) for flag in found.flags)
 
 
@@ -393,23 +393,23 @@ def one_answer(per_class: Sequence[Mapping[str, Any]]) -> str | None:
     return None if place is None else str(per_class[place].get("label", place))
 
 
-def trained_to_one(arm: Arm) -> bool:
+def gives_one_class(arm: Arm) -> bool:
     """Whether the arm gave all rows of the split it was evaluated on one class."""
     return arm.evaluation is not None and one_answer(arm.evaluation.per_class) is not None
 
 
-def hollow(arm: Arm, attack: str) -> bool:
+def degenerate(arm: Arm, attack: str) -> bool:
     """Whether what ``attack`` found on the arm says nothing. Where there is an evaluation, which has more texts, that decides."""
     found = arm.attack(attack)
     if found is not None and arm.evaluation is not None and arm.evaluation.per_class:
-        return trained_to_one(arm)
+        return gives_one_class(arm)
     return found is not None and ONE_ANSWER in found.codes
 
 
-def hollow_said(arms: Sequence[Arm], titles: str) -> str:
+def degenerate_sentence(arms: Sequence[Arm], titles: str) -> str:
     """One sentence on such arms, which ``titles`` lists: what is wrong, what to do, and what not to believe."""
     many = len(arms) > 1
-    texts = "every text" if all(map(trained_to_one, arms)) else "every attacked text"
+    texts = "every text" if all(map(gives_one_class, arms)) else "every attacked text"
     cure = (
         "train longer or on more rows"
         if all(arm.evaluation is not None for arm in arms)
@@ -421,12 +421,12 @@ def hollow_said(arms: Sequence[Arm], titles: str) -> str:
 SHOWN = 8  # characters of a digest
 
 
-def words_said(run: Run) -> list[str]:
+def word_table_sentences(run: Run) -> list[str]:
     """A sentence for every table of every arm, and one where an attack drew from it."""
-    return [sentence for arm in run.arms for table in arm.tables for sentence in _table_said(run, arm, table)]
+    return [sentence for arm in run.arms for table in arm.tables for sentence in _word_table_sentences(run, arm, table)]
 
 
-def _table_said(run: Run, arm: Arm, table: WordTable) -> list[str]:
+def _word_table_sentences(run: Run, arm: Arm, table: WordTable) -> list[str]:
     what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
     if table.swappable is not None:
         what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"
