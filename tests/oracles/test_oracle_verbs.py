@@ -12,7 +12,7 @@ import world
 from record import differences, recorded
 
 MACHINE = ("env", "packages", "found", "parts")  # below these keys stands what a machine has
-LISTS = ("methods", "adversaries", "attacks", "backbones", "tasks", "recipes")
+LISTS = ("arms", "methods", "adversaries", "attacks", "backbones", "tasks", "recipes")
 
 
 def values(folder: Path) -> dict[str, Any]:
