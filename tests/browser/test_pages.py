@@ -54,9 +54,9 @@ def test_it_fits_the_screen(tab: Tab, page: Path, width: int) -> None:
 
 
 def test_names_in_its_tables_break_between_words(tab: Tab, tmp_path: Path) -> None:
-    """Of methods with long names, in the leaderboard, the screening and the lists of runs, on a phone."""
+    """Of methods with long names, in the leaderboard, the claims and the lists of runs, on a phone."""
     folder = outcomes(tmp_path, seeds=2, repeats=1)
-    for arm in ("sturdy_b", "sturdy_f"):
+    for arm in ("sturdy_a_ticket", "sturdy_a_full"):
         write(folder, run(arm, base="freelb3"), {})
     tab.open(write_page(folder / "index.html", folder), width=360)
     tab.look("unfold")

@@ -114,7 +114,7 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
         ),
         (["ER-T1", "--only", "task=task=sst2"], "two flags: --only task=sst2"),
         (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
-        (["ER-T1", "--attacks", "main,confirm"], "--campaign B2"),
+        (["ER-T1", "--attacks", "main,confirm"], "--campaign B"),
         (["ER-T1", "--campaign", "A"], "two commands"),
         (["ER-T1", "--out", __file__], "give a folder"),
         (["ER-T1", "--seeds", "0"], "5 runs"),

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, screening
+from judging import BASE, REAL, SUBSTITUTE, N, arm, confirmed, finetuned
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.claims import judge, told
 from robust_tickets.reproduce.fill import fill
@@ -54,7 +54,7 @@ def test_a_printed_difference_is_held_against_as_many_runs_a_side(other: str, ro
 
 
 def test_no_paper_prints_a_claim_of_the_sturdy_recipe() -> None:
-    outcomes = screening()
+    outcomes = confirmed()
     assert {printed(one.claim, outcomes) for one in judge("B-forms", outcomes)} == {None}
 
 

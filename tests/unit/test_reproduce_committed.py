@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from calling import tickets
-from robust_tickets.lexicon.synonyms import PUBLISHED
-from robust_tickets.reproduce.campaign import chosen
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
 from robust_tickets.reproduce.page import make
-from robust_tickets.reproduce.protocol import settings
-from robust_tickets.reproduce.rows import tree
-from robust_tickets.reproduce.unit import Unit
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -39,30 +31,6 @@ def test_every_number_has_its_examples_and_its_origin(kept: tuple[Outcome, ...])
         assert outcome.env["packages"]["torch"]
         for attack in outcome.attacks:
             assert len(ids_of(RESULTS, attack.examples)) == len(attack.statuses), (outcome.unit.id, attack.name)
-
-
-def test_the_recipe_that_ships_is_the_one_that_the_results_choose(kept: tuple[Outcome, ...]) -> None:
-    roles = chosen(kept)
-    if not roles:
-        pytest.skip("the screening has not chosen yet")
-    shipped = tomllib.loads((files("robust_tickets.recipe") / "sturdy.toml").read_text("utf-8"))
-    assert roles["winner"] == "sturdy_a"
-    unit = Unit(task="sst2", arm=roles["own"], seed=0)
-    run: dict[str, Any] = tree(unit, settings(unit, cuda=True), ())
-    ((_, arm),) = run["arms"].items()
-    wanted, got = run["train"] | arm["train"], shipped["train"] | shipped["arms"]["sturdy"]["train"]
-    assert {key: float(got[key]) for key in ("epochs", "average")} == {
-        key: float(wanted[key]) for key in ("epochs", "average")
-    }
-    assert got["adversary"] == wanted["adversary"] | (
-        {"source": PUBLISHED} if wanted["adversary"]["source"] == "@real" else {}
-    )
-    assert shipped["search"] == {
-        "name": run["search"]["name"],
-        "round_to": int(run["search"]["round_to"]),
-        "at": run["search"]["at"],
-    }
-    assert arm["search"] is shipped["arms"]["sturdy"]["search"] is True
 
 
 def test_what_was_run_is_taken_for_its_arm(

@@ -12,19 +12,19 @@ import pytest
 
 import judging
 from drawings import marks
+from judging import confirmed
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import Scale
 from robust_tickets.reproduce.arms import arms
-from robust_tickets.reproduce.claims import family, judge, told
+from robust_tickets.reproduce.claims import family, judge
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import make, write_page
 from robust_tickets.reproduce.page.board import board
-from robust_tickets.reproduce.page.claims import answer
+from robust_tickets.reproduce.page.claims import answer, reached
 from robust_tickets.reproduce.page.missing import left_of
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.strip import strip, swatch, thumbnail
-from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.wording import merged
 from sweeping import run
 
@@ -365,22 +365,11 @@ def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     assert merged([]) == ()
 
 
-def test_the_screening_names_its_winner_and_the_goals(found: tuple[Outcome, ...], folder: Path) -> None:
-    base = [one for one in found if one.unit.arm == "finetune" and not one.unit.repeat]
-    own = [one for one in found if one.unit.arm == "freelb3" and one.unit.seed < 2 and not one.unit.repeat]
-    six = [replace(one, unit=replace(one.unit, arm=arm)) for arm in told()["screen"]["arms"] for one in own]
-    assert (screening(base, folder), reached(base, folder)) == (None, None)
-    part = screening([*base, *six[:2]], folder)
-    assert part is not None
-    assert "1 of 6 configurations" in part
-    assert "gains in points over Fine-tuning, the mean of its 5 runs. Of each the first 2 runs count" in part
-    chosen, goals = screening([*base, *six], folder), reached([*base, *six], folder)
-    assert chosen is not None
-    assert "Chosen: " in chosen
-    assert len(re.findall(r'<tr><th scope="row">', chosen)) == 7, "six, and the one plain trial that was run"
-    assert chosen.count("TextFooler (substitute lists)") == 1, "which chooses nothing, and is shown all the same"
-    assert goals is not None
-    assert "goals are reached" in goals
+def test_the_goals_of_the_chosen_recipe_are_shown(tmp_path: Path) -> None:
+    met = reached(confirmed(), tmp_path, judge("B", confirmed()))
+    assert met is not None
+    assert "5 of 5 goals are reached" in met
+    assert reached([], tmp_path, judge("B", [])) is None
 
 
 def test_what_is_left_shrinks_with_what_was_run(found: tuple[Outcome, ...]) -> None:

@@ -13,7 +13,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
-from robust_tickets.reproduce.claims import family, form_of
+from robust_tickets.reproduce.claims import family
 from robust_tickets.reproduce.claims import told as families
 from robust_tickets.reproduce.only import KEYS, Only, read_only
 from robust_tickets.reproduce.outcome import read_all
@@ -80,9 +80,9 @@ def sound(made: Plan) -> None:
             assert (unit in made.searches) <= (cell.metric == TICKET)
 
 
-@pytest.mark.parametrize("name", [name for name, one in campaigns().items() if not one.waits])
+@pytest.mark.parametrize("name", list(campaigns()))
 def test_campaigns_are_sound(name: str, equipped: Places, confirming: Places) -> None:
-    made = campaign(name, confirming if name == "A" else equipped)
+    made = campaign(name, confirming if name in ("A", "B") else equipped)
     sound(made)
     assert not made.missing
     assert not [cell for cell in made.cells if cell.why]
@@ -98,42 +98,27 @@ def test_a_campaigns_parts_come_one_after_the_other(equipped: Places) -> None:
     assert [units[i].seed for i in after] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_rivals_train_as_long_as_the_winner(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    for won, rivals in (
-        ("sturdy_a", {"finetune_epochs_7", "freelb3_epochs_7"}),
-        ("sturdy_b", {"finetune", "freelb3"}),
-        ("sturdy_d", {"finetune_epochs_20", "freelb3_epochs_20"}),
-    ):
-        monkeypatch.setattr(
-            "robust_tickets.reproduce.campaign.winner",
-            lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune",
-        )
-        made = campaign("B2", confirming)
-        assert {form_of("@finetune", won), form_of("@freelb3", won)} == rivals
-        assert rivals | {"finetune_epochs_20", "freelb3_epochs_7"} <= {
-            unit.arm for unit in made.units
-        }  # the latter at equal seconds
-        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
-        for all in asked.values():
-            assert {
-                "bertattack",
-                "bertattack_papers-real",
-                "textbugger-real",
-                "pwws",
-                "deepwordbug",
-                "textfooler-real-confirm",
-            } <= all
-        assert {arm for arm, all in asked.items() if "pwws-confirm" in all} == {
-            form_of("@own", won),
-            "finetune",
-        }  # what B claims
-        assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
+def test_what_is_confirmed_meets_every_attack(confirming: Places) -> None:
+    made = campaign("B", confirming)
+    asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
+    assert {"finetune_epochs_7", "freelb3_epochs_7", "finetune_epochs_20", "sturdy_a_random"} <= asked.keys()
+    common = {
+        "bertattack",
+        "bertattack_papers-real",
+        "textbugger-real",
+        "pwws",
+        "deepwordbug",
+        "textfooler-real-confirm",
+    }
+    assert all(common <= own for own in asked.values())
+    assert {arm for arm, own in asked.items() if "pwws-confirm" in own} == {"sturdy_a_ticket", "finetune_average"}
+    assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
 
 
-def test_the_confirming_split_is_for_the_winner_alone(equipped: Places) -> None:
+def test_the_confirming_split_is_for_the_chosen_recipe_alone(equipped: Places) -> None:
     with pytest.raises(TicketsError, match="attacked once"):
         plan(["ER-T1"], places=equipped, groups=["main", "confirm"])
-    for name in ("B", "C", "D", "E"):
+    for name in ("C", "D", "E", "F"):
         with pytest.raises(TicketsError, match="attacked once"):
             campaign(name, equipped, groups=["confirm"])
         assert not any(one.group == "confirm" for all in campaign(name, equipped).attacks.values() for one in all)
@@ -155,50 +140,33 @@ def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
     assert len(main.units) == 7  # five seeds, and the first twice more
 
 
-def test_a_part_confirms_no_more_than_its_own(confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "robust_tickets.reproduce.campaign.winner",
-        lambda outcomes, among="arms": "sturdy_c" if among == "arms" else "finetune",
-    )
+def test_a_part_confirms_no_more_than_its_own(confirming: Places) -> None:
     for groups, rest in (
         (["confirm"], {"textfooler-real-confirm"}),
         (["pwws-confirm"], set()),
         (["pwws", "confirm"], {"pwws", "textfooler-real-confirm"}),
     ):
-        made = campaign("B2", confirming, groups=groups)
+        made = campaign("B", confirming, groups=groups)
         asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
-        assert "pwws-confirm" in asked["sturdy_c_ticket"] & asked["finetune"]
-        assert asked["sturdy_c_full"] == asked["freelb3"] == rest
+        assert "pwws-confirm" in asked["sturdy_a_ticket"] & asked["finetune_average"]
+        assert asked["sturdy_a_full"] == asked["freelb3"] == rest
 
 
-def test_only_the_recipe_that_is_chosen_may_be_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for won, allowed in (
-        (None, set()),
-        ("sturdy_c", {"sturdy_c_ticket", "sturdy_c_full", "finetune_epochs_15"}),
-        ("sturdy_f", {"sturdy_f", "finetune_epochs_15"}),
-    ):
-        monkeypatch.setattr(
-            "robust_tickets.reproduce.campaign.winner",
-            lambda _, among="arms", won=won: won and (won if among == "arms" else "finetune_epochs_15"),
-        )
-        asked = [
-            "sturdy_a",
-            "sturdy_a_ticket",
-            "sturdy_c",
-            "sturdy_c_ticket",
-            "sturdy_c_full",
-            "sturdy_f",
-            "sturdy_f_ticket",
-        ]
-        assert {
-            arm
-            for arm in (*asked, "finetune_epochs_15", "finetune_epochs_25", "freelb")
-            if may_confirm(Unit(task="sst2", arm=arm, seed=2), ())
-        } == allowed
-        for arm in ("finetune", "finetune_epochs_20", "freelb3"):  # whoever wins
-            assert may_confirm(Unit(task="sst2", arm=arm, seed=2), ())
-        assert may_confirm(Unit(task="sst2", arm="finetune"), ())
-        assert not may_confirm(Unit(task="sst2", arm="finetune_epochs_20"), ())  # a run that may choose it
+def test_only_the_recipe_that_was_chosen_may_be_confirmed() -> None:
+    asked = (
+        "sturdy_a",
+        "sturdy_a_ticket",
+        "sturdy_a_full",
+        "sturdy_c",
+        "finetune_epochs_15",
+        "freelb",
+        "freelb3",
+        "finetune",
+    )
+    allowed = {"sturdy_a_ticket", "sturdy_a_full", "freelb3", "finetune"}
+    assert {arm for arm in asked if may_confirm(Unit(task="sst2", arm=arm, seed=2))} == allowed
+    assert may_confirm(Unit(task="sst2", arm="finetune"))
+    assert not may_confirm(Unit(task="sst2", arm="sturdy_a_ticket", seed=1)), "it took part in the choice"
 
 
 def test_of_a_search_alone_nothing_is_attacked(equipped: Places) -> None:
@@ -240,88 +208,48 @@ def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
         campaign("A,X", equipped)
 
 
-@pytest.mark.parametrize(
-    ("won", "plain"), [("sturdy_c", "finetune_epochs_15"), ("sturdy_f", "finetune_average"), ("sturdy_a", "finetune")]
-)
-def test_what_was_screened_is_confirmed_with_other_seeds(
-    won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The runs that chose it stay as they are: a second training might give another model, and choose another configuration."""
-    monkeypatch.setattr(
-        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain
-    )
+def test_what_took_part_in_the_choice_is_confirmed_with_other_seeds(confirming: Places) -> None:
     seeds: dict[str, list[int]] = {}
-    *units, timed = campaign("B2", confirming).units
-    assert (timed.arm, timed.seed, timed.repeat) == (form_of("@own", won), 2, 1)
+    *units, timed = campaign("B", confirming).units
+    assert (timed.arm, timed.seed, timed.repeat) == ("sturdy_a_ticket", 2, 1)
     for unit in units:
         seeds.setdefault(unit.arm, []).append(unit.seed)
     fresh, whole = [2, 3, 4, 5, 6], [0, 1, 2, 3, 4]
-    assert seeds[form_of("@own", won)] == seeds["finetune_epochs_20"] == fresh
-    assert seeds[f"{won}_full"] == seeds["freelb3"] == seeds["finetune"] == whole
-    assert plain == "finetune" or seeds[plain] == fresh
+    assert seeds["sturdy_a_ticket"] == seeds["finetune_average"] == seeds["finetune_epochs_20"] == fresh
+    assert seeds["sturdy_a_full"] == seeds["freelb3"] == seeds["finetune_epochs_7"] == whole
 
 
-def test_the_confirming_campaign_takes_the_screenings_winner(
-    equipped: Places, confirming: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(TicketsError, match="screening is not all run"):
-        campaign("B2", equipped)
-    for won, own in (
-        ("sturdy_c", "sturdy_c_ticket"),
-        ("sturdy_f", "sturdy_f"),
-    ):  # the last is searched under its own adversary
-        monkeypatch.setattr(
-            "robust_tickets.reproduce.campaign.winner",
-            lambda outcomes, among="arms", won=won: won if among == "arms" else "finetune_epochs_15",
-        )
-        made = campaign("b2", confirming)
-        sound(made)
-        assert {own, f"{won}_full", f"{won}_random", "finetune_epochs_15", "finetune", "freelb3"} <= {
-            unit.arm for unit in made.units
-        }
+def test_the_confirming_campaign_needs_labels(equipped: Places, confirming: Places) -> None:
+    made = campaign("b", confirming)
+    sound(made)
     (confirmed,) = {
         attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"
     }
     assert confirmed == "test"
-    (lacks,) = campaign("B2", equipped).missing
+    (lacks,) = campaign("B", equipped).missing
     assert "the Hub's test has no labels" in lacks
-    assert not any(attack.group == "confirm" for all in campaign("B2", equipped).attacks.values() for attack in all)
+    assert not any(attack.group == "confirm" for all in campaign("B", equipped).attacks.values() for attack in all)
     (confirming.data / "sst2" / "test.csv").unlink()  # type: ignore[operator]
     try:
         _splits.cache_clear()
-        (lacks,) = campaign("B2", confirming).missing
+        (lacks,) = campaign("B", confirming).missing
         assert "sst2: no test rows in" in lacks
     finally:
         (confirming.data / "sst2" / "test.csv").write_text("sentence,label\ngood,1\nbad,0\n")  # type: ignore[operator]
         _splits.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("won", "plain"), [("sturdy_a", "finetune_average"), ("sturdy_d", "finetune"), ("sturdy_f", "finetune_epochs_20")]
-)
-def test_every_claim_gets_its_runs(won: str, plain: str, confirming: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wins: a family whose runs nobody plans would stay undecided for ever. And nobody else is confirmed."""
-    monkeypatch.setattr(
-        "robust_tickets.reproduce.campaign.winner", lambda outcomes, among="arms": won if among == "arms" else plain
-    )
+def test_every_claim_gets_its_runs(confirming: Places) -> None:
+    """A family whose runs nobody plans would stay undecided for ever. And nobody else is confirmed."""
     planned: dict[tuple[str, str], set[int]] = {}
     for name in campaigns():
         for unit, all in campaign(name, confirming).attacks.items():
             for attack in all:
                 if unit.repeat == 0:
                     planned.setdefault((unit.arm, attack.name), set()).add(unit.seed)
-                assert attack.group != "confirm" or unit.arm.startswith((won, "finetune", "freelb3"))
+                assert attack.group != "confirm" or unit.arm.startswith(("sturdy_a", "finetune", "freelb3"))
     for name, told in families()["families"].items():
-        claims = {
-            (
-                claim.attack,
-                *(
-                    plain if arm == "@plain" else form_of(arm, won) if arm.startswith("@") else arm
-                    for arm in (claim.arm, claim.other)
-                ),
-            )
-            for claim in family(name).claims
-        }
+        claims = {(claim.attack, claim.arm, claim.other) for claim in family(name).claims}
         runs = [min(len(planned[arm, attack]) for arm in arms) for attack, *arms in claims]
         assert sum(count >= FEWEST_RUNS for count in runs) == told.get("made", len(claims)), name
 

@@ -243,7 +243,7 @@ def test_a_job_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pyte
         (tmp_path / "data" / "sst2" / f"{name}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
     given = ["--attacks", "deepwordbug-confirm", "--dry-run", "--data", str(tmp_path / "data")]
     given += ["--results", str(tmp_path / "r")]
-    for arm in ("sturdy_b_ticket", "earlyrobust"):
+    for arm in ("sturdy_b", "earlyrobust"):
         refused = f"bert-base-uncased/sst2/{arm}/corrected/seed-0"
         assert "attacked once" in tickets(capsys, "reproduce", "--job", refused, *given, code=2)["error"]["message"]
     confirmed = "bert-base-uncased/sst2/finetune/corrected/seed-0"

@@ -51,8 +51,8 @@ def test_vectors_that_are_not_installed_are_named_by_the_source_too(
 
 def test_in_a_recipe_it_is_the_key_that_works_there(wrong: Path) -> None:
     with pytest.raises(TicketsError) as caught:
-        prepare(read_recipe("sturdy", [f"arms.sturdy.train.adversary.source={wrong}"]))
-    assert "--set arms.sturdy.train.adversary.source=" in caught.value.hint
+        prepare(read_recipe("ascc", [f"arms.ascc.train.adversary.source={wrong}"]))
+    assert "--set arms.ascc.train.adversary.source=" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_key_is_that_of_the_table_which_names_the_adversary(
 
 def test_where_a_setting_stands_is_no_setting() -> None:
     """A run of an earlier version has no such field in its config.json, and is found done all the same."""
-    arm = to_plain(read_recipe("sturdy"))["arms"][0]
+    arm = to_plain(read_recipe("earlyrobust"))["arms"][0]
     assert "key" not in arm
     assert "key" not in arm["origin"]
 

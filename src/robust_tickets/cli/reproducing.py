@@ -62,7 +62,7 @@ def reproduce(
     paper
         With `--list`: of this paper alone. er EarlyRobust, rt RobustT, or ORTicket.
     campaign
-        Runs that answer a question of ours, instead of tables: A, B, B2, C, D, E; A,B for two.
+        Runs that answer a question of ours, instead of tables: A to F; A,B for two.
     dry_run
         Say the cost, what is done and what is missing; run nothing.
     seeds

@@ -91,15 +91,12 @@ def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
 @cache
 def _all() -> dict[str, _Told]:
     words = toml("arms.toml")
-    told = {name: _told(name, table) for name, table in words["arms"].items()}
+    told: dict[str, _Told] = {}
+    for name, table in words["arms"].items():
+        told[name] = _changed(told[table["base"]], name, table) if "base" in table else _told(name, table)
     for name, table in toml("sweeps.toml")["sweeps"].items():
         for value, tag in _points(table):
             told[f"{name}_{tag}"] = _changed(told[table["base"]], f"{name}_{tag}", _filled(table, value))
-    for letter, table in toml("sturdy.toml")["configurations"].items():
-        for form, base in _forms().items():
-            told[f"sturdy_{letter}{form}"] = _changed(
-                told[base["base"]], f"sturdy_{letter}{form}", _sturdy(table, base)
-            )
     return told
 
 
@@ -151,16 +148,3 @@ def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
     for key in ("settings", "own"):
         said[key] = [one.replace("{}", repr(value)) for one in table.get(key, ())]
     return {**table, **said}
-
-
-def _forms() -> dict[str, Mapping[str, Any]]:
-    forms = toml("sturdy.toml")["forms"]
-    screened = {**forms["ticket"], "title": "screened ticket", "searches": True}
-    return {"": screened, **{f"_{form}": table for form, table in forms.items()}}
-
-
-def _sturdy(table: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
-    own = [f"train.{one}" for one in table["train"]]
-    if form.get("searches"):  # the others have EarlyRobust's own ticket, a random one or none
-        own += [f"search.{one}" for one in table.get("search", ())]
-    return {"title": f"{table['title']}: {form['title']}", "own": own, "notes": [table["why"]]}

@@ -11,8 +11,7 @@ from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.attacks import CONFIRM, attacks, confirms
-from robust_tickets.reproduce.claims import EQUAL, first_seed, form_of, winner
-from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.claims import first_seed
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
 from robust_tickets.reproduce.rows import arm
@@ -31,21 +30,15 @@ class Part:
     backbones: tuple[str, ...] = (BERT,)
     repeats: int = 1  # runs of the first seed in all
     attacks: tuple[str, ...] = ()
-    fresh: bool = False  # what took part in a screening is run with seeds that did not
+    fresh: bool = False  # what took part in a choice is run with seeds that did not
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """In an arm's name ``{winner}`` is the configuration that the screening chose, ``{own}`` its ticket, ``{plain}`` the fine-tuning
-    that it is to beat; ``{finetune}`` and ``{freelb3}`` are those two for as many epochs as the winner has.
-    """
+    """A question, and the runs that answer it."""
 
     title: str
     parts: tuple[Part, ...]
-
-    @property
-    def waits(self) -> bool:
-        return any("{" in arm for part in self.parts for arm in part.arms)
 
 
 @cache
@@ -57,14 +50,11 @@ def campaigns() -> Mapping[str, Campaign]:
 
 def campaign(
     name: str, places: Places, *, only: Sequence[tuple[str, str]] = (), flavour: Flavour = "corrected", seeds: int | None = None,
-    groups: Sequence[str] | None = None, outcomes: Sequence[Outcome] = (),
+    groups: Sequence[str] | None = None,
 ) -> Plan:  # fmt: skip
-    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups``, if given, replace its own.
-
-    ``outcomes`` tell who won a screening before it.
-    """
+    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups``, if given, replace its own."""
     named = [_called(one.strip()) for one in name.split(",")]
-    parts = [lines for one in dict.fromkeys(named) for lines in _asked(one, seeds, groups, flavour, outcomes)]
+    parts = [lines for one in dict.fromkeys(named) for lines in _asked(one, seeds, groups, flavour)]
     asked = [replace(line, part=i) for i, lines in enumerate(parts) for line in lines]
     title = "; ".join(f"campaign {one}: {campaigns()[one].title}" for one in dict.fromkeys(named))
     return settle(title, asked, only=only, flavour=flavour, places=places)
@@ -77,44 +67,24 @@ def _called(name: str) -> str:
     return known[name.upper()]
 
 
-def _asked(
-    name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour, outcomes: Sequence[Outcome]
-) -> list[list[Asked]]:
+def _asked(name: str, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[list[Asked]]:
     """What a campaign asks for, part by part."""
     one = campaigns()[name]
-    roles = chosen(outcomes) if one.waits else {}
-    if one.waits and not roles:
-        raise TicketsError(
-            f"campaign {name} confirms the configuration that the screening chooses, and the screening is not all run",
-            hint="run `tickets reproduce --campaign A` and `--campaign B` first, with the same --results",
-        )
     if any(map(confirms, groups or ())) and not any(confirms(own) for part in one.parts for own in part.attacks):
         raise TicketsError(
-            f"campaign {name} does not confirm: the split for that is attacked once, for the claims about the recipe that wins",
-            hint="`tickets reproduce --campaign B2` does it",
+            f"campaign {name} does not confirm: the split for that is attacked once, for the claims about the chosen recipe",
+            hint="`tickets reproduce --campaign B` does it",
         )
-    return [_lines(name, part, roles, seeds, groups, flavour) for part in one.parts]
+    return [_lines(name, part, seeds, groups, flavour) for part in one.parts]
 
 
-def chosen(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """The arms behind the names in braces, once the screening has chosen; before, none."""
-    won, plain = winner(outcomes), winner(outcomes, among="plain")
-    if not (won and plain):
-        return {}
-    return {"winner": won, "plain": plain, **{role: form_of(f"@{role}", won) for role in ("own", *EQUAL)}}
-
-
-def may_confirm(unit: Unit, outcomes: Sequence[Outcome]) -> bool:
-    """Whether a campaign attacks the split that confirms for a unit: of what was screened for the chosen ones alone, and fresh runs."""
-    roles = chosen(outcomes)
+def may_confirm(unit: Unit) -> bool:
+    """Whether a campaign attacks the split that confirms for a job: of what took part in a choice for fresh runs alone."""
     parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
-    arms = {written.format(**roles) for part in parts for written in part.arms if roles or "{" not in written}
-    return unit.arm in arms and unit.seed >= first_seed(unit.arm)
+    return any(unit.arm in part.arms for part in parts) and unit.seed >= first_seed(unit.arm)
 
 
-def _lines(
-    name: str, part: Part, roles: Mapping[str, str], seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
-) -> list[Asked]:
+def _lines(name: str, part: Part, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour) -> list[Asked]:
     count = seeds if seeds is not None else part.seeds
     asked = part.attacks if groups is None else _narrowed(groups, part.attacks)
     found = []
@@ -128,7 +98,7 @@ def _lines(
             *(("aua", one.name, None) for one in attacks(task, groups=asked, flavour=flavour)),
         ]
         for backbone in part.backbones:
-            for own in dict.fromkeys(written.format(**roles) for written in part.arms):
+            for own in part.arms:
                 first = first_seed(own) if part.fresh else 0
                 runs = [
                     (seed, repeat)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.measure.runs import FEWEST_RUNS, RunSummary, summarise_runs
+from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.measure.spread import SeedSpread, seed_spread
 from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
 from robust_tickets.reproduce import published
@@ -23,11 +23,6 @@ from robust_tickets.reproduce.unit import BERT, Flavour
 RESAMPLES = (
     2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
 )
-Among = Literal["arms", "plain"]
-ROLE = "@"
-PLAIN = "@plain"  # the fine-tuning that is to be beaten
-EQUAL = ("finetune", "freelb3")  # as roles: these for as many epochs as the chosen configuration has
-NOT_CHOSEN = "no configuration is chosen before all of the screening is run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +53,7 @@ class Family:
 class Judged:
     """A claim after the runs. Without runs of both arms there is no comparison, and ``why`` says what is missing."""
 
-    claim: Claim  # roles replaced, where a winner is known
+    claim: Claim
     comparison: RunComparison | None
     arm: RunSummary | None
     other: RunSummary | None
@@ -88,7 +83,7 @@ def table_names() -> tuple[str, ...]:
 
 
 def families_of(table: str) -> tuple[str, ...]:
-    """Those of a table, or of a campaign by its title: ``campaign B2`` judges ``B`` and ``B-forms``."""
+    """Those of a table, or of a campaign by its title: ``campaign B`` judges ``B``, ``B-forms`` and ``B-validation``."""
     if table in table_names():
         return (table,)
     letter = table.removeprefix("campaign ")[:1] if table.startswith("campaign ") else None
@@ -114,9 +109,7 @@ def judge(
     reads one of them does not pay for those that nobody runs.
     """
     found = family(id, flavour)
-    chosen = {"arms": winner(outcomes, folder), "plain": winner(outcomes, folder, "plain")}
-    resolved = dict.fromkeys(_resolved(claim, **chosen) for claim in found.claims)  # two roles may be one arm
-    apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in resolved]
+    apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in found.claims]
     made = told()["families"].get(id, {}).get("made")
     adjusted = {
         task: iter(
@@ -127,111 +120,15 @@ def judge(
     return tuple(_with(one, next(adjusted[one.claim.task])) if one.comparison else one for one in apart)
 
 
-def winner(outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms") -> str | None:
-    """The configuration that the rule of ``claims.toml`` chooses once all runs of all of them are there; before, none.
-
-    All runs of what they are to beat too: one more of these would move every gain, and perhaps the choice.
-    """
-    ranked, asked = screened(outcomes, folder, among), told()["screen"]
-    whole = len(ranked) == len(asked[among]) and all(
-        one.n == asked["seeds"] and one.beside == FEWEST_RUNS for one in ranked
-    )
-    return ranked[0].arm if whole else None
-
-
 def first_seed(arm: str) -> int:
-    """The first seed that took no part in choosing the arm. All runs of what every gain is over stay."""
-    screen = told()["screen"]
-    tickets = [form_of(f"{ROLE}own", one) for one in screen["arms"]]  # the same training under another name
-    return int(screen["seeds"]) if arm in {*screen["arms"], *tickets, *screen["plain"]} - {screen["against"]} else 0
+    """The first seed that took no part in choosing the arm."""
+    chosen = told()["chosen"]
+    return int(chosen["first_seed"]) if arm in chosen["arms"] else 0
 
 
 def after_choice(arm: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes without those of the arm's runs that took part in choosing it."""
     return [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
-
-
-def form_of(role: str, chosen: str) -> str:
-    """The arm behind a role: ``@full`` of ``sturdy_a`` is ``sturdy_a_full``.
-
-    ``@own`` is its ticket as screened: EarlyRobust's own, or the one it searches for under its own adversary. ``@finetune`` and
-    ``@freelb3`` are these for as many epochs.
-    """
-    form = role.removeprefix(ROLE)
-    if form in EQUAL:
-        return _as_long(form, chosen)
-    if form != "own":
-        return f"{chosen}_{form}"
-    from robust_tickets.reproduce.arms import arms
-
-    screened, ticket = arms()[chosen], arms()[f"{chosen}_ticket"]
-    return ticket.name if screened.settings == ticket.settings else chosen
-
-
-def _as_long(base: str, chosen: str) -> str:
-    """``base``, or the arm of its sweep over lengths that trains as many epochs as ``chosen``."""
-    from robust_tickets.reproduce.arms import arms
-
-    own = [
-        value
-        for key, _, value in (one.partition("=") for one in arms()[f"{chosen}_full"].settings)
-        if key.endswith("train.epochs")
-    ]
-    return f"{base}_epochs_{own[-1]}" if own else base
-
-
-@dataclass(frozen=True, kw_only=True)
-class Screened:
-    """A configuration of the screening, beside the arm it is to beat; differences of means, in points."""
-
-    arm: str
-    n: int
-    aua: float
-    clean: float
-    gain: float
-    clean_gain: float
-    goals: int
-    beside: int = FEWEST_RUNS  # runs of the arm it is to beat
-
-
-def screened(
-    outcomes: Sequence[Outcome], folder: Path | None = None, among: Among = "arms", attack: str | None = None
-) -> tuple[Screened, ...]:
-    """The configurations that were run, the best by the rule first. No claim: some runs each, on the split where the choice is made.
-
-    ``among`` the recipe's, or the plain fine-tunings', which have as many trials. The first seeds alone count, as many as were planned:
-    the chosen one is run more often afterwards, which must not change the choice. ``attack``: another than the one that chooses. Clean
-    accuracy is the one that was evaluated, as on the leaderboard: a copy of the victim that is attacked in float16 may answer otherwise.
-    """
-    asked = told()["screen"]
-    under_attack = attack or asked["attack"]
-
-    def means(arm: str, seeds: int) -> tuple[int, float, float] | None:
-        own = [o for o in outcomes if o.unit.arm == arm and o.unit.repeat == 0 and o.unit.seed < seeds]
-        under, clean = (
-            read_runs(Wanted(arm=arm, task=asked["task"], metric=metric, attack=by, split=asked["split"]), own, folder)
-            for metric, by in (("aua", under_attack), ("clean", None))
-        )
-        return (
-            (len(under.runs.units), under.runs.mean, clean.runs.mean) if under.runs.units and clean.runs.units else None
-        )
-
-    base, found = means(asked["against"], FEWEST_RUNS), []
-    for arm in asked[among]:
-        own = means(arm, asked["seeds"])
-        if own is None or base is None:
-            continue
-        gain, clean_gain = own[1] - base[1], own[2] - base[2]
-        goals = (gain >= asked["gain"]) + (clean_gain >= -asked["clean_below"])
-        counts = {"n": own[0], "beside": base[0], "goals": goals}
-        found.append(Screened(arm=arm, aua=own[1], clean=own[2], gain=gain, clean_gain=clean_gain, **counts))
-    return tuple(sorted(found, key=lambda one: (-one.goals, -one.aua, one.arm)))
-
-
-def trials(outcomes: Sequence[Outcome], folder: Path | None, among: Among) -> list[tuple[Screened, Screened | None]]:
-    """The same beside what each has under the attack that is shown and chooses nothing."""
-    shown = {one.arm: one for one in screened(outcomes, folder, among, told()["screen"]["shown"])}
-    return [(one, shown.get(one.arm)) for one in screened(outcomes, folder, among)]
 
 
 def spreads(
@@ -275,22 +172,8 @@ def _of_table(id: str, flavour: Flavour) -> Family:
     return Family(id=id, title=table.title, question=question, margin=float(told()["margin"]), claims=tuple(claims))
 
 
-def _resolved(claim: Claim, arms: str | None, plain: str | None) -> Claim:
-    """The claim with the winners' arms for its roles; without a winner as it is."""
-    given = {**vars(claim)}
-    for name in ("arm", "other"):
-        role = given[name]
-        if role == PLAIN:
-            given[name] = plain or role
-        elif arms and role.startswith(ROLE):
-            given[name] = form_of(role, arms)
-    return Claim(**given)
-
-
 def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
     """A claim by itself."""
-    if ROLE in claim.arm + claim.other:
-        return Judged(claim=claim, comparison=None, arm=None, other=None, why=NOT_CHOSEN)
     first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
     summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
     missing = [

@@ -96,8 +96,8 @@ def plan(
     """
     if any(confirms(one) for one in groups or ()):
         raise TicketsError(
-            "the split that confirms is attacked once, for the claims about the recipe that wins; no table of the papers has it",
-            hint="`tickets reproduce --campaign B2` does it",
+            "the split that confirms is attacked once, for the claims about the chosen recipe; no table of the papers has it",
+            hint="`tickets reproduce --campaign B` does it",
         )
     tables = [published.table(id) for id in dict.fromkeys(ids)]
     asked = [line for table in tables for line in of_table(table, seeds, groups, flavour)]

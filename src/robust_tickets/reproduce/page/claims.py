@@ -11,6 +11,7 @@ from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, table_names, told
+from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
@@ -28,6 +29,7 @@ VERDICTS = {
     "undecided": "open",
     "too few runs": "few",
 }
+CHIPS = {True: "sure", False: "success", None: "few"}  # how a goal that is reached, is not, or cannot be told is marked
 
 
 def judged_all(outcomes: Sequence[Outcome], folder: Path) -> dict[str, tuple[Judged, ...]]:
@@ -39,6 +41,30 @@ def claims(found: Mapping[str, Sequence[Judged]]) -> Html | None:
     """Those of which something was run."""
     parts = [answer(family(id), judged) for id, judged in found.items() if any(one.comparison for one in judged)]
     return join(parts) if parts else None
+
+
+def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged]) -> Html | None:
+    """The goals of the chosen recipe; ``judged``: their family. Nothing where none of it was run."""
+    if not any(one.comparison for one in judged):
+        return None
+    met = goals(outcomes, folder, judged)
+    items = [
+        tag(
+            "li",
+            tag("p", tag("b", goal.asked), tag("small", goal.told), class_="name"),
+            tag("p", tag("span", goal.verdict, class_=f"chip {CHIPS[goal.reached]}")),
+        )
+        for goal in met
+    ]
+    given = told()["goals"]
+    said = f"{arm_title(given['arm'])} against {arm_title(given['against'])}: {reached_of(met)}."
+    return tag(
+        "article",
+        tag("h3", "Does the recipe that trains on word swaps reach its goals?"),
+        tag("p", said, class_="verdict lesser"),
+        tag("ul", *items, class_="claims goals"),
+        class_="answer",
+    )
 
 
 def short(found: Mapping[str, Sequence[Judged]]) -> Html | None:

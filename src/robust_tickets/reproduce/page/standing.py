@@ -205,8 +205,8 @@ def attacks_of(found: Sequence[Standing]) -> tuple[Against, ...]:
 
 def flattered(found: Sequence[Standing]) -> str:
     """A warning where recipes stand among these that were chosen on the same texts."""
-    asked = told()["screen"]
-    if not any(one.task == asked["task"] and one.arm.startswith(tuple(asked["arms"])) for one in found):
+    asked = told()["chosen"]
+    if not any(one.task == asked["task"] and one.arm.startswith("sturdy_") for one in found):
         return ""
     twice = any(one.named not in ("", arm_title(one.arm)) for one in found)
     return (

@@ -20,7 +20,7 @@ from robust_tickets.reproduce.fill import Filled, fill
 from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.board import board, legend
-from robust_tickets.reproduce.page.claims import claims, judged_all, short
+from robust_tickets.reproduce.page.claims import claims, judged_all, reached, short
 from robust_tickets.reproduce.page.figures import by_length, trade_off
 from robust_tickets.reproduce.page.missing import missing
 from robust_tickets.reproduce.page.origin import origins
@@ -28,7 +28,6 @@ from robust_tickets.reproduce.page.papers import paper_part
 from robust_tickets.reproduce.page.seeds import seeds
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, flattered, standings, trained, where
 from robust_tickets.reproduce.page.strip import strip
-from robust_tickets.reproduce.page.sturdy import reached, screening
 from robust_tickets.reproduce.page.texts import texts
 from robust_tickets.reproduce.published import papers, tables
 from robust_tickets.reproduce.wording import count, rehearsed
@@ -56,9 +55,9 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     filled = {one.id: fill(one.id, outcomes, folder) for one in tables() if one.kind == "table"}
     figures = {one.id: figure(one.id, outcomes, folder) for one in tables() if one.kind == "figure"}
     judged = judged_all(outcomes, folder)
-    won = reached(outcomes, folder, judged[told()["goals"]["family"]])
+    met = reached(outcomes, folder, judged[told()["goals"]["family"]])
     sections: list[tuple[str, str, list[Html | None]]] = [
-        ("answers", "Answers", [claims(judged), screening(outcomes, folder), won, seeds(found, outcomes)]),
+        ("answers", "Answers", [claims(judged), met, seeds(found, outcomes)]),
         ("board", "Leaderboard", [_boards(found)]),
         ("trade", "Cost", [trade_off(found, outcomes, folder)]),
         ("length", "Length", [by_length(found, outcomes, folder)]),
