@@ -134,15 +134,17 @@ def _checks(cls: Any) -> tuple[tuple[str, Callable[[str, Any], None]], ...]:
 
 
 def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | None:
-    """What a field's type and limits allow; a seed has a check of its own (``seeds.py``)."""
+    """What a field's type and limits allow; a seed without limits has a check of its own (``seeds.py``)."""
     if typing.get_origin(hint) is typing.Literal:
         return lambda what, value: one_of(what, value, typing.get_args(hint))
     if _mark(cls, name, "required", False):
         return _refuse_none
     kinds = set(typing.get_args(hint) or (hint,))
-    if name == "seed" or not kinds & {int, float} or not kinds <= {int, float, type(None)}:
+    if not kinds & {int, float} or not kinds <= {int, float, type(None)}:
         return None
     limits: Limits = _mark(cls, name, "limits", Limits())
+    if name == "seed" and limits == Limits():
+        return None
     advice = _mark(cls, name, "hint", "") or "change the value"
 
     def check(what: str, value: Any) -> None:

@@ -358,7 +358,7 @@ def test_what_makes_no_sense_is_refused():
     for wrong, match in (
         (lambda: RunSet(name="a", runs=(run, run)), "twice"),
         (lambda: TrainedRun(value=math.nan, seed=0), "finite"),
-        (lambda: TrainedRun(value=1.0, seed=0, repeat=-1), "negative"),
+        (lambda: TrainedRun(value=1.0, seed=0, repeat=-1), "repeat must be at least 0"),
         (lambda: TrainedRun(value=50.0, seed=0, outcomes={"a": True}), "outcomes say 100"),
         (lambda: TrainedRun.of_outcomes({}, seed=0), "no example"),
         (lambda: summarise_runs(RunSet(name="a", runs=())), "no run"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.checks import at_least_one, not_negative
+from robust_tickets.config import Settings, setting
 from robust_tickets.errors import FAILED, TicketsError
 
 HOPELESS = 10  # failed calls of one text in a row, with all their retries
@@ -24,25 +24,15 @@ KEPT = 4_000_000  # characters of texts whose answers are kept
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls:
+class Calls(Settings):
     """How a function is called."""
 
-    batch_size: int | None = None  # texts in one call; by default as many as make 512 words
-    retries: int = 0  # further tries of a call that raised
-    rate_limit: float | None = None  # calls a second
-    timeout: float | None = None  # seconds to wait for an answer
-    backoff: float = 0.5  # seconds before the first retry, then twice as long each time
-
-    def __post_init__(self) -> None:
-        if self.batch_size is not None:
-            at_least_one(self, "batch_size")
-        not_negative(self, "retries", "backoff")
-        for name in ("rate_limit", "timeout"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < MOST:
-                raise TicketsError(
-                    f"{name} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none"
-                )
+    batch_size: int | None = setting(None, at_least=1)  # texts in one call; by default as many as make 512 words
+    retries: int = setting(0, at_least=0)  # further tries of a call that raised
+    rate_limit: float | None = setting(None, above=0, below=MOST, hint="leave it out for none")  # calls a second
+    # seconds to wait for an answer
+    timeout: float | None = setting(None, above=0, below=MOST, hint="leave it out for none")
+    backoff: float = setting(0.5, at_least=0)  # seconds before the first retry, then twice as long each time
 
 
 PLAIN = Calls()  # of a function that is near: its answers are not kept

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from robust_tickets.checks import not_negative, one_of
+from robust_tickets.checks import one_of
+from robust_tickets.config import Settings, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.measure.resample import RESAMPLES, percent, two_level_interval
@@ -26,7 +27,7 @@ ROUNDED = 0.051  # points between a value and the percentage of its outcomes: ta
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedRun:
+class TrainedRun(Settings):
     """One training run: its value, and by example id whether the example came out right, where that is known.
 
     ``repeat`` numbers runs of one seed and one config, from 0. ``source`` says where the value can be looked up.
@@ -34,12 +35,12 @@ class TrainedRun:
 
     value: float
     seed: int
-    repeat: int = 0
+    repeat: int = setting(0, at_least=0)
     outcomes: Mapping[str, bool] | None = field(default=None, repr=False, hash=False)
     source: str = ""
 
     def __post_init__(self) -> None:
-        not_negative(self, "repeat")
+        super().__post_init__()
         if not math.isfinite(self.value):
             raise TicketsError(f"a run's value is a finite number, got {self.value}", hint="leave out the run")
         if self.outcomes is None:

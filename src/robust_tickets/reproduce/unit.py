@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from robust_tickets.checks import check_literals, not_negative
+from robust_tickets.config import Settings, setting
 from robust_tickets.errors import TicketsError
 
 Flavour = Literal["corrected", "as-published", "as-released"]
@@ -18,19 +18,18 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Unit:
+class Unit(Settings):
     """``repeat`` numbers runs of one seed: on a GPU the seed does not fix the result."""
 
     backbone: str = BERT
     task: str
     arm: str  # of arms.toml
     flavour: Flavour = "corrected"
-    seed: int = 0
-    repeat: int = 0
+    seed: int = setting(0, at_least=0)
+    repeat: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        not_negative(self, "seed", "repeat")
+        super().__post_init__()
         for name in ("backbone", "task", "arm"):
             if not _NAME.fullmatch(getattr(self, name)):
                 raise TicketsError(
