@@ -397,7 +397,7 @@ def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Html:
             line(scale.start, ground, scale.end, ground, "leader"),
             line(scale(row.median), ground - room, scale(row.median), ground, "median"),
             label(left, ground - 82, squeeze(row.title, 50), kind="name"),
-            label(left, ground - 65, squeeze(row.under, 60), kind="quiet"),
+            label(left, ground - 65, squeeze(row.under, 56), kind="quiet"),
         ]
         parts.append(group(*drawn, title=row.said))
     return svg(WIDE, bottom + 46, parts, alt=alt, kind="wide")
