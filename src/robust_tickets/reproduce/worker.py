@@ -19,7 +19,7 @@ from typing import Any
 from robust_tickets.config import build, to_plain
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import write_json
-from robust_tickets.progress import warn
+from robust_tickets.progress import printed, warn
 from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.one import one
 from robust_tickets.reproduce.places import Places
@@ -70,10 +70,11 @@ def main() -> int:
     request = Request.of_json(sys.stdin.readline())
     threading.Thread(target=_end_with_starter, daemon=True).start()
     try:
-        one(
-            request.unit, request.attacks, request.places, request.store, request.results, request.processes,
-            search_only=request.search_only, drop_models=request.drop_models,
-        )  # fmt: skip
+        with printed():  # into the job's log
+            one(
+                request.unit, request.attacks, request.places, request.store, request.results, request.processes,
+                search_only=request.search_only, drop_models=request.drop_models,
+            )  # fmt: skip
     except Exception as problem:
         write_failure(request, problem)
         return FAILED
