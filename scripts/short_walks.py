@@ -1,10 +1,10 @@
 """Walk every recipe for a short budget on SST-2: does each go from the search to the report with a real model?
 
-    python scripts/short_walks.py --model FOLDER --data FOLDER --corpus FILE --out DIR [--only NAME ...] [--all-arms] [--keep]
+    python scripts/short_walks.py --model FOLDER --data FOLDER --corpus FILE --out DIR [--only NAME ...] [--keep]
 
 ``--model`` is a model folder (a BERT with its masked-language head, for ORTicket), ``--data`` a folder with SST-2's train and validation
 files, ``--corpus`` texts for ORTicket, of which the first 2,500 characters are used. Searches on other tasks look for folders of their
-names beside ``--data``; those without a train file are left out. Sweeps walk one arm of each kind, unless ``--all-arms``.
+names beside ``--data``; those without a train file are left out.
 
 Numbers from these walks mean nothing: sixteen rows, two updates, two attacked sentences. A recipe that went through is noted in
 DIR/done.json and not walked again; its run folder is removed unless ``--keep``. The log of each is DIR/RECIPE.log. One that failed keeps
@@ -38,20 +38,12 @@ BY_SEARCH = {
     "imp": ["batch_size=8", "epochs=1", "sparsity=0.3", "step=0.15", "evaluation_rows=8"],
     "prasanna": ["batch_size=8", "head_step=0.5", "mlp_step=6", "rows=8", "tuning.epochs=1", "tuning.max_steps=1", "tuning.batch_size=8"],
 }  # fmt: skip
-FEWER = {  # one arm of each kind
-    "earlyrobust_gamma": "gamma_10,gamma_30,finetune",
-    "earlyrobust_sparsity": "earlyrobust,heads_1_2,neurons_60,finetune",
-    "robustt_lambda": "lambda_01,lambda_10,finetune",
-    "robustt_sparsity": "robustt_50,random_50,robustt_90,finetune",
-}
 
 
 def settings(name: str, options: argparse.Namespace) -> list[str]:
     """What makes a recipe short; each search is told by its own keys, wherever the recipe names it."""
     found = [f"model={options.model}", f"data={options.data}", *COMMON]
-    if name in FEWER and not options.all_arms:
-        found.append(f"arms={FEWER[name]}")
-    recipe = read_recipe(name, [f"arms={FEWER[name]}"] if name in FEWER and not options.all_arms else [])
+    recipe = read_recipe(name)
     first = _name(next((arm.search for arm in recipe.arms if arm.search is not None and arm.branch_of is None), None))
     for arm in recipe.arms:
         own = _name(arm.search)
@@ -118,7 +110,6 @@ def main() -> int:
         parser.add_argument(flag, type=Path, required=True)
     parser.add_argument("--corpus", type=Path, help="needed by the ORTicket recipes alone")
     parser.add_argument("--only", nargs="+", default=[], choices=recipes())
-    parser.add_argument("--all-arms", action="store_true")
     parser.add_argument("--keep", action="store_true", help="keep the run folders")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
