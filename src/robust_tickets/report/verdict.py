@@ -26,7 +26,7 @@ from robust_tickets.measure.metrics import (
 )
 from robust_tickets.measure.verdict import holm
 from robust_tickets.report import format as numbers
-from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number
+from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number, whole
 from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
 
 ALPHA = 0.05
@@ -487,56 +487,36 @@ def conditions(run: Run, attack: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _conditions(found: Attack) -> list[str]:
-    about = found.about
-    parts = [_rules(about), _scoring(about), _temperature(about), _subset(found), _short(found), _budget(about)]
-    if any(parts):
-        substitutes = {
-            kind: mapping(r).get("name")
-            for kind, r in mapping(about.get("resources")).items()
-            if mapping(r).get("substitute")
-        }
-        parts += [f"substitute {kind}: {name}" for kind, name in substitutes.items()]
-    return [part for part in parts if part]
-
-
-def _scoring(about: Mapping[str, Any]) -> str:
-    return f"scored by {about['scoring']}" if about.get("scoring") else ""
-
-
-def _budget(about: Mapping[str, Any]) -> str:
-    if "query_budget" not in about:
-        return ""
-    return f"at most {about['query_budget']} queries a text" if about["query_budget"] else "no query budget"
-
-
-def _rules(about: Mapping[str, Any]) -> str:
+    about, task, heat = found.about, mapping(found.about.get("task")), number(found.about.get("temperature"))
+    parts = []
     if about.get("compat"):
-        return f"by the rules of {about['compat']}"
-    return f"by this package's own rules, written from {about['semantics']}" if about.get("semantics") else ""
+        parts.append(f"by the rules of {about['compat']}")
+    elif about.get("semantics"):
+        parts.append(f"by this package's own rules, written from {about['semantics']}")
+    if about.get("scoring"):
+        parts.append(f"scored by {about['scoring']}")
+    if heat is not None:
+        fit = mapping(about.get("calibration"))
+        how_hot = f", calibrated on {fit.get('n')} rows of {fit.get('split')}" if fit.get("fitted") else ""
+        parts.append(f"temperature {heat:g}{how_hot or (' (the victim as it is)' if heat == 1 else '')}")
+    if subset := _subset(found, task):
+        parts.append(f"texts: {subset}")
+    if (asked := whole(task.get("asked"))) is not None and (short := short_of(asked, len(found.ids))):
+        parts.append(short)
+    if "query_budget" in about:
+        budget = about["query_budget"]
+        parts.append(f"at most {budget} queries a text" if budget else "no query budget")
+    if parts:
+        used = {kind: mapping(one) for kind, one in mapping(about.get("resources")).items()}
+        parts += [f"substitute {kind}: {one.get('name')}" for kind, one in used.items() if one.get("substitute")]
+    return parts
 
 
-def _temperature(about: Mapping[str, Any]) -> str:
-    heat, fit = number(about.get("temperature")), mapping(about.get("calibration"))
-    if heat is None:
-        return ""
-    if fit.get("fitted"):
-        return f"temperature {heat:g}, calibrated on {fit.get('n')} rows of {fit.get('split')}"
-    return f"temperature {heat:g}" + (" (the victim as it is)" if heat == 1 else "")
-
-
-def _subset(found: Attack) -> str:
+def _subset(found: Attack, task: Mapping[str, Any]) -> str:
     """How the texts were chosen; a result that does not count them by class has its examples."""
-    task = mapping(found.about.get("task"))
     names = [str(name) for name in listed(task.get("labels") or [])]
-    counts = [int(count) for count in map(number, listed(task.get("by_class") or [])) if count is not None]
+    counts = [count for count in map(whole, listed(task.get("by_class") or [])) if count is not None]
     if not counts:
         labels = [example.label for example in found.examples if isinstance(example.label, int)]
         counts = [labels.count(place) for place in range(len(names))]
-    rows = number(task.get("rows"))
-    said = how(str(found.about.get("subset")), found.seed, names, counts, None if rows is None else int(rows))
-    return f"texts: {said}" if said else ""
-
-
-def _short(found: Attack) -> str:
-    asked = number(mapping(found.about.get("task")).get("asked"))
-    return "" if asked is None else short_of(int(asked), len(found.ids))
+    return how(str(found.about.get("subset")), found.seed, names, counts, whole(task.get("rows")))
