@@ -148,7 +148,6 @@ class Run:
 
     folder: Path
     processes: int | None = None
-    wait: bool = True  # for a stage that another process works on; else BusyError is raised
     used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
     def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
@@ -167,7 +166,7 @@ class Run:
         if self.processes is None:
             yield
             return
-        with locked(stage.folder, wait=self.wait):
+        with locked(stage.folder, wait=True):
             if not stage.done() and self.processes > stage.sharers:
                 write_json(stage.folder / SHARERS, {"processes": self.processes})
             yield

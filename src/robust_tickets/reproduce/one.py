@@ -51,7 +51,7 @@ def one(
     ``search_only``: the ticket is enough.
     ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
     """
-    with locked(store / "units" / unit.id):
+    with locked(store / "units" / unit.id, wait=True):
         known = found(unit, results)
         recipe = recipe_of(unit, attacks, places)
         if known is not None:

@@ -160,10 +160,8 @@ class Walk:
         }
 
 
-def prepare(
-    recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None, wait: bool = True
-) -> Walk:
-    """Load what the recipe names and decide its run folder; trains nothing. ``processes``, ``wait`` as :class:`Run` has them."""
+def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None) -> Walk:
+    """Load what the recipe names and decide its run folder; trains nothing. ``processes`` as :class:`Run` has it."""
     for note in recipe.notes:
         say(note)
     allowed.check(recipe)
@@ -181,7 +179,7 @@ def prepare(
         for o in origins
     ]
     parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
-    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes, wait=wait)
+    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes)
     goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
     return Walk(
         recipe=recipe,
