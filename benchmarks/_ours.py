@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import PGD, FreeLB, SynonymSwap
-from robust_tickets.adversary._words import Words
-from robust_tickets.layout import layout_of
-from robust_tickets.lexicon.kinds import Resource
-from robust_tickets.lexicon.synonyms import SynonymTable
-from robust_tickets.measure.cost import flops
+from robust_tickets.adversary.words import Words
+from robust_tickets.backbone.cost import flops
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.hardconcrete import HardConcrete
+from robust_tickets.resources.kinds import Resource
+from robust_tickets.resources.synonyms import SynonymTable
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.optim import Optim

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from robust_tickets.classifier.kernels import CUDNN_FROM
 from robust_tickets.data.batching import DEPTH
 from robust_tickets.data.batching import MOST as WIDTHS
-from robust_tickets.train.captured import MOST, WARM_UP
-from robust_tickets.train.engines import WORTH
-from robust_tickets.train.feed import ENOUGH
+from robust_tickets.data.feed import ENOUGH
+from robust_tickets.kernels import CUDNN_FROM
+from robust_tickets.train.cuda import WORTH
+from robust_tickets.train.cuda.graphs import MOST, WARM_UP
 from robust_tickets.train.loop import CHECKPOINT_SHARE
 
 # changes of how updates run that came after the results: empty once they are measured

@@ -20,8 +20,8 @@ from robust_tickets import Classifier, TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Encoded
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon.tagger import Tagger
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.tagger import Tagger
+from robust_tickets.resources.vectors import Vectors
 from robust_tickets.seeds import numpy_generator
 
 QUESTION = "Python's milliseconds a query of TextFooler, models excluded"

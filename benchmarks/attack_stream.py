@@ -22,8 +22,8 @@ from _measure import save
 
 from robust_tickets import PWWS, Classifier, load_task
 from robust_tickets.attack import carry
-from robust_tickets.lexicon import wordnet
-from robust_tickets.lexicon.words import word_list
+from robust_tickets.resources import wordnet
+from robust_tickets.resources.words import word_list
 from robust_tickets.seeds import numpy_generator
 
 N, FEW, WORDS, VOCABULARY, EVERY, SEED = 100_000, 1_000, (3, 7), 20_000, 1_000, 0

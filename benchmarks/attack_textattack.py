@@ -20,7 +20,7 @@ from _measure import save
 
 from robust_tickets import TextFooler, load_classifier
 from robust_tickets.attack.text import Text
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.vectors import Vectors
 
 QUESTION = "TextFooler against TextAttack's, same victim, same resources, same examples"
 

@@ -39,11 +39,11 @@ from robust_tickets.data.load import load_task
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.train import loop as looping
 from robust_tickets.train import state
+from robust_tickets.train.cuda.late import Late
+from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune, updates_per_epoch
-from robust_tickets.train.late import Late
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.stream import size_of
-from robust_tickets.train.writer import Writer
 
 QUESTION = "Seconds of an epoch beyond its bare updates, by kind, as a share of the epoch"
 KINDS = ("data", "metrics", "checkpoint", "evaluation")

@@ -16,7 +16,7 @@ import torch
 from _measure import batch_of, interleaved, memory_of, ratio, save, spread
 
 from robust_tickets import RobustT
-from robust_tickets.measure.cost import peak_memory
+from robust_tickets.backbone.cost import peak_memory
 from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.optim import adamw

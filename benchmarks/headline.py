@@ -30,7 +30,7 @@ from _arms import ALWAYS, Arm, Batch, arms_of, blocks, classifier_of, our_batche
 from _store import Store, clocked, device_of, free, milliseconds
 
 import robust_tickets as rt
-from robust_tickets.measure.cost import flops
+from robust_tickets.backbone.cost import flops
 from robust_tickets.train.evaluate import evaluate
 
 QUESTION = (

@@ -25,7 +25,7 @@ from _ours import KINDS, batch_of, config_of, gates_in, layers_of, model_of, upd
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, milliseconds, paced
 
-from robust_tickets.measure.cost import peak_memory
+from robust_tickets.backbone.cost import peak_memory
 
 QUESTION = "Peak memory of a training step, and growth of time and memory with length, batch, layers and gates"
 MIDDLE = {"batch": 32, "tokens": 128, "layers": 12}

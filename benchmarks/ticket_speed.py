@@ -22,9 +22,9 @@ from _measure import ratio
 from _store import Store, device_of, free, in_turns, milliseconds, wait
 
 from robust_tickets import RandomTicket, compact, load_classifier
-from robust_tickets.draw import Multiple
-from robust_tickets.measure.cost import flops, parameters
+from robust_tickets.backbone.cost import flops, parameters
 from robust_tickets.seeds import torch_generator
+from robust_tickets.ticket.topk import Multiple
 
 HEADS, NEURONS = 1 / 6, (0.2, 0.3, 0.4)
 MULTIPLES: tuple[Multiple, ...] = (1, 8, 16, 64)

@@ -1,4 +1,4 @@
-"""Build the synonym table of ``robust_tickets.lexicon.wordnet`` from WordNet 3.0's own files.
+"""Build the synonym table of ``robust_tickets.resources.wordnet`` from WordNet 3.0's own files.
 
 Debian's package ``wordnet-base`` installs them in /usr/share/wordnet. Run ``python scripts/build_wordnet.py``; the same input gives the
 same bytes, and the printed SHA-256 is the one ``tests/unit/test_lexicon_wordnet.py`` expects.
@@ -16,10 +16,10 @@ import hashlib
 import io
 from pathlib import Path
 
-from robust_tickets.lexicon.words import is_one_word
+from robust_tickets.resources.words import is_one_word
 
 PARTS = ("noun", "verb", "adj", "adv")
-TARGET = Path(__file__).resolve().parents[1] / "src" / "robust_tickets" / "lexicon" / "wordnet.txt.gz"
+TARGET = Path(__file__).resolve().parents[1] / "src" / "robust_tickets" / "resources" / "files" / "wordnet.txt.gz"
 
 
 def records(path: Path) -> list[str]:

@@ -23,8 +23,8 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.data.load import load_task
-from robust_tickets.lexicon.synonyms import SynonymTable, synonym_table
 from robust_tickets.reproduce.places import Places
+from robust_tickets.resources.synonyms import SynonymTable, synonym_table
 from robust_tickets.seeds import numpy_generator
 
 TEXTS = 200

@@ -1,4 +1,4 @@
-"""Compare ``robust_tickets.lexicon.wordnet.synonyms`` with NLTK's reader on WordNet 3.0's own files.
+"""Compare ``robust_tickets.resources.wordnet.synonyms`` with NLTK's reader on WordNet 3.0's own files.
 
 ``python scripts/check_wordnet.py`` takes every lemma, every irregular form and 50,000 made-up inflections (seeded); ``--golden FILE``
 writes NLTK's answers for 300 of them, which a test compares with wherever WordNet is not installed. Needs ``nltk``.
@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.lexicon.words import is_one_word
+from robust_tickets.resources.words import is_one_word
 from robust_tickets.seeds import numpy_generator
 
 NEEDED = (
@@ -76,7 +76,7 @@ def write_golden(path: Path, nltk_wordnet: Any, words: list[str]) -> None:
 
 
 def main() -> None:
-    from robust_tickets.lexicon.wordnet import synonyms
+    from robust_tickets.resources.wordnet import synonyms
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))

@@ -21,8 +21,8 @@ from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.data.load import load_task
-from robust_tickets.lexicon.kinds import resolve
-from robust_tickets.lexicon.sentence_encoder import SentenceEncoder
+from robust_tickets.resources.kinds import resolve
+from robust_tickets.resources.sentence_encoder import SentenceEncoder
 from robust_tickets.seeds import numpy_generator
 
 ACCEPTED = (50, 75, 90)  # percent

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from robust_tickets.classifier import Classifier
-from robust_tickets.lexicon.words import word_list, words
+from robust_tickets.resources.words import word_list, words
 
 MARK = "\ufdd0"  # stands between columns in the literal twins; no text of the tests holds it
 VARIES = {"seconds", "env", "forward_passes"}  # what may differ between two results of the same attack

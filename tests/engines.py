@@ -25,8 +25,8 @@ from robust_tickets.adversary.smart import SMART
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.tavat import TAVAT
+from robust_tickets.backbone.weight_masks import attach
 from robust_tickets.data.mlm import IGNORED
-from robust_tickets.masks import attach
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.hardconcrete import HardConcrete
@@ -91,7 +91,7 @@ def loop_on(
         gates = HardConcrete(model, generator=generators["gates"], granularity=granularity, freeze=freeze).attach()
         parts["gates"] = gates
     if kind == "masks":
-        from robust_tickets.layout import layout_of
+        from robust_tickets.backbone.layout import layout_of
 
         dice = torch_generator(1, "masks")
         matrices = layout_of(model).matrices_of(model)
@@ -235,10 +235,12 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: graph.recording())
-    monkeypatch.setattr("robust_tickets.train.captured.random_streams", lambda engine: list(engine.generators.values()))
-    monkeypatch.setattr("robust_tickets.train.captured.mend", lambda stream, place: stream.set_state(place))
-    monkeypatch.setattr("robust_tickets.train.captured.release", lambda device, pool: None)
+    monkeypatch.setattr(
+        "robust_tickets.train.cuda.graphs.random_streams", lambda engine: list(engine.generators.values())
+    )
+    monkeypatch.setattr("robust_tickets.train.cuda.graphs.mend", lambda stream, place: stream.set_state(place))
+    monkeypatch.setattr("robust_tickets.train.cuda.graphs.release", lambda device, pool: None)
     monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)
-    monkeypatch.setattr("robust_tickets.train.engines.capturable", lambda device: True)
+    monkeypatch.setattr("robust_tickets.train.cuda.capturable", lambda device: True)
     Graph.replays = 0
     return Graph

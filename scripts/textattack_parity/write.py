@@ -47,7 +47,7 @@ def seed_of(name: str) -> int:
 
 def stopwords(version: str) -> list[str]:
     """NLTK's English list as a fresh installation of the version had it: of 198 words since February 2025, of 179 before."""
-    from robust_tickets.lexicon.words import nltk_stopwords
+    from robust_tickets.resources.words import nltk_stopwords
 
     return sorted(nltk_stopwords(198 if version == "0.3.11" else 179))
 

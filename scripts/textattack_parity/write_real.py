@@ -31,7 +31,7 @@ def parts(shared: Path, version: str, said: set[str]) -> stand_ins.Parts:
     import nltk
 
     encode = real.minilm().encode
-    from robust_tickets.lexicon.vectors import Vectors
+    from robust_tickets.resources.vectors import Vectors
 
     vectors = Vectors.load(shared / "resources" / "counterfit-substitute")
     nearest = np.zeros((len(vectors), NEAREST + 1), dtype=np.int64)
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def made_words(texts: tuple[str, ...]) -> list[str]:
-    from robust_tickets.lexicon.words import word_list
+    from robust_tickets.resources.words import word_list
 
     return [word for text in texts for word in word_list(text)]
 

@@ -18,7 +18,7 @@ _WHERE = {
     "load_classifier": "robust_tickets.classifier",
     "Task": "robust_tickets.data.task",
     "load_task": "robust_tickets.data.load",
-    "Ticket": "robust_tickets.ticket",
+    "Ticket": "robust_tickets.ticket.ticket",
     "Found": "robust_tickets.search._found",
     "EarlyBERT": "robust_tickets.search.earlybert",
     "EarlyRobust": "robust_tickets.search.earlyrobust",
@@ -51,11 +51,11 @@ _WHERE = {
     "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
     "replay": "robust_tickets.attack.transfer",
-    "export": "robust_tickets.ship.export",
-    "predict": "robust_tickets.ship.predict",
-    "RunSet": "robust_tickets.measure.runs",
-    "TrainedRun": "robust_tickets.measure.runs",
-    "compare_runs": "robust_tickets.measure.verdict",
+    "export": "robust_tickets.deploy.export",
+    "predict": "robust_tickets.deploy.predict",
+    "RunSet": "robust_tickets.stats.runs",
+    "TrainedRun": "robust_tickets.stats.runs",
+    "compare_runs": "robust_tickets.stats.verdict",
     "write_report": "robust_tickets.report.html",
     "methods": "robust_tickets.names",
     "adversaries": "robust_tickets.names",
@@ -92,10 +92,9 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import load_classifier as load_classifier
     from robust_tickets.data.load import load_task as load_task
     from robust_tickets.data.task import Task as Task
+    from robust_tickets.deploy.export import export as export
+    from robust_tickets.deploy.predict import predict as predict
     from robust_tickets.errors import TicketsError as TicketsError
-    from robust_tickets.measure.runs import RunSet as RunSet
-    from robust_tickets.measure.runs import TrainedRun as TrainedRun
-    from robust_tickets.measure.verdict import compare_runs as compare_runs
     from robust_tickets.names import adversaries as adversaries
     from robust_tickets.names import attacks as attacks
     from robust_tickets.names import backbones as backbones
@@ -115,9 +114,10 @@ if TYPE_CHECKING:
     from robust_tickets.search.prasanna import Prasanna as Prasanna
     from robust_tickets.search.random import RandomTicket as RandomTicket
     from robust_tickets.search.robustt import RobustT as RobustT
-    from robust_tickets.ship.export import export as export
-    from robust_tickets.ship.predict import predict as predict
-    from robust_tickets.ticket import Ticket as Ticket
+    from robust_tickets.stats.runs import RunSet as RunSet
+    from robust_tickets.stats.runs import TrainedRun as TrainedRun
+    from robust_tickets.stats.verdict import compare_runs as compare_runs
+    from robust_tickets.ticket.ticket import Ticket as Ticket
     from robust_tickets.train.finetune import FineTune as FineTune
 
 

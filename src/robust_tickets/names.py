@@ -38,13 +38,15 @@ def tasks() -> tuple[str, ...]:
 
 def recipes() -> tuple[str, ...]:
     """Recipes that can be run by name: the files that ship, and one for every search and every adversary."""
-    shipped = (file.name for file in files("robust_tickets.recipe").iterdir() if not file.name.startswith("_"))
+    shipped = (
+        file.name for file in files("robust_tickets.experiment.recipes").iterdir() if not file.name.startswith("_")
+    )
     return tuple(sorted({*(n[:-5] for n in shipped if n.endswith(".toml")), *methods(), *adversaries()}))
 
 
 def recipe_tree(name: str) -> dict[str, Any]:
     """The recipe called ``name`` as TOML says it: its own file, or the template of searches or adversaries filled in."""
-    folder = files("robust_tickets.recipe")
+    folder = files("robust_tickets.experiment.recipes")
     if (own := folder / f"{name}.toml").is_file():
         return tomllib.loads(own.read_text("utf-8"))
     registry, template = (METHODS, "_search.toml") if name in methods() else (ADVERSARIES, "_adversary.toml")

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from calling import tickets
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from tiny import tiny_model, tiny_tokenizer
 
 WEIGHTS = """

@@ -15,11 +15,11 @@ from calling import tickets
 from jobs import jobs_here as jobs_here
 from robust_tickets.cli.filling import _failed
 from robust_tickets.cli.main import main
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all, ticket_of
 from robust_tickets.reproduce.published import cells
-from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.work import Summary
-from robust_tickets.ticket import Ticket
+from robust_tickets.reproduce.runner import Summary
+from robust_tickets.ticket.ticket import Ticket
 from small_world import World, small_world
 
 pytestmark = pytest.mark.usefixtures("jobs_here")

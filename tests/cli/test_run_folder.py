@@ -106,8 +106,8 @@ def test_a_draw_is_not_written_over_a_search(
 
 
 def test_which_arm_searches_elsewhere_is_part_of_the_runs_name(three_classes: Path, model_folder: Path) -> None:
-    from robust_tickets.walk.recipe import resolve
-    from robust_tickets.walk.runner import prepare
+    from robust_tickets.experiment.recipe import resolve
+    from robust_tickets.experiment.runner import prepare
 
     other = three_classes.with_name("other.csv")
     other.write_text("\n".join(three_classes.read_text().splitlines()[:200]) + "\n")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from robust_tickets.cli.main import main
-from robust_tickets.lexicon import wordnet
-from robust_tickets.ship.evidence import evidence_of
+from robust_tickets.deploy.evidence import evidence_of
+from robust_tickets.resources import wordnet
 
 
 def _run(capsys: pytest.CaptureFixture[str], *settings: str, out: Path) -> dict[str, Any]:

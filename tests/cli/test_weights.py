@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from robust_tickets.backbone.weight_masks import check_zeros, masks_of
 from robust_tickets.classifier import Classifier
 from robust_tickets.cli.main import main
-from robust_tickets.masks import check_zeros, masks_of
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

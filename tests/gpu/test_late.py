@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.train import late
+from robust_tickets.train.cuda import late
+from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.late import Late
 from tiny import tiny_classifier
 from toy import toy_task
 

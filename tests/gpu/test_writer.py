@@ -10,8 +10,8 @@ import torch
 
 from robust_tickets.train import checkpoint
 from robust_tickets.train.checkpoint import State
+from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.writer import Writer
 from tiny import tiny_classifier
 from toy import toy_task
 

@@ -141,7 +141,7 @@ class NoisyFooler(Attack):
 
     def prepare(self, device: str) -> Any:
         from robust_tickets.attack.encoder import NOISE
-        from robust_tickets.lexicon.vectors import Vectors
+        from robust_tickets.resources.vectors import Vectors
 
         generator = numpy_generator(1, "vectors")
         vectors = Vectors(WORDS, (1 + 0.05 * generator.normal(size=(len(WORDS), 6))).astype(np.float32))
@@ -183,7 +183,7 @@ def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: py
 def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two successes 0.6 noises apart, each moved by 0.9 noises towards and beyond the other."""
     from robust_tickets.attack.encoder import NOISE
-    from robust_tickets.lexicon.vectors import Vectors
+    from robust_tickets.resources.vectors import Vectors
 
     def encode(texts: list[str]) -> np.ndarray:
         rows = []

@@ -20,7 +20,7 @@ from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.victim import Victim
 from robust_tickets.data.task import Split
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.vectors import Vectors
 from robust_tickets.seeds import numpy_generator
 from tiny import tiny_classifier
 

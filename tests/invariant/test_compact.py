@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 import robust_tickets as rt
-from robust_tickets.layout import encoder_of, layout_of
+from robust_tickets.backbone.layout import encoder_of, layout_of
 from robust_tickets.prune.compact import zero_outside
 from robust_tickets.prune.configuration import from_text, to_text
 from robust_tickets.prune.gates import Gates

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import robust_tickets as rt
-from robust_tickets.adversary._words import WordSpace
+from robust_tickets.adversary.words import WordSpace
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES

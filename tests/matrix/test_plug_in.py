@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from plugging import block, install
-from robust_tickets.layout import REFUSED
+from robust_tickets.backbone.layout import REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
 # what the page's own example does not show: gates, masks and training on a plug-in
 MORE = """
 import torch, robust_tickets as rt
 from transformers import AutoConfig, AutoModelForMaskedLM
-from robust_tickets.layout import layout_of
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.gates import Gates
 torch.manual_seed(0)
 config = AutoConfig.for_model("nomic_bert", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
@@ -42,11 +42,11 @@ print("agreed")
 # what names the results of a model, for a plug-in's family and for one of ours
 KEYS = """
 import json, robust_tickets as rt
-from robust_tickets.classifier.masked import digest_of_model
+from robust_tickets.classifier.mlm import digest_of_model
 from robust_tickets.config import digest
 from robust_tickets.train.finetune import identity_of
-from robust_tickets.walk import stages
-from robust_tickets.walk.recipe import AttackPlan
+from robust_tickets.experiment import execute as stages
+from robust_tickets.experiment.recipe import AttackPlan
 from tiny import tiny_classifier, tiny_model
 from toy import toy_task
 task, told = toy_task(), {}
@@ -122,7 +122,7 @@ def test_a_broken_plug_in_breaks_nothing_else(installed: Path) -> None:
     code = """
 import robust_tickets as rt
 from transformers import AutoConfig
-from robust_tickets.layout import layout_of
+from robust_tickets.backbone.layout import layout_of
 print(type(layout_of(AutoConfig.for_model("nomic_bert"))).__name__)
 for family in ("esm", "camembert", "ernie"):
     try:

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import robust_tickets as rt
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split, Task
-from robust_tickets.layout import layout_of
 from robust_tickets.registry import BACKBONES, METHODS
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 

@@ -13,7 +13,7 @@ import pytest
 
 from replaying import GOLDEN, chinese, difference, digests, golden_names, read, replay, samples
 from robust_tickets.attack.rules import OFFERED, PREFIX
-from robust_tickets.lexicon.words import nltk_stopwords
+from robust_tickets.resources.words import nltk_stopwords
 
 FEWEST = 150  # examples a file must hold
 LONG = 80  # words; six texts have more: these are left to the slow tests

@@ -20,8 +20,8 @@ from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.masked import Blank, Suited, doubtful
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon.masked_lm import MaskedModel
-from robust_tickets.lexicon.words import NLTK, word_list
+from robust_tickets.resources.masked_lm import MaskedModel
+from robust_tickets.resources.words import NLTK, word_list
 from robust_tickets.seeds import numpy_generator
 from tiny import WORDS, tiny_model, tiny_tokenizer
 

@@ -21,8 +21,8 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon.vectors import Vectors
-from robust_tickets.lexicon.words import LOOKALIKE, NLTK, word_list, words
+from robust_tickets.resources.vectors import Vectors
+from robust_tickets.resources.words import LOOKALIKE, NLTK, word_list, words
 from robust_tickets.seeds import derive, numpy_generator
 
 WORDS = (

@@ -18,9 +18,9 @@ from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split
-from robust_tickets.lexicon import wordnet
-from robust_tickets.lexicon.vectors import Vectors
-from robust_tickets.lexicon.words import NLTK, TEXTFOOLER, word_list
+from robust_tickets.resources import wordnet
+from robust_tickets.resources.vectors import Vectors
+from robust_tickets.resources.words import NLTK, TEXTFOOLER, word_list
 from robust_tickets.seeds import numpy_generator
 
 PLAIN = (

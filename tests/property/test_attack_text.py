@@ -11,7 +11,7 @@ from attacking import literal_replace
 from robust_tickets.attack.rules import OWN, PROFILES, Rules
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.words import word_list
+from robust_tickets.resources.words import word_list
 
 ODD = ["é", "😀", "中文", "×", "`", "l", "\u202e", "[UNK]", "(", "\n"]
 PIECES = st.sampled_from(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.lexicon.tagger import Perceptron, Tagger
+from robust_tickets.resources.tagger import Perceptron, Tagger
 
 nltk_tagger = pytest.importorskip("nltk.tag.perceptron")
 WORDS = [
@@ -101,7 +101,7 @@ def test_equals_nltk_on_the_real_model(shared: Path) -> None:
 
 
 def test_words_of_megabytes_are_tagged_and_not_remembered() -> None:
-    from robust_tickets.lexicon.tagger import Remembering
+    from robust_tickets.resources.tagger import Remembering
 
     ours, theirs = both(*made_up(0))
     long = ["good", "x" * 5000, "film"]

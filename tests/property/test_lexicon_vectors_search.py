@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.lexicon import vectors as module
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources import vectors as module
+from robust_tickets.resources.vectors import Vectors
 
 ROWS = st.lists(
     st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=1, max_size=12

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.lexicon.words import HOMOGLYPHS, INSIDE, is_one_word, word_list, words
+from robust_tickets.resources.words import HOMOGLYPHS, INSIDE, is_one_word, word_list, words
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet="ab.' -_*@\n×`l\u00e9\u4e2d", max_size=40))
 

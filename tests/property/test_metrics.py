@@ -14,8 +14,8 @@ from scipy.stats import binomtest
 from robust_tickets.attack import flags
 from robust_tickets.attack.tally import Tally
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure import metrics
-from robust_tickets.measure.metrics import (
+from robust_tickets.stats import metrics
+from robust_tickets.stats.metrics import (
     attack_metrics,
     bootstrap_difference,
     classification,
@@ -233,9 +233,7 @@ def test_one_number_says_what_few_examples_are():
 
 
 def test_metrics_need_neither_torch_nor_scipy_to_import():
-    code = (
-        "import sys, robust_tickets.measure.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
-    )
+    code = "import sys, robust_tickets.stats.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

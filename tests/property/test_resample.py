@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure import resample
-from robust_tickets.measure.resample import percent, permutation_p, two_level_difference, two_level_interval
-from robust_tickets.measure.runs import RunSet, TrainedRun, summarise_runs
-from robust_tickets.measure.student import mean_interval, welch
-from robust_tickets.measure.verdict import compare_runs
 from robust_tickets.seeds import numpy_generator
+from robust_tickets.stats import resample
+from robust_tickets.stats.resample import percent, permutation_p, two_level_difference, two_level_interval
+from robust_tickets.stats.runs import RunSet, TrainedRun, summarise_runs
+from robust_tickets.stats.student import mean_interval, welch
+from robust_tickets.stats.verdict import compare_runs
 
 values = st.lists(st.integers(0, 12).map(lambda x: x / 10), min_size=1, max_size=6)  # few values: many ties
 SIDES = ("two-sided", "greater", "less")

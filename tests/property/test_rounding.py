@@ -11,15 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_tickets.draw import draw, rounded
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.prune.compact import compact, zero_outside
 from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.search.robustt import RobustT
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
+from robust_tickets.ticket.topk import draw, rounded
 from tiny import tiny_classifier
 
 UNITS = {"heads": 64, "neurons": 16}

@@ -14,10 +14,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.adversary._words import Words
+from robust_tickets.adversary.words import Words
 from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.synonyms import _stored, synonym_table
+from robust_tickets.resources.synonyms import _stored, synonym_table
 from tiny import WORDS, tiny_config, tiny_tokenizer
 
 LISTS = {
@@ -155,7 +155,7 @@ def test_it_is_built_once_and_a_damaged_one_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
     first = _table("wordpiece")
     (place,) = (tmp_path / "synonyms").iterdir()
-    monkeypatch.setattr("robust_tickets.lexicon.synonyms.look_up_in", None)  # not asked again
+    monkeypatch.setattr("robust_tickets.resources.synonyms.look_up_in", None)  # not asked again
     assert (_table("wordpiece").candidates == first.candidates).all()
     monkeypatch.undo()
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
@@ -178,8 +178,8 @@ def test_no_damage_to_a_cached_table_is_fatal_or_believed(monkeypatch: pytest.Mo
 
 
 def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
-    from robust_tickets.lexicon import wordnet
-    from robust_tickets.lexicon.words import NLTK
+    from robust_tickets.resources import wordnet
+    from robust_tickets.resources.words import NLTK
 
     tokenizer = _tokenizer("wordpiece")
     table = synonym_table(tokenizer)
@@ -193,7 +193,7 @@ def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
 
 
 def test_too_many_wordnet_synonyms_are_thinned_over_the_alphabet() -> None:
-    from robust_tickets.lexicon.synonyms import _at_most
+    from robust_tickets.resources.synonyms import _at_most
 
     assert _at_most(list(range(10)), 4, True) == [0, 2, 5, 7]
     assert _at_most(list(range(10)), 4, False) == [0, 1, 2, 3]

@@ -13,8 +13,8 @@ from tokenizers.processors import TemplateProcessing
 
 from robust_tickets.data.arrow_tables import _groups, token_table
 from robust_tickets.data.batching import Batches
+from robust_tickets.data.order import FileOrder
 from robust_tickets.data.task import Split
-from robust_tickets.train.order import FileOrder
 from tiny import tiny_config, tiny_tokenizer
 
 TEXTS = st.text(st.sampled_from("ab ogdfilm.é "), min_size=1, max_size=40)

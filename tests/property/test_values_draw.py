@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.draw import draw, removed_count
 from robust_tickets.errors import TicketsError
+from robust_tickets.ticket.topk import draw, removed_count
 
 few = st.integers(-3, 3).map(float)  # few values: ties everywhere
 layers = st.lists(st.lists(few, min_size=1, max_size=8).map(np.array), min_size=1, max_size=5)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 UNITS = {"heads": 64, "neurons": 16}
 

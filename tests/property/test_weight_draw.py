@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from robust_tickets.draw import draw_weights, keep_best, removed_count
 from robust_tickets.errors import TicketsError
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
+from robust_tickets.ticket.topk import draw_weights, keep_best, removed_count
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=6)
 TIED = st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0])  # few values, so that most draws cut through a tie

@@ -87,7 +87,7 @@ def test_two_million_rows_stay_out_of_memory(tmp_path: Path) -> None:
             )
     code = (
         "import sys; from robust_tickets.data.load import load_task\n"
-        "from robust_tickets.measure.cost import peak_memory\n"
+        "from robust_tickets.backbone.cost import peak_memory\n"
         "import pyarrow\n"
         "before = peak_memory(); task = load_task(sys.argv[1]); task.train.take(range(0, len(task.train), 5000))\n"
         "print(len(task.train), peak_memory() - before)\n"

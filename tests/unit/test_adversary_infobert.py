@@ -16,8 +16,8 @@ from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import torch_generator

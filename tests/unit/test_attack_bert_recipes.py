@@ -24,8 +24,8 @@ from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.masked_lm import MaskedModel
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.masked_lm import MaskedModel
+from robust_tickets.resources.vectors import Vectors
 from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 
 TEXTS = [

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.attack.calibrate import HIGHEST, LEAST, LOWEST, ROWS, calibrate, ece, fit, held_out, nll
+from robust_tickets.attack.calibration import HIGHEST, LEAST, LOWEST, ROWS, calibrate, ece, fit, held_out, nll
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split

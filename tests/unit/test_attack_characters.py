@@ -19,8 +19,8 @@ from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
 from robust_tickets.attack.transforms.several import Several
-from robust_tickets.lexicon import words
-from robust_tickets.lexicon.words import LOOKALIKE
+from robust_tickets.resources import words
+from robust_tickets.resources.words import LOOKALIKE
 from robust_tickets.seeds import Dice
 
 

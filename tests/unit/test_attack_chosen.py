@@ -17,11 +17,11 @@ from robust_tickets.attack.chosen import by_class, how, short_of
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split, Task
+from robust_tickets.experiment.recipe import AttackPlan
+from robust_tickets.experiment.runner import chosen
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.report.terminal import attack_table
-from robust_tickets.walk.recipe import AttackPlan
-from robust_tickets.walk.runner import chosen
 
 NAMES = ("Bad", "Good")
 CLF = Classifier.wrap(

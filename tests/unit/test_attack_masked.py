@@ -16,7 +16,7 @@ from robust_tickets.attack.masked import NOISE, Masked
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.masked import Blank, Suited
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.masked_lm import MaskedModel
+from robust_tickets.resources.masked_lm import MaskedModel
 from tiny import save_encoder, tiny_model, tiny_tokenizer
 
 TEXTS = ["a good film", "the plot was very bad, not good!", "zebra", "", "a story is a story " * 20]

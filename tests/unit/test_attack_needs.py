@@ -12,9 +12,9 @@ import pytest
 from robust_tickets import names
 from robust_tickets.cli.doctor import EXTRAS
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import kinds as module
-from robust_tickets.lexicon.kinds import KINDS
 from robust_tickets.registry import ATTACKS
+from robust_tickets.resources import kinds as module
+from robust_tickets.resources.kinds import KINDS
 
 
 @pytest.mark.parametrize("name", names.attacks())

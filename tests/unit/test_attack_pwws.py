@@ -19,7 +19,7 @@ from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import wordnet
+from robust_tickets.resources import wordnet
 from tiny import tiny_classifier
 
 

@@ -14,7 +14,7 @@ from robust_tickets.attack.transforms.neighbours import like
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.vectors import Vectors
+from robust_tickets.resources.vectors import Vectors
 from robust_tickets.seeds import numpy_generator
 
 
@@ -105,7 +105,7 @@ def test_thresholds_outside_their_range_are_refused() -> None:
 def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from robust_tickets.lexicon import sentence_encoder as encoder
+    from robust_tickets.resources import sentence_encoder as encoder
 
     seen = []
     monkeypatch.setattr(

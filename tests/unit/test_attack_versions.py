@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robust_tickets.attack import segments
 from robust_tickets.attack.constraints.frozen import KeepColumn
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Greedy
@@ -30,8 +31,7 @@ from robust_tickets.attack.transforms.several import Several
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import segments
-from robust_tickets.lexicon.words import nltk_stopwords
+from robust_tickets.resources.words import nltk_stopwords
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("0.3.0", "0.3.4", "0.3.10", "0.3.11")

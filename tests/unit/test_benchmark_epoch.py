@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.train import late, writer
-from robust_tickets.train.late import Late
+from robust_tickets.train.cuda import late, writer
+from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.loop import Loop
 from tiny import tiny_classifier
 from toy import toy_task

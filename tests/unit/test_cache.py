@@ -17,10 +17,10 @@ from robust_tickets.attack.tables import write_table
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import kinds, vector_files
-from robust_tickets.lexicon.synonyms import synonym_table
-from robust_tickets.lexicon.vector_files import read_vectors
-from robust_tickets.lexicon.vectors import Table, Vectors
+from robust_tickets.resources import kinds, vector_files
+from robust_tickets.resources.synonyms import synonym_table
+from robust_tickets.resources.vector_files import read_vectors
+from robust_tickets.resources.vectors import Table, Vectors
 from tiny import tiny_config, tiny_tokenizer
 
 ROWS = "text,label\n" + "".join(
@@ -236,7 +236,7 @@ KILLED = """
 import os, sys
 import robust_tickets as rt
 from robust_tickets.attack import tables
-from robust_tickets.data.rows import CsvRows
+from robust_tickets.data.readers import CsvRows
 
 def cut(*_):
     os._exit(9)

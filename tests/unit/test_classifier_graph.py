@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robust_tickets.attack.victim import Victim
-from robust_tickets.classifier.graph import open_onnx
+from robust_tickets.classifier.onnx import open_onnx
 from robust_tickets.errors import TicketsError
 from victims import foreign_tokenizer, onnx_file
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_tickets.cli import threads
+from robust_tickets import threads
 
 
 @pytest.fixture(autouse=True)

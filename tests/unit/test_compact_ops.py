@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robust_tickets.prune.compact import compact
 from robust_tickets.registry import BACKBONES
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from tiny import VARIANTS, tiny_classifier
 
 VIEWS = {

@@ -12,10 +12,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
+from robust_tickets.backbone import cost
+from robust_tickets.backbone.cost import encoder_parameters, flops, parameters, peak_memory, reset_peak_memory
+from robust_tickets.backbone.layout import Layout
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import Layout
-from robust_tickets.measure import cost
-from robust_tickets.measure.cost import encoder_parameters, flops, parameters, peak_memory, reset_peak_memory
 
 BERT = Layout(
     family="bert",
@@ -107,7 +107,7 @@ def test_memory_is_in_bytes():
 
 
 ANEW = """
-from robust_tickets.measure.cost import peak_memory, reset_peak_memory
+from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
 block = bytearray(b"x") * 2**27
 high = peak_memory()
 del block

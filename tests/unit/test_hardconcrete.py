@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.prune import hardconcrete as hc
 from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.seeds import torch_generator
@@ -161,7 +161,7 @@ def test_granularities(family: str, granularity: Any) -> None:
 def test_a_closed_unit_equals_its_removal(family: str, granularity: Any) -> None:
     """Closed gates of heads and neurons give the logits of the model without them."""
     from robust_tickets.prune.compact import compact
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
     clf = tiny_classifier(family)
     layout = layout_of(clf.model)

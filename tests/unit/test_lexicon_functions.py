@@ -17,9 +17,9 @@ from robust_tickets.attack.result import AttackResult
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.kinds import resolve
-from robust_tickets.lexicon.tagger import FunctionTagger
 from robust_tickets.locate import digest_of
+from robust_tickets.resources.kinds import resolve
+from robust_tickets.resources.tagger import FunctionTagger
 
 CODE = """
 import numpy as np

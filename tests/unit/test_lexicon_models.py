@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import sentence_encoder as module
-from robust_tickets.lexicon.sentence_encoder import SentenceEncoder
-from robust_tickets.lexicon.tagger import MODEL, Tagger
+from robust_tickets.resources import sentence_encoder as module
+from robust_tickets.resources.sentence_encoder import SentenceEncoder
+from robust_tickets.resources.tagger import MODEL, Tagger
 
 SENTENCES = [
     "A gripping , beautifully made film",

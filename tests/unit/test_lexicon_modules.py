@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.sentence_encoder import POOLINGS, SentenceEncoder, encoder_files
+from robust_tickets.resources.sentence_encoder import POOLINGS, SentenceEncoder, encoder_files
 from robust_tickets.seeds import numpy_generator
 
 TEXTS = ["a b c", "b", "c c c c c c", "A B"]

@@ -14,8 +14,8 @@ import pytest
 
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import kinds as module
-from robust_tickets.lexicon.kinds import Place, resolve, resolve_all, status
+from robust_tickets.resources import kinds as module
+from robust_tickets.resources.kinds import Place, resolve, resolve_all, status
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,7 @@ def test_the_papers_masked_model_is_known_by_its_hub_id_or_its_weights(
     assert resolve("masked", "someone/other").substitute
     mine = make_encoder(tmp_path / "bert-base-uncased")
     assert resolve("masked", mine).substitute
-    monkeypatch.setattr("robust_tickets.lexicon.kinds.BERT", (2, hashlib.sha256(b"{}").hexdigest()))
+    monkeypatch.setattr("robust_tickets.resources.kinds.BERT", (2, hashlib.sha256(b"{}").hexdigest()))
     assert not resolve("masked", mine).substitute
     (mine / "model.safetensors").write_text("[]")
     assert resolve("masked", mine).substitute
@@ -279,7 +279,7 @@ def test_looking_makes_no_folder(tmp_path: Path) -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys; from robust_tickets.lexicon.kinds import status; status();"
+        "import sys; from robust_tickets.resources.kinds import status; status();"
         "print(sorted({'torch', 'nltk', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import universal_sentence_encoder as use
-from robust_tickets.lexicon.kinds import resolve
-from robust_tickets.lexicon.sentence_encoder import SentenceEncoder
-from robust_tickets.lexicon.universal_sentence_encoder import UniversalEncoder
+from robust_tickets.resources import universal_sentence_encoder as use
+from robust_tickets.resources.kinds import resolve
+from robust_tickets.resources.sentence_encoder import SentenceEncoder
+from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
 
 TEXTS = ["a good film", "", "emoji 🎬 und Umlaute äöü", "a good film", "half \ud800 a pair"]
 with_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="no TensorFlow")

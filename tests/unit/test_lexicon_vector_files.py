@@ -14,9 +14,9 @@ import pytest
 
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.kinds import resolve
-from robust_tickets.lexicon.vector_files import CONVERT, lacks, vector_files
-from robust_tickets.lexicon.vectors import Table, Vectors
+from robust_tickets.resources.kinds import resolve
+from robust_tickets.resources.vector_files import CONVERT, lacks, vector_files
+from robust_tickets.resources.vectors import Table, Vectors
 from robust_tickets.seeds import numpy_generator
 
 WORDS = ["good", "fine", "bad", "poor", "naïve"]
@@ -191,7 +191,7 @@ def test_a_table_that_does_not_fit_is_built_again(tmp_path: Path) -> None:
 
 
 def test_held_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.lexicon import vectors as module
+    from robust_tickets.resources import vectors as module
 
     monkeypatch.setattr(module, "READY", 2)
     vectors = Vectors(WORDS, matrix())

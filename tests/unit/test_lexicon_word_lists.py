@@ -9,8 +9,8 @@ import pytest
 
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.kinds import resolve
-from robust_tickets.lexicon.vectors import Vectors, WordLists, load_words
+from robust_tickets.resources.kinds import resolve
+from robust_tickets.resources.vectors import Vectors, WordLists, load_words
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from robust_tickets.lexicon import wordnet
-from robust_tickets.lexicon.wordnet import base_forms, digest, synonyms
+from robust_tickets.resources import wordnet
+from robust_tickets.resources.wordnet import base_forms, digest, synonyms
 from robust_tickets.seeds import numpy_generator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,10 +82,10 @@ def test_script_rebuilds_the_shipped_table() -> None:
 
 
 def test_table_is_the_recorded_one_and_small() -> None:
-    table = files("robust_tickets.lexicon") / "wordnet.txt.gz"
+    table = files("robust_tickets.resources") / "files" / "wordnet.txt.gz"
     assert digest() == CONTENT
     assert len(table.read_bytes()) < 2_000_000
-    licence = (files("robust_tickets.lexicon") / "WORDNET-LICENSE").read_text()
+    licence = (files("robust_tickets.resources") / "files" / "WORDNET-LICENSE").read_text()
     assert "WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved." in licence
 
 
@@ -117,7 +117,7 @@ def test_no_candidate_is_the_word_or_a_phrase() -> None:
 
 def test_loads_quickly_and_without_heavy_packages() -> None:
     code = (
-        "import sys, time; from robust_tickets.lexicon.wordnet import synonyms; t = time.process_time(); synonyms('film');"
+        "import sys, time; from robust_tickets.resources.wordnet import synonyms; t = time.process_time(); synonyms('film');"
         "print(time.process_time() - t, sorted({'torch', 'nltk', 'transformers'} & set(sys.modules)))"
     )
     seconds, loaded = subprocess.run(

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from robust_tickets.lexicon.words import HOMOGLYPHS, NLTK, TEXTFOOLER, is_one_word, word_list, words
+from robust_tickets.resources.words import HOMOGLYPHS, NLTK, TEXTFOOLER, is_one_word, word_list, words
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_stop_words_are_the_lists_of_the_papers() -> None:
         assert {"the", "a", "and", "aren"} <= stop
     assert "afterwards" in TEXTFOOLER - NLTK
     assert "mightn't" in NLTK
-    assert "Copyright (c) 2019 QData" in (files("robust_tickets.lexicon") / "TEXTATTACK-NOTICE").read_text()
+    assert "Copyright (c) 2019 QData" in (files("robust_tickets.resources") / "files" / "TEXTATTACK-NOTICE").read_text()

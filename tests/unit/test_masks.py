@@ -14,10 +14,10 @@ from transformers import AutoModelForSequenceClassification
 
 import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.backbone.cost import outside_masks
+from robust_tickets.backbone.layout import layout_of
+from robust_tickets.backbone.weight_masks import check_zeros, masks_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
-from robust_tickets.masks import check_zeros, masks_of
-from robust_tickets.measure.cost import outside_masks
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.train.finetune import FineTune
@@ -248,7 +248,7 @@ def test_only_models_are_masked_and_only_structured_tickets_cut() -> None:
 
 
 def test_a_masked_model_is_exported_dense_and_not_compact(tmp_path: Path) -> None:
-    from robust_tickets.ship.export import export
+    from robust_tickets.deploy.export import export
 
     clf = tiny_classifier()
     masked = rt.apply(clf, ticket_for(clf, 0.4))
@@ -266,8 +266,8 @@ def test_a_masked_model_is_exported_dense_and_not_compact(tmp_path: Path) -> Non
 
 def test_a_masked_model_is_exported_to_onnx(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    from robust_tickets.ship.export import export
-    from robust_tickets.ship.onnx import open_onnx
+    from robust_tickets.classifier.onnx import open_onnx
+    from robust_tickets.deploy.export import export
 
     clf = tiny_classifier(layers=1)
     masked = rt.apply(clf, ticket_for(clf))
@@ -280,7 +280,7 @@ def test_a_masked_model_is_exported_to_onnx(tmp_path: Path) -> None:
 @pytest.mark.shared
 def test_bert_base_in_files_and_memory(shared: Path, tmp_path: Path) -> None:
     """Masks of about 11 MB, scores apart; a draw of 85.5 million weights within 1.5 GB beyond model and scores."""
-    from robust_tickets.measure.cost import peak_memory, reset_peak_memory
+    from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
     from robust_tickets.search._magnitude import magnitudes
 
     clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=("a", "b"), device="cpu")

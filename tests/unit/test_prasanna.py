@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.data.batching import Batches
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search import _importance
 from robust_tickets.search._importance import Importance, importance
 from robust_tickets.search.prasanna import Prasanna, _Masks, normalised
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier

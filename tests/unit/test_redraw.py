@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robust_tickets.backbone.layout import encoder_of, layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import encoder_of, layout_of
 from robust_tickets.prune.compact import compact, zero_outside
-from robust_tickets.prune.redraw import redraw_inside, redraw_outside
+from robust_tickets.prune.reinitialise import redraw_inside, redraw_outside
 from robust_tickets.registry import BACKBONES
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from tiny import tiny_classifier
 
 

@@ -75,7 +75,7 @@ def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
 
 def test_import_is_light() -> None:
     done = python(
-        "import sys, robust_tickets, robust_tickets.classifier, robust_tickets.layout; print({'torch', 'transformers'} & set(sys.modules))"
+        "import sys, robust_tickets.classifier, robust_tickets.backbone.layout; print({'torch', 'transformers'} & set(sys.modules))"
     )
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fake_run import ARMS, make_run, set_outcomes
+from robust_tickets.experiment.execute import train
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_attacks, read_run
@@ -15,7 +16,6 @@ from robust_tickets.report.verdict import Verdict, one_answer, verdicts
 from robust_tickets.run import Stage
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.walk.stages import train
 from tiny import tiny_classifier
 from toy import toy_task
 

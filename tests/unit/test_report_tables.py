@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from fake_run import make_run
+from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.verdict import warnings
-from robust_tickets.walk.recipe import read_recipe
 
 WORDNET = {
     "kind": "synonyms",

@@ -14,7 +14,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.verdict import costs
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 PATHS = ("attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense")
 NAMES = [*(f"encoder.layer.{i}.{path}.weight" for i in range(2) for path in PATHS), "pooler.dense.weight"]

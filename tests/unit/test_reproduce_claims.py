@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, confirmed, keep, made
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.verdict import compare_runs, holm
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.attacks import attack
@@ -23,6 +22,7 @@ from robust_tickets.reproduce.page.standing import standings
 from robust_tickets.reproduce.repeated import models_told, repeated
 from robust_tickets.reproduce.rows import rows
 from robust_tickets.reproduce.verdicts import answered
+from robust_tickets.stats.verdict import compare_runs, holm
 
 
 def test_what_is_claimed_can_be_run() -> None:

@@ -16,13 +16,13 @@ from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.cost import TOKENS, Device, _search, _task, cost, device, passes, pieces, work
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.protocol import settings
 from robust_tickets.reproduce.rows import arm, arms, tree
 from robust_tickets.reproduce.sizes import LEAST, rows_of, share_of
-from robust_tickets.reproduce.unit import Unit
 from small_world import small_world
 
 GPU = device("h200")
@@ -122,7 +122,7 @@ def rows_of_a_plain_step(method: Any, task: Any) -> float:
 )
 def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
     """Rows of a plain step, from the resolved recipe, against the arithmetic that loads nothing."""
-    from robust_tickets.walk.recipe import resolve
+    from robust_tickets.experiment.recipe import resolve
 
     unit = Unit(task="sst2", arm=name)
     recipe = resolve(name, tree(unit, settings(unit, cuda=False), ()), [arm(name).arm])
@@ -168,7 +168,7 @@ def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
 
 @pytest.mark.parametrize("name", ["earlyrobust", "orticket", "robustt", "imp"])
 def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
-    from robust_tickets.walk.recipe import resolve
+    from robust_tickets.experiment.recipe import resolve
 
     per_update = replace(PLAIN, update=1.0, token=0.0)
     for task in ("sst2", "imdb"):
@@ -202,7 +202,7 @@ def test_estimates_are_near_what_was_measured() -> None:
 
 @pytest.mark.parametrize("task", ["sst2", "imdb", "ag_news", "mrpc"])
 def test_imp_has_the_rounds_of_its_task(task: str) -> None:
-    from robust_tickets.walk.recipe import resolve
+    from robust_tickets.experiment.recipe import resolve
 
     unit = Unit(task=task, arm="imp")
     (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms

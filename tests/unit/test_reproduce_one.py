@@ -16,17 +16,17 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.config import digest, to_plain
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment import execute, runner
 from robust_tickets.reproduce import gather, outcome
 from robust_tickets.reproduce import one as house
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
-from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.work import work
+from robust_tickets.reproduce.runner import work
 from robust_tickets.run import Stage
 from robust_tickets.train.evaluate import evaluate
-from robust_tickets.walk import runner, stages
 from small_world import small_world
 
 PLAIN, TICKET = Unit(task="sst2", arm="finetune"), Unit(task="sst2", arm="earlyrobust")
@@ -57,14 +57,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The stages that were really run, by name."""
     ran: list[str] = []
     for name in ("search", "train", "attack"):
-        before = getattr(stages, name)
+        before = getattr(execute, name)
 
         def watched(stage: Any, *given: Any, name: str = name, before: Any = before) -> Any:
             if not stage.done():
                 ran.append(name)
             return before(stage, *given)
 
-        monkeypatch.setattr(stages, name, watched)
+        monkeypatch.setattr(execute, name, watched)
     return ran
 
 

@@ -12,14 +12,14 @@ import pytest
 from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split, Task
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.recipe import Recipe, resolve
 from robust_tickets.reproduce.arms import arm
 from robust_tickets.reproduce.arms import arm as arm_of
 from robust_tickets.reproduce.attacks import GROUPS
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, part_of, rules, settings
 from robust_tickets.reproduce.tree import tree
-from robust_tickets.reproduce.unit import Unit
-from robust_tickets.walk.recipe import Recipe, resolve
 
 PLACES = Places(
     vectors_real=Path("real.json"), vectors_substitute=Path("near"), tagger=Path("tags"), masked=Path("bert")

@@ -18,14 +18,14 @@ from calling import tickets
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import BusyError, locked
 from robust_tickets.progress import seconds
-from robust_tickets.reproduce import work as house
+from robust_tickets.reproduce import runner as house
 from robust_tickets.reproduce import worker
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import complete
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.protocol import attack
-from robust_tickets.reproduce.unit import Unit
-from robust_tickets.reproduce.work import Summary, work
+from robust_tickets.reproduce.runner import Summary, work
 from robust_tickets.reproduce.worker import Request
 from robust_tickets.run import Run
 from small_world import World, small_world

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.prune.hardconcrete import START, HardConcrete
 from robust_tickets.search import _tuned
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search.robustt import TABLE7, RobustT
 from robust_tickets.seeds import torch_generator
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import Loop
 from tiny import tiny_classifier

@@ -10,14 +10,14 @@ import pytest
 
 from calling import tickets
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.allowed import check
+from robust_tickets.experiment.recipe import resolve
 from robust_tickets.search._importance import Importance
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.prasanna import Prasanna, _Masks
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.search.robustt import RobustT
-from robust_tickets.ticket import Ticket
-from robust_tickets.walk.allowed import check
-from robust_tickets.walk.recipe import resolve
+from robust_tickets.ticket.ticket import Ticket
 from tiny import tiny_classifier
 from toy import toy_task
 

@@ -22,15 +22,15 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
-from robust_tickets.search import _stop
+from robust_tickets.search import stopping
 from robust_tickets.search._watch import Watch, mini_epochs
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import numpy_generator
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.loop import Loop
-from robust_tickets.walk.recipe import read_recipe
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -60,23 +60,23 @@ JUMPS = [0.0, 0.3, 0.3, 0.3, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6]  # last jum
 @pytest.mark.parametrize(
     ("rule", "trace", "options", "expected"),
     [
-        (_stop.paper, STILL, {}, (6, 5)),  # five distances need six points
-        (_stop.paper, STILL, {"at": "first"}, (6, 1)),
-        (_stop.paper, DRIFT, {}, (6, 5)),
-        (_stop.paper, JUMPS, {}, (10, 9)),
-        (_stop.paper, JUMPS, {"at": "first"}, (10, 5)),
-        (_stop.official, STILL, {}, (6, 0)),
-        (_stop.official, DRIFT, {}, None),
-        (_stop.official, DRIFT, {"gamma": 0.301}, (6, 0)),
-        (_stop.official, JUMPS, {}, (10, 4)),
-        (_stop.early_bird, STILL, {}, (5, 4)),  # a queue of five masks
-        (_stop.early_bird, DRIFT, {}, None),
-        (_stop.early_bird, JUMPS, {}, (9, 8)),
-        (_stop.paper, [0.1 * (t % 2) for t in range(20)], {}, None),  # exactly gamma is not below it …
-        (_stop.official, [0.1 * (t % 2) for t in range(20)], {}, None),
-        (_stop.early_bird, [0.1 * (t % 2) for t in range(20)], {}, (5, 4)),  # … but Early-Bird's is "at most"
-        (_stop.paper, STILL, {"window": 2}, (3, 2)),
-        (_stop.official, STILL[:5], {}, None),
+        (stopping.paper, STILL, {}, (6, 5)),  # five distances need six points
+        (stopping.paper, STILL, {"at": "first"}, (6, 1)),
+        (stopping.paper, DRIFT, {}, (6, 5)),
+        (stopping.paper, JUMPS, {}, (10, 9)),
+        (stopping.paper, JUMPS, {"at": "first"}, (10, 5)),
+        (stopping.official, STILL, {}, (6, 0)),
+        (stopping.official, DRIFT, {}, None),
+        (stopping.official, DRIFT, {"gamma": 0.301}, (6, 0)),
+        (stopping.official, JUMPS, {}, (10, 4)),
+        (stopping.early_bird, STILL, {}, (5, 4)),  # a queue of five masks
+        (stopping.early_bird, DRIFT, {}, None),
+        (stopping.early_bird, JUMPS, {}, (9, 8)),
+        (stopping.paper, [0.1 * (t % 2) for t in range(20)], {}, None),  # exactly gamma is not below it …
+        (stopping.official, [0.1 * (t % 2) for t in range(20)], {}, None),
+        (stopping.early_bird, [0.1 * (t % 2) for t in range(20)], {}, (5, 4)),  # … but Early-Bird's is "at most"
+        (stopping.paper, STILL, {"window": 2}, (3, 2)),
+        (stopping.official, STILL[:5], {}, None),
     ],
 )
 def test_each_rule_fires_where_it_should(rule: Any, trace: list[float], options: dict[str, Any], expected: Any) -> None:
@@ -93,7 +93,7 @@ def test_an_unknown_rule_is_refused() -> None:
 def test_distances_are_hamming_over_size(points: np.ndarray) -> None:
     half = points.shape[1] // 2
     masks = [{"heads": [row[:half], row[half:]], "neurons": [row]} for row in points]
-    apart = _stop.Apart()
+    apart = stopping.Apart()
     for point in masks:
         apart.add(point)
     assert (apart.far() == np.maximum(apart.matrices["heads"], apart.matrices["neurons"])).all()
@@ -420,7 +420,7 @@ def test_what_was_run_is_told_though_no_point_is_there() -> None:
 
 def test_many_points_take_little_memory() -> None:
     """200 points of BERT-base: 1.5 GB as a cube of booleans."""
-    dice, apart = numpy_generator(0, "points"), _stop.Apart()
+    dice, apart = numpy_generator(0, "points"), stopping.Apart()
     tracemalloc.start()
     for _ in range(200):
         apart.add({"heads": [dice.random(144) < 0.8], "neurons": [dice.random(36864) < 0.7]})

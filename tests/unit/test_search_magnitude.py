@@ -12,16 +12,16 @@ import torch
 
 import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import build
-from robust_tickets.draw import removed_count
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.search import _rounds, imp
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.omp import OMP
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import derive
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
+from robust_tickets.ticket.topk import removed_count
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import Loop
 from tiny import tiny_classifier

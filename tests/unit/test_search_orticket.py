@@ -14,18 +14,18 @@ from torch.nn import functional as F
 import robust_tickets as rt
 from adversaries import Gradients, agree, at, first_delta, gradients, next_delta, objective_on
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.backbone.layout import encoder_of
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.masked import digest_of_model, masked_model
+from robust_tickets.classifier.mlm import digest_of_model, masked_model
 from robust_tickets.config import build, describe
 from robust_tickets.data.mlm import IGNORED, MaskedBlocks, blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import encoder_of
+from robust_tickets.experiment.execute import search_key
+from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.orticket import ORTicket
 from robust_tickets.train.loop import Loop
-from robust_tickets.walk.recipe import read_recipe
-from robust_tickets.walk.stages import search_key
 from tiny import save_encoder, tiny_classifier, tiny_model, tiny_tokenizer
 from toy import toy_task
 

@@ -14,7 +14,7 @@ import robust_tickets as rt
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe, digest
 from robust_tickets.errors import TicketsError
-from robust_tickets.search import _stop
+from robust_tickets.search import stopping
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
@@ -169,7 +169,7 @@ def test_the_released_slip_on_synthetic_points(moves: list[float], expected: int
     at = np.array(moves)
     far = np.abs(at[:, None] - at[None, :])
     drawn = next(
-        (p for n in range(1, len(at) + 1) if (p := _stop.official(far[:n, :n], 0.1, 2, "before")) is not None), None
+        (p for n in range(1, len(at) + 1) if (p := stopping.official(far[:n, :n], 0.1, 2, "before")) is not None), None
     )
     assert drawn == expected
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_tickets.lexicon import segments
+from robust_tickets.attack import segments
 
 
 @pytest.fixture(autouse=True)

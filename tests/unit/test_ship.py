@@ -16,14 +16,14 @@ import torch
 
 from calling import tickets
 from robust_tickets.classifier import Classifier
+from robust_tickets.deploy import onnx
+from robust_tickets.deploy.evidence import evidence_of
+from robust_tickets.deploy.export import export
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import part_of
 from robust_tickets.prune.compact import compact
 from robust_tickets.registry import BACKBONES
-from robust_tickets.ship import onnx
-from robust_tickets.ship.evidence import evidence_of
-from robust_tickets.ship.export import export
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from tiny import tiny_classifier
 
 FAMILIES = BACKBONES.names()
@@ -231,7 +231,7 @@ def test_failed_export_leaves_the_earlier_one_and_nothing_else(
     def disk_full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("robust_tickets.ship.export.write_card", disk_full)
+    monkeypatch.setattr("robust_tickets.deploy.export.write_card", disk_full)
     with pytest.raises(TicketsError, match="No space left") as caught:
         export(bert, folder, "dense")
     assert caught.value.exit_code == 3

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from robust_tickets.ship.card import Evidence, Facts, card, markdown, one_line
+from robust_tickets.deploy.card import Evidence, Facts, card, markdown, one_line
 
 FACTS: dict[str, Any] = {
     "format": "compact",

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robust_tickets.classifier import Classifier
+from robust_tickets.deploy.predict import predict as predict_file
 from robust_tickets.errors import TicketsError
-from robust_tickets.ship.predict import predict as predict_file
 
 
 def longer(texts: Sequence[str | tuple[str, ...]]) -> np.ndarray:

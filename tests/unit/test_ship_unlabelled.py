@@ -14,10 +14,10 @@ import pytest
 from robust_tickets.classifier import Classifier
 from robust_tickets.cli.main import main
 from robust_tickets.data.load import load_task
+from robust_tickets.deploy import ship_unlabelled
+from robust_tickets.deploy.predict import predict as predict_file
+from robust_tickets.deploy.ship_unlabelled import REST, Reasons
 from robust_tickets.errors import TicketsError
-from robust_tickets.ship import unlabelled
-from robust_tickets.ship.predict import predict as predict_file
-from robust_tickets.ship.unlabelled import REST, Reasons
 
 Capture = pytest.CaptureFixture[str]
 MODULE = "def judge(texts):\n    return [[0.6, 0.4]] * len(texts)\n"
@@ -70,7 +70,7 @@ def test_more_than_half_without_a_label_is_no_success(tmp_path: Path, texts: lis
 
 
 def test_reasons_without_number_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unlabelled, "MOST", 3)
+    monkeypatch.setattr(ship_unlabelled, "MOST", 3)
     reasons = Reasons()
     for i in (0, 1, 2, 3, 4, 0):
         reasons.add(f"reason {i}", readable=False)

@@ -10,7 +10,7 @@ import torch
 
 from engines import KINDS, Graph, batches, graphs_on_cpu, loop_on, run  # noqa: F401
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.train.captured import Captured, reason, release
+from robust_tickets.train.cuda.graphs import Captured, reason, release
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task
@@ -87,7 +87,7 @@ def test_numbers_on_the_device_are_those_of_python(kind: str, clip: float, monke
     """Learning rates, one a replay and one a part, the penalty's weight and the factor of clipping."""
     _, expected = run(loop_on(kind, precision="fp32", dropout=0.0, clip=clip), 4)
     monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)
-    monkeypatch.setattr("robust_tickets.train.engines.capturable", lambda device: False)
+    monkeypatch.setattr("robust_tickets.train.cuda.capturable", lambda device: False)
     loop = loop_on(kind, precision="fp32", dropout=0.0, clip=clip)
     _, got = run(loop, 4)
     assert loop.engine.on_device

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from robust_tickets.data.batching import steps, widths_of
+from robust_tickets.data.feed import batches_of
+from robust_tickets.data.order import FileOrder
 from robust_tickets.data.task import Split, Task
-from robust_tickets.train.feed import batches_of
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.order import FileOrder
 from tiny import tiny_classifier
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engines import KINDS, batches, gradients, loop_on, run
-from robust_tickets.layout import layout_of
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.hardconcrete import Granularity, HardConcrete
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import torch_generator
@@ -168,7 +168,7 @@ def test_working_weights_go_with_their_loop() -> None:
 
 
 def test_weights_outside_a_mask_stay_zero_in_bf16() -> None:
-    from robust_tickets.masks import check_zeros
+    from robust_tickets.backbone.weight_masks import check_zeros
 
     loop = loop_on("masks")
     run(loop, 4)

@@ -13,12 +13,13 @@ from robust_tickets import progress
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
-from robust_tickets.train import half, late
+from robust_tickets.train import half
+from robust_tickets.train.cuda import late
+from robust_tickets.train.cuda.late import Late
+from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.late import Late
 from robust_tickets.train.loop import Loop
 from robust_tickets.train.track import Metrics
-from robust_tickets.train.writer import Writer
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

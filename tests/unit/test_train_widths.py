@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.layout import layout_of
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.compact import compact
-from robust_tickets.ticket import Ticket
-from robust_tickets.train import engines, half
+from robust_tickets.ticket.ticket import Ticket
+from robust_tickets.train import cuda as engines
+from robust_tickets.train import half
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import QUICK, toy_task

@@ -71,8 +71,8 @@ def test_a_plug_in_cannot_take_a_built_in_name(zoo: Registry, monkeypatch: pytes
 def test_the_code_of_a_plug_in_is_part_of_what_it_is(zoo: Registry, tmp_path: Path) -> None:
     """Also inside a component of ours; ours have the version."""
     from robust_tickets.adversary.pgd import PGD
+    from robust_tickets.experiment.execute import train_key
     from robust_tickets.train.finetune import FineTune
-    from robust_tickets.walk.stages import train_key
 
     path = tmp_path / "zoo_of_tests" / "tiger.py"
     text = "from dataclasses import dataclass\n@dataclass(frozen=True, kw_only=True)\nclass Tiger:\n    steps: int = 1\nREGISTERED = Tiger\n"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.allowed import check
+from robust_tickets.experiment.recipe import Recipe, read_recipe, resolve
 from robust_tickets.search.random import RandomTicket
-from robust_tickets.walk.allowed import check
-from robust_tickets.walk.recipe import Recipe, read_recipe, resolve
 from tiny import tiny_classifier
 
 

@@ -8,10 +8,10 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.arms import Arm
+from robust_tickets.experiment.recipe import Recipe, read_recipe, resolve
+from robust_tickets.experiment.runner import identity
 from robust_tickets.search.earlyrobust import EarlyRobust
-from robust_tickets.walk.arms import Arm
-from robust_tickets.walk.recipe import Recipe, read_recipe, resolve
-from robust_tickets.walk.runner import identity
 
 
 def recipe(arms: dict[str, dict[str, Any]], *, chosen: list[str] | None = None, **top: Any) -> Recipe:

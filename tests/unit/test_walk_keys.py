@@ -9,9 +9,9 @@ import pytest
 
 from robust_tickets.config import to_plain
 from robust_tickets.errors import TicketsError, inside
-from robust_tickets.lexicon.synonyms import source_of
-from robust_tickets.walk.recipe import read_recipe, resolve
-from robust_tickets.walk.runner import look_for_attacks, prepare
+from robust_tickets.experiment.recipe import read_recipe, resolve
+from robust_tickets.experiment.runner import look_for_attacks, prepare
+from robust_tickets.resources.synonyms import source_of
 
 PLAIN = "word,count\ngood,3\n"
 WRONG = {

@@ -16,13 +16,13 @@ from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.execute import attack, attack_key, search, train
+from robust_tickets.experiment.recipe import AttackPlan, read_recipe
 from robust_tickets.run import Stage
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.walk.recipe import AttackPlan, read_recipe
-from robust_tickets.walk.stages import attack, attack_key, search, train
 from tiny import tiny_classifier
 from toy import toy_task
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from robust_tickets.layout import Layout, encoder_of
+from robust_tickets.backbone.layout import Layout, encoder_of
 
 IGNORED = -100  # the label of a token that a masked-language model is not asked for
 NOT_INPUTS = ("labels", "index")  # keys of a batch that the model is not called with

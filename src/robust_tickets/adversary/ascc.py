@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.adversary._words import WordSpace, table_of
+from robust_tickets.adversary.words import WordSpace, table_of
 from robust_tickets.config import setting
 
 TINY = 1e-8  # floor of a gradient's norm

@@ -34,9 +34,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._ball import Ball
 from robust_tickets.adversary._information import Critic, anchored, lower_bound, upper_bound
 from robust_tickets.adversary._objective import Ground, Objective, Seen
+from robust_tickets.adversary.embedding import Ball
 from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import torch_generator

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary._objective import Objective
-from robust_tickets.adversary._words import WordSpace, chosen, table_of
+from robust_tickets.adversary.words import WordSpace, chosen, table_of
 from robust_tickets.config import setting
 
 

@@ -13,7 +13,7 @@ from robust_tickets.registry import ATTACKS
 if TYPE_CHECKING:
     from robust_tickets.attack.plan import Prepared
     from robust_tickets.attack.result import AttackResult
-    from robust_tickets.lexicon.kinds import Resource
+    from robust_tickets.resources.kinds import Resource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Attack(Settings):
 
     NEEDS: ClassVar[
         tuple[str, ...]
-    ] = ()  # kinds of resources (lexicon.kinds); a field of each kind's name says which one
+    ] = ()  # kinds of resources (resources.kinds); a field of each kind's name says which one
 
     compat: str | None = None
     scoring: Literal["probability", "log-odds"] = "probability"
@@ -49,7 +49,7 @@ class Attack(Settings):
 
     def found(self) -> dict[str, Resource]:
         """What it needs, found but not loaded; without what is set to "none". All that is missing is said at once."""
-        from robust_tickets.lexicon.kinds import resolve_all
+        from robust_tickets.resources.kinds import resolve_all
 
         return resolve_all({kind: getattr(self, kind) for kind in self.needs()})
 

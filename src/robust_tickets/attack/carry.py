@@ -14,7 +14,7 @@ from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.victim import Victim
 from robust_tickets.attack.workers import can_fork, fan_out, how_many
-from robust_tickets.lines import to_line
+from robust_tickets.jsonl_log import to_line
 from robust_tickets.progress import say, track
 
 HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples

@@ -18,7 +18,7 @@ SUBSETS = ("balanced", "random", "first", "first-of-each")
 
 def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int, subset: str) -> np.ndarray:
     """Row numbers of the attack set: a sample as ``subset`` says, or the examples asked for in the order they were named."""
-    from robust_tickets.data.sample import attack_set
+    from robust_tickets.attack.sample import attack_set
 
     if not len(split):
         raise TicketsError(f"the split {split.name!r} has no rows to attack", hint="give a split with labelled texts")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.attack.base import Attack
-from robust_tickets.attack.calibrate import CALIBRATED, calibrate, held_out
+from robust_tickets.attack.calibration import CALIBRATED, calibrate, held_out
 from robust_tickets.attack.carry import carry_out
 from robust_tickets.attack.choose import classes_of, rows_of
 from robust_tickets.attack.conclude import conclude, finished
@@ -24,18 +24,18 @@ from robust_tickets.attack.given import a_split
 from robust_tickets.attack.limits import check_failed, check_numbers
 from robust_tickets.attack.plan import Plan
 from robust_tickets.attack.precision import HEAD, lowered
-from robust_tickets.attack.probing import PROBES, UNSTEADY, probed
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.store import Memory, OnDisk
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.given import a_classifier
-from robust_tickets.classifier.kernels import ORDER
+from robust_tickets.classifier.probing import PROBES, UNSTEADY, probed
 from robust_tickets.config import describe, digest
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import ERROR
+from robust_tickets.kernels import ORDER
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
+from robust_tickets.stats.metrics import ERROR
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split

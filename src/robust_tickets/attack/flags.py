@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from robust_tickets.attack.precision import HEAD
-from robust_tickets.measure.metrics import FEW, wilson
+from robust_tickets.stats.metrics import FEW, wilson
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from robust_tickets.attack import segments
 from robust_tickets.attack.rules import Rules
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon import segments
-from robust_tickets.lexicon.words import words as words_of
+from robust_tickets.resources.words import words as words_of
 
 BETWEEN_COLUMNS = "\n"  # how two columns read as one text
 MARK = "<SPLIT>"  # how TextAttack joins them while it swaps a word

@@ -20,8 +20,8 @@ from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.attack.victim import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.metrics import ERROR, UNKNOWN
 from robust_tickets.seeds import derive
+from robust_tickets.stats.metrics import ERROR, UNKNOWN
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Example, Split

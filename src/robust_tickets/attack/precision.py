@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from robust_tickets.backbone.layout import encoder_of
 from robust_tickets.checks import one_of
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import encoder_of
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, SUCCESS, UNKNOWN
+from robust_tickets.stats.metrics import ERROR, FAILED, SKIPPED, SUCCESS, UNKNOWN
 
 PRECISIONS = ("bfloat16", "float16")
 HEAD = "float32"  # and the pooler

@@ -13,7 +13,7 @@ from robust_tickets.attack.failures import Reasons, too_many
 from robust_tickets.attack.flags import Answers, Flag, failed
 from robust_tickets.attack.sets import TextSet
 from robust_tickets.classifier import Classifier
-from robust_tickets.measure.metrics import FEW, paired_interval, wilson
+from robust_tickets.stats.metrics import FEW, paired_interval, wilson
 
 DIGITS = 4  # decimals of percentages
 LOST = "lost"  # of an adversarial text that was not answered, though its original was: fallen in ``replayed``, in no other number of it

@@ -19,7 +19,7 @@ from robust_tickets.data.task import Split, Task
 from robust_tickets.data.tasks import TASKS, TaskSpec
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json, sha256_file
-from robust_tickets.measure.metrics import ERROR, SUCCESS
+from robust_tickets.stats.metrics import ERROR, SUCCESS
 
 MOST_JSON = 2**28  # bytes of a JSON document, which is read whole; AdvGLUE's is 0.2 MB
 ALIASES = {"mnli-mm": "mnli"}  # AdvGLUE's names of tasks that are registered under another

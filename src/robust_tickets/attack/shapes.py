@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.classifier import Classifier, Encoded
-from robust_tickets.classifier.kernels import attention
 from robust_tickets.classifier.passing import check_logits, check_tokens, evaluating
+from robust_tickets.kernels import attention
 from robust_tickets.seeds import numpy_generator
 
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up

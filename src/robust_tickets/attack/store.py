@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.lines import Lines, loaded, to_line
-from robust_tickets.measure.metrics import ERROR, STATUSES, UNKNOWN
+from robust_tickets.jsonl_log import Lines, loaded, to_line
+from robust_tickets.stats.metrics import ERROR, STATUSES, UNKNOWN
 
 SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"

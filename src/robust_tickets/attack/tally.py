@@ -20,7 +20,7 @@ from typing import Any
 
 from robust_tickets.attack.failures import Reasons
 from robust_tickets.attack.game import STILL
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics, wilson
+from robust_tickets.stats.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics, wilson
 
 DIGITS = 4  # decimals of percentages and means in result.json
 SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p

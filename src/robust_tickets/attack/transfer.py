@@ -31,7 +31,7 @@ from robust_tickets.classifier.given import a_classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_chunks, write_json
-from robust_tickets.lines import to_line
+from robust_tickets.jsonl_log import to_line
 from robust_tickets.progress import track
 from robust_tickets.run import made
 

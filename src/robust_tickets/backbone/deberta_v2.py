@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 
 @dataclass(frozen=True, kw_only=True)

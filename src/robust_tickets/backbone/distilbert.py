@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 REGISTERED = Layout(
     family="distilbert",

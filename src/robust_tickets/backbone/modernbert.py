@@ -7,7 +7,7 @@ The classifier's ``head`` is the one that the masked-language model was pretrain
 
 from __future__ import annotations
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 REGISTERED = Layout(
     family="modernbert",

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from robust_tickets.backbone.layout import Layout, has_layout, layout_of
 from robust_tickets.classifier.pretrained import first_line, is_complete, load_model
 from robust_tickets.classifier.tokenizer import has_tokenizer
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.layout import Layout, has_layout, layout_of
 from robust_tickets.locate import packaged
 from robust_tickets.seeds import torch_generator
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.backbone.layout import code_of_layout
 from robust_tickets.classifier.about import write_about
 from robust_tickets.classifier.calling import Caller, Calls
-from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import checked_labels, rename_labels, unnamed
 from robust_tickets.classifier.inputs import Inputs, inputs_of, positions_of
 from robust_tickets.classifier.masked_weights import FOLDER, ticket_of, update_digest
@@ -32,14 +32,14 @@ from robust_tickets.classifier.texts import Encoded, Text, check_count, rows_of
 from robust_tickets.classifier.tokenizer import Splicer, digest_of, save_tokenizer, settings_of
 from robust_tickets.classifier.wrapped import log_probabilities
 from robust_tickets.config import canonical
+from robust_tickets.device import device_of
 from robust_tickets.errors import FAILED, TicketsError, tokenising
 from robust_tickets.files import drop_links
-from robust_tickets.layout import code_of_layout
 
 if TYPE_CHECKING:
     import torch
 
-    from robust_tickets.classifier.graph import Graph
+    from robust_tickets.classifier.onnx import Graph
 
 MAX_LENGTH = 128  # tokens; GLUE in all three papers
 TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length

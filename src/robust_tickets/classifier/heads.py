@@ -6,9 +6,9 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier.checkpoint import assemble, fresh
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 
 
 def labels_of_config(config: Any) -> tuple[str, ...]:

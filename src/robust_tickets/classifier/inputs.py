@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from robust_tickets.backbone.layout import has_layout, layout_of
 from robust_tickets.classifier.rows import encoded, padded
 from robust_tickets.classifier.texts import Encoded
-from robust_tickets.layout import has_layout, layout_of
 
 Side = Literal[
     "right", "left", "equal", "alone"

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import checkpoint
 from robust_tickets.classifier.about import read_about
 from robust_tickets.classifier.core import MAX_LENGTH, Classifier
-from robust_tickets.classifier.device import device_of
 from robust_tickets.classifier.heads import check_head, checked_labels, fitting, labels_of_config, with_labels
 from robust_tickets.classifier.inputs import own_length, positions_of
 from robust_tickets.classifier.masked_weights import put_back
 from robust_tickets.classifier.place import graph_beside, graph_of, model_path
 from robust_tickets.classifier.pretrained import read_config
 from robust_tickets.classifier.tokenizer import read_tokenizer
+from robust_tickets.device import device_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.progress import say
 
 
@@ -100,7 +100,7 @@ def load_classifier(
 def _graph(
     path: Path, task: Any, labels: Sequence[str] | None, max_length: int | None, dtype: str, device: str | None
 ) -> Classifier:  # fmt: skip
-    from robust_tickets.classifier.graph import open_onnx
+    from robust_tickets.classifier.onnx import open_onnx
 
     if task is not None:
         raise TicketsError(

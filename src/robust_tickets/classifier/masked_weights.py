@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 FOLDER = "ticket"
 
 
 def ticket_of(model: Any) -> Ticket | None:
     """What ``model`` is masked to, as a ticket without scores; None where it is not. Refuses weights outside that are not zero."""
-    from robust_tickets.masks import check_zeros, masks_of
+    from robust_tickets.backbone.weight_masks import check_zeros, masks_of
 
     masks = masks_of(model)
     if not masks:
@@ -40,7 +40,7 @@ def put_back(model: Any, folder: Path) -> None:
     """Mask ``model`` as the ticket in ``folder`` says; the weights read must be zero outside already."""
     import torch
 
-    from robust_tickets.masks import attach
+    from robust_tickets.backbone.weight_masks import attach
 
     ticket = Ticket.load(folder / FOLDER)
     if ticket.kind != "unstructured":
@@ -64,7 +64,7 @@ def put_back(model: Any, folder: Path) -> None:
 
 def update_digest(hashed: hashlib._Hash, model: Any) -> None:
     """Two models with the same weights, one masked and one not, train differently."""
-    from robust_tickets.masks import masks_of
+    from robust_tickets.backbone.weight_masks import masks_of
 
     for name, mask in sorted(masks_of(model).items()):
         hashed.update(f"mask {name}{tuple(mask.shape)}".encode())

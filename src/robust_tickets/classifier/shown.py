@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from robust_tickets.layout import has_layout, layout_of
+from robust_tickets.backbone.layout import has_layout, layout_of
 
 
 def shown(clf: Any) -> str:
@@ -20,7 +20,7 @@ def shown(clf: Any) -> str:
 
 def _kept(model: Any) -> dict[str, tuple[int, int]]:
     """Units left and units of the whole model, of the groups that a ticket cut."""
-    from robust_tickets.masks import masks_of
+    from robust_tickets.backbone.weight_masks import masks_of
 
     found: dict[str, tuple[int, int]] = {}
     config = model.config

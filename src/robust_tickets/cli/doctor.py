@@ -27,7 +27,7 @@ EXTRAS = {
 def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
     """Tell what is installed, found and missing, the command that gets it, and which attacks are ready."""
     from robust_tickets.config import to_plain
-    from robust_tickets.lexicon.kinds import status
+    from robust_tickets.resources.kinds import status
 
     packages = versions()
     optional = [_extra(extra) for extra in EXTRAS]

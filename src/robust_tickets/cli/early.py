@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from robust_tickets.data.rows import READERS
+from robust_tickets.data.readers import READERS
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import look_again
 

@@ -14,7 +14,7 @@ from robust_tickets.files import check_writable
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
-    from robust_tickets.reproduce.work import Summary
+    from robust_tickets.reproduce.runner import Summary
 
 MANY = 3  # runs that failed for one reason are told in one line
 
@@ -47,7 +47,7 @@ def check_page(page: Path | None) -> None:
 
 def single(ask: Ask, run: Run, *, dry: bool) -> Answer:
     """Run single jobs; no table is filled. ``dry``: name them and their attacks alone."""
-    from robust_tickets.reproduce.work import work
+    from robust_tickets.reproduce.runner import work
 
     _check_folders(ask)
     asked = jobs(ask)
@@ -79,7 +79,7 @@ def go(ask: Ask, run: Run, page: Path | None) -> Answer:
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.page import write_page
     from robust_tickets.reproduce.published import tables
-    from robust_tickets.reproduce.work import work
+    from robust_tickets.reproduce.runner import work
 
     plan = planned.plan
     summary = work(plan.units, plan.attacks, planned.places, ask.out, ask.results, searches=plan.searches, **vars(run))
@@ -128,7 +128,7 @@ def go(ask: Ask, run: Run, page: Path | None) -> Answer:
 
 def _failed(summary: Summary) -> list[str]:
     """Why runs failed; many that failed for one reason, as without data, are one line. All ids stand in the JSON."""
-    from robust_tickets.reproduce.work import in_a_line
+    from robust_tickets.reproduce.runner import in_a_line
 
     reasons: dict[str, list[str]] = {}
     for id, message in summary.why.items():

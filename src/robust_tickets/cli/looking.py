@@ -37,7 +37,7 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
     if kind == "runs" and not found:
         say(f"no runs in {folder}" if folder.is_dir() else f"no folder {folder}: `tickets run` makes it")
     if kind == "recipes":
-        say(f"their files, to copy and edit: {files('robust_tickets.recipe')}")
+        say(f"their files, to copy and edit: {files('robust_tickets.experiment.recipes')}")
     return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
 
 

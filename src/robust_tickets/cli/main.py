@@ -17,8 +17,10 @@ from typing import Any
 
 from cyclopts import App, CycloptsError
 
-from robust_tickets import __version__, progress
-from robust_tickets.cli import checking, doctor, judging, looking, making, reproducing, threads, usage, using, walking
+from robust_tickets import __version__, progress, threads
+from robust_tickets.cli import check as checking
+from robust_tickets.cli import doctor, judging, looking, making, reproducing, usage, using
+from robust_tickets.cli import run as walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 from robust_tickets.progress import clean

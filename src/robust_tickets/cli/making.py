@@ -39,10 +39,10 @@ class Data:
 
     def load(self, seed: int = 0) -> Any:
         from robust_tickets.data.load import load_task
-        from robust_tickets.walk import stages
+        from robust_tickets.experiment import execute
 
         options = {k: v for k, v in vars(self).items() if k not in ("task", "text")}
-        return stages.announce(load_task(self.task, text=columns(self.text), seed=seed, **options))
+        return execute.announce(load_task(self.task, text=columns(self.text), seed=seed, **options))
 
 
 def columns(text: str | None) -> str | tuple[str, ...] | None:
@@ -93,14 +93,14 @@ def search(
     say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
+    from robust_tickets.experiment import execute
+    from robust_tickets.experiment.allowed import check_like
+    from robust_tickets.experiment.arms import SPARSITY
+    from robust_tickets.experiment.per_task import length_for, with_row
+    from robust_tickets.experiment.recipe import tree_of
     from robust_tickets.files import locked
     from robust_tickets.run import Stage
-    from robust_tickets.ticket import Ticket
-    from robust_tickets.walk import stages
-    from robust_tickets.walk.allowed import check_like
-    from robust_tickets.walk.arms import SPARSITY
-    from robust_tickets.walk.per_task import length_for, with_row
-    from robust_tickets.walk.recipe import tree_of
+    from robust_tickets.ticket.ticket import Ticket
 
     filled, note = with_row({"name": method, **tree_of(set)}, data.task, None, SPARSITY)
     chosen = build_component("methods", {"seed": seed, **filled}, method)
@@ -114,10 +114,10 @@ def search(
         task, start = None, load_classifier(model, labels=("0", "1"), max_length=length, seed=seed)
     for line in filter(None, (note, long)):
         say(line)
-    given = stages.inputs(start, task)
-    stage = Stage(folder=out, key=stages.search_key(chosen, given, matched))
+    given = execute.inputs(start, task)
+    stage = Stage(folder=out, key=execute.search_key(chosen, given, matched))
     with locked(out):
-        ticket = stages.search(stage, chosen, lambda: start, task, matched)
+        ticket = execute.search(stage, chosen, lambda: start, task, matched)
     return _ticket(ticket, out)
 
 
@@ -157,8 +157,8 @@ def draw(
     scope
         Compare weights of the whole model, or within each matrix, likewise.
     """
-    from robust_tickets.ticket import Ticket
-    from robust_tickets.walk.arms import Draw
+    from robust_tickets.experiment.arms import Draw
+    from robust_tickets.ticket.ticket import Ticket
 
     units: dict[str, Any] = {
         "heads": heads,
@@ -214,13 +214,13 @@ def train(
     say(f"loading {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build
+    from robust_tickets.experiment import execute
+    from robust_tickets.experiment.per_task import for_training, length_for
+    from robust_tickets.experiment.recipe import tree_of
     from robust_tickets.files import locked
     from robust_tickets.run import Stage
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
-    from robust_tickets.walk import stages
-    from robust_tickets.walk.per_task import for_training, length_for
-    from robust_tickets.walk.recipe import tree_of
 
     filled, note = for_training({"seed": seed, **tree_of(set)}, data.task)
     trainer = build(FineTune, filled, "train")
@@ -230,10 +230,10 @@ def train(
         say(line)
     start = load_classifier(model, task, max_length=length, seed=seed)
     cut = Ticket.load(ticket) if ticket else None
-    stage = Stage(folder=out, key=stages.train_key(trainer, stages.inputs(start, task), cut, without))
+    stage = Stage(folder=out, key=execute.train_key(trainer, execute.inputs(start, task), cut, without))
     with locked(out):
-        stages.train(stage, trainer, start, task, cut, without)
-    evaluation = stages.evaluation_of(stage)
+        execute.train(stage, trainer, start, task, cut, without)
+    evaluation = execute.evaluation_of(stage)
     told = {"model": str(out / "model"), "evaluation": evaluation}
 
     def show(console: Any) -> None:

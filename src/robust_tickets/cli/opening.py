@@ -92,7 +92,7 @@ class Opening:
         return clf if labels is None else clf.named(labels)
 
     def _graph(self, path: Path, columns: Any) -> Any:
-        from robust_tickets.classifier.graph import open_onnx
+        from robust_tickets.classifier.onnx import open_onnx
 
         if self.device not in (None, "cpu"):
             raise TicketsError(f"--device {self.device}: an ONNX file runs on the CPU", hint="leave it out")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import duration, warn
-from robust_tickets.reproduce.unit import Flavour, Unit
+from robust_tickets.reproduce.job import Flavour, Unit
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.attacks import NamedAttack

@@ -13,7 +13,7 @@ from robust_tickets.cli.planned import Ask
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import published as papers
-from robust_tickets.reproduce.unit import Flavour
+from robust_tickets.reproduce.job import Flavour
 
 List = Annotated[bool, Parameter(name="--list", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]

@@ -120,8 +120,8 @@ def attack(
     from robust_tickets.attack.tables import checked
     from robust_tickets.config import build_component
     from robust_tickets.data.load import load_task
-    from robust_tickets.walk.recipe import tree_of
-    from robust_tickets.walk.stages import announce
+    from robust_tickets.experiment.execute import announce
+    from robust_tickets.experiment.recipe import tree_of
 
     tables = [
         checked(path, *endings)
@@ -226,7 +226,7 @@ def predict(
         The text column; a pair as premise,hypothesis.
     """
     from robust_tickets.attack.failures import said
-    from robust_tickets.ship.predict import predict as label_file
+    from robust_tickets.deploy.predict import predict as label_file
 
     look_for(data)
     say(f"loading {model}")
@@ -315,8 +315,8 @@ def export(
     say(f"loading {model}")
     from robust_tickets.classifier import Classifier
     from robust_tickets.classifier.place import model_path
-    from robust_tickets.ship.evidence import evidence_of
-    from robust_tickets.ship.export import export as write
+    from robust_tickets.deploy.evidence import evidence_of
+    from robust_tickets.deploy.export import export as write
 
     path = model_path(model)
     clf = Classifier.from_pretrained(path if path.exists() else model)

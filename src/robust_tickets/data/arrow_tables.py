@@ -35,7 +35,7 @@ from robust_tickets.cache import cache_folder, cache_place, cached, read_report,
 from robust_tickets.classifier.texts import clean
 from robust_tickets.classifier.tokenizer import BYTES, digest_of, tokenised
 from robust_tickets.config import digest
-from robust_tickets.data.rows import BROKEN_UTF8, Rows
+from robust_tickets.data.readers import BROKEN_UTF8, Rows
 from robust_tickets.data.schema import few, label_text
 from robust_tickets.data.task import Split
 from robust_tickets.errors import FAILED, TicketsError

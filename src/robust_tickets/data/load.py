@@ -16,7 +16,7 @@ import numpy as np
 from robust_tickets.data import divide
 from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.look import look, two_labels
-from robust_tickets.data.rows import BROKEN_UTF8, Rows, open_rows, to_utf8
+from robust_tickets.data.readers import BROKEN_UTF8, Rows, open_rows, to_utf8
 from robust_tickets.data.schema import Columns, check, choose, few, match, order
 from robust_tickets.data.source import ALL, Source, find
 from robust_tickets.data.task import BadRow, Split, Task

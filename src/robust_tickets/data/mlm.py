@@ -32,7 +32,7 @@ from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.classifier.tokenizer import digest_of, readable
 from robust_tickets.config import digest
 from robust_tickets.data.arrow_tables import text_problem
-from robust_tickets.data.rows import READERS, Rows, from_to, open_rows
+from robust_tickets.data.readers import READERS, Rows, from_to, open_rows
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import sha256_file, write_chunks
 from robust_tickets.progress import say, track, warn

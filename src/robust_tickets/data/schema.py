@@ -20,7 +20,7 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from robust_tickets.classifier.heads import unnamed
-from robust_tickets.data.rows import CsvRows, Rows, TsvRows
+from robust_tickets.data.readers import CsvRows, Rows, TsvRows
 from robust_tickets.errors import TicketsError
 
 LABELS = frozenset(

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.data.rows import READERS, Record, Rows, open_rows
+from robust_tickets.data.readers import READERS, Record, Rows, open_rows
 from robust_tickets.data.tasks import TASKS, TaskSpec, task_named
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
 from robust_tickets.files import look_again

@@ -9,16 +9,16 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
-from robust_tickets.ticket import Ticket, expect_ticket
+from robust_tickets.ticket.ticket import Ticket, expect_ticket
 
 AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
 
 
 def apply(model: AnyModel, ticket: Ticket) -> AnyModel:
     """A copy of ``model`` whose weights outside ``ticket`` are exactly zero and stay so through training, copies, saving and reloading."""
-    from robust_tickets.masks import attach
+    from robust_tickets.backbone.weight_masks import attach
 
     expect_ticket(ticket)
     given: Any = model

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import torch
 
+from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
+from robust_tickets.backbone.weight_masks import attach, masks_of
 from robust_tickets.classifier.checkpoint import assemble
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import Layout, encoder_of, layout_of
-from robust_tickets.masks import attach, masks_of
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
 from robust_tickets.prune.modeling import cuts, stock_of, twin_of
-from robust_tickets.ticket import Ticket, expect_ticket
+from robust_tickets.ticket.ticket import Ticket, expect_ticket
 
 AnyModel = TypeVar("AnyModel")  # a Classifier or a transformers model: what goes in comes out
 

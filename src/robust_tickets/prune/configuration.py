@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.registry import BACKBONES
 
 PREFIX = "ticket-"

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.layout import Layout, layout_of
+from robust_tickets.backbone.layout import Layout, layout_of
 from robust_tickets.prune.compact import check
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 
 class Gates(nn.Module):

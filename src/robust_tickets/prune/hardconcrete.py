@@ -34,9 +34,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.checks import one_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import Layout, encoder_of, layout_of
 from robust_tickets.prune.fused import fused
 from robust_tickets.prune.working import Part, Passed, Working, product
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from robust_tickets.layout import Layout, encoder_of, layout_of
+from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.prune.configuration import kept_by, ticket_config
 from robust_tickets.registry import BACKBONES
 

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from robust_tickets.measure.metrics import ERROR, FAILED, SUCCESS, wilson
 from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Axis, around, figure
 from robust_tickets.report.markup import Html
 from robust_tickets.report.run_data import Arm, Attack, Distances, Run, number
+from robust_tickets.stats.metrics import ERROR, FAILED, SUCCESS, wilson
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
 DASHES = 4  # kinds of lines, one an attack

@@ -19,14 +19,14 @@ import numpy as np
 
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.attack.store import PART, RESULT
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, read_json, within
-from robust_tickets.layout import layout_of
-from robust_tickets.measure.metrics import FAILED, STATUSES, SUCCESS, UNKNOWN, wilson
 from robust_tickets.run import RUN_FILES, STAGE_FILES, command_of, listing
+from robust_tickets.stats.metrics import FAILED, STATUSES, SUCCESS, UNKNOWN, wilson
 
 if TYPE_CHECKING:
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
 Interval = tuple[float, float]
 
@@ -307,7 +307,7 @@ def _evaluation(folder: Path, notes: list[str]) -> Evaluation | None:
 
 
 def _shape(folder: Path, notes: list[str]) -> Shape | None:
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
     try:
         ticket = Ticket.load(folder)

@@ -15,7 +15,10 @@ from typing import Any
 from robust_tickets.attack.chosen import how, short_of
 from robust_tickets.attack.flags import ONE_ANSWER
 from robust_tickets.files import listed, mapping
-from robust_tickets.measure.metrics import (
+from robust_tickets.report import format as numbers
+from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number, whole
+from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
+from robust_tickets.stats.metrics import (
     ERROR,
     FAILED,
     FEW,
@@ -24,10 +27,7 @@ from robust_tickets.measure.metrics import (
     only_class,
     paired_interval,
 )
-from robust_tickets.measure.verdict import holm
-from robust_tickets.report import format as numbers
-from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number, whole
-from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
+from robust_tickets.stats.verdict import holm
 
 ALPHA = 0.05
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import Flavour
 
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 ROLE = re.compile(r"=@([a-z0-9_/]+)$")  # the value of a setting that Places fills in

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.places import ROLES, Places
 from robust_tickets.reproduce.rules import rules
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import Flavour
 
 HALF = "float16"
 CONFIRM = "confirm"

@@ -12,11 +12,11 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.attacks import CONFIRM, attacks, confirms
 from robust_tickets.reproduce.claims import first_seed
+from robust_tickets.reproduce.job import BERT, Flavour, Unit
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
 from robust_tickets.reproduce.rows import arm
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import BERT, Flavour, Unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.measure.runs import RunSummary, summarise_runs
-from robust_tickets.measure.spread import SeedSpread, seed_spread
-from robust_tickets.measure.verdict import RunComparison, compare_runs, judge_family
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import NOT_RUN, Reading, Wanted, read_runs
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import BERT, Flavour
+from robust_tickets.stats.runs import RunSummary, summarise_runs
+from robust_tickets.stats.spread import SeedSpread, seed_spread
+from robust_tickets.stats.verdict import RunComparison, compare_runs, judge_family
 
 RESAMPLES = (
     2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another

@@ -18,6 +18,7 @@ from robust_tickets.data.tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
 from robust_tickets.report.run_data import number
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import Plan
@@ -25,7 +26,6 @@ from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
 from robust_tickets.reproduce.rows import arm, arms, tree
 from robust_tickets.reproduce.sizes import rows_of, share_of
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import Unit
 
 Kind = Literal["search", "train", "attack"]
 UNKNOWN = {

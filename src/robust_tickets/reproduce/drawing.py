@@ -10,9 +10,9 @@ from robust_tickets.files import write_text
 from robust_tickets.report.markup import Html, tag
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.figure import figure
+from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.published import table
-from robust_tickets.reproduce.unit import Flavour
 
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"))
 

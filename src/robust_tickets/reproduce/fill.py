@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.runs import RunSummary, summarise_runs
 from robust_tickets.reproduce.arms import older
 from robust_tickets.reproduce.attacks import GROUPS, attacks
 from robust_tickets.reproduce.claims import Judged, families_of, judge
+from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, columns_of
 from robust_tickets.reproduce.published import Table, averaged, cells, table, tables
 from robust_tickets.reproduce.reading import ATTACK_METRICS, Wanted, attacks_of, read_runs
-from robust_tickets.reproduce.unit import Flavour
+from robust_tickets.stats.runs import RunSummary, summarise_runs
 
 
 @dataclass(frozen=True, kw_only=True)

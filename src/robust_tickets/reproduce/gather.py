@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.layout import layout_of
-from robust_tickets.measure.metrics import SUCCESS
 from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
+from robust_tickets.stats.metrics import SUCCESS
 
 if TYPE_CHECKING:
     from robust_tickets.run import Stage
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
 TEXTS = 12  # attacked texts that are kept of each attack
 POINTS = 150  # lines of a search's trace that are kept, evenly spread

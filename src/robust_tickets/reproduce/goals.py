@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.measure.runs import FEWEST_RUNS
-from robust_tickets.measure.student import Interval
-from robust_tickets.measure.verdict import compare_runs
 from robust_tickets.report.format import points, signed_span
 from robust_tickets.reproduce.claims import Judged, after_choice, family, judge, told
 from robust_tickets.reproduce.names import arm_title, attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import Wanted, read_runs
 from robust_tickets.reproduce.verdicts import here
+from robust_tickets.stats.runs import FEWEST_RUNS
+from robust_tickets.stats.student import Interval
+from robust_tickets.stats.verdict import compare_runs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from robust_tickets.measure.runs import FEWEST_SHOWN
-from robust_tickets.measure.student import Interval
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.fill import Filled, FilledCell
 from robust_tickets.reproduce.published import PERCENT
 from robust_tickets.reproduce.wording import MEASURES, listed
+from robust_tickets.stats.runs import FEWEST_SHOWN
+from robust_tickets.stats.student import Interval
 
 
 def legend(filled: Filled) -> str:

@@ -20,16 +20,16 @@ from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import gather, outcome, protocol, rows
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.foreign import foreign
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.places import CORPORA, ROLES, Places
-from robust_tickets.reproduce.unit import Unit
 from robust_tickets.run import code, environment
 
 if TYPE_CHECKING:
+    from robust_tickets.experiment.recipe import AttackPlan, Recipe
+    from robust_tickets.experiment.runner import Made, Walk
     from robust_tickets.reproduce.protocol import NamedAttack
-    from robust_tickets.ticket import Ticket
-    from robust_tickets.walk.recipe import AttackPlan, Recipe
-    from robust_tickets.walk.runner import Made, Walk
+    from robust_tickets.ticket.ticket import Ticket
 
 # settings that do not make another unit: how it is called and saved, where files lie, what a device calculates in, who attacks it
 OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
@@ -76,7 +76,7 @@ def complete(known: Outcome | None, attacks: Sequence[NamedAttack], search_only:
 
 def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Recipe:
     """The unit as a recipe of one arm, with its attacks in their order; refused where it breaks the protocol."""
-    from robust_tickets.walk.recipe import resolve
+    from robust_tickets.experiment.recipe import resolve
 
     arm = rows.arm(unit.arm, unit.flavour)
     tree = rows.tree(
@@ -112,8 +112,8 @@ def _make(
     unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
     processes: int, search_only: bool, drop_models: bool,
 ) -> Outcome:  # fmt: skip
-    from robust_tickets.walk.origins import ticket_of
-    from robust_tickets.walk.runner import prepare
+    from robust_tickets.experiment.origins import ticket_of
+    from robust_tickets.experiment.runner import prepare
 
     folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
     walk = prepare(recipe, out=folder, processes=processes)

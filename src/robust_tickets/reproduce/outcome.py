@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
-from robust_tickets.measure.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
-from robust_tickets.measure.runs import TrainedRun
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.sound import HINT, check, check_apart, check_texts
 from robust_tickets.reproduce.toml import toml
-from robust_tickets.reproduce.unit import Unit
+from robust_tickets.stats.metrics import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
+from robust_tickets.stats.runs import TrainedRun
 
 if TYPE_CHECKING:
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
 SCHEMA = 1
 BESIDE = ".ticket"  # ends the name of the folder of an outcome's ticket
@@ -132,7 +132,7 @@ def place(folder: Path, unit: Unit) -> Path:
 
 def ticket_of(folder: Path, outcome: Outcome) -> Ticket | None:
     """The ticket that lies beside an outcome; none lies beside those of single weights, nor beside the first outcomes."""
-    from robust_tickets.ticket import Ticket
+    from robust_tickets.ticket.ticket import Ticket
 
     path = place(folder, outcome.unit).with_suffix(BESIDE)
     if not path.is_dir():

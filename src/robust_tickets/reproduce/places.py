@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.reproduce.job import BERT, Unit
 from robust_tickets.reproduce.rules import rules
-from robust_tickets.reproduce.unit import BERT, Unit
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.attacks import NamedAttack
@@ -218,7 +218,7 @@ def _no_model(places: Places, backbone: str) -> list[str]:
 
 @cache
 def _not_elsewhere(kind: str, called: str) -> tuple[str, ...]:
-    from robust_tickets.lexicon.kinds import status
+    from robust_tickets.resources.kinds import status
 
     (line,) = status(kind)
     return () if line.found else (f"no {called}: {line.get}",)

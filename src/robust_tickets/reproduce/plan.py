@@ -13,10 +13,10 @@ from typing import Any
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.attacks import NamedAttack, attacks, confirms
+from robust_tickets.reproduce.job import Flavour, Unit
 from robust_tickets.reproduce.only import Only
 from robust_tickets.reproduce.places import Places, missing
 from robust_tickets.reproduce.rows import rows
-from robust_tickets.reproduce.unit import Flavour, Unit
 
 TICKET = "ticket"  # the measure of a figure that shows a search: its masks, its gates, what survives
 SEARCHES = ("ER-F2", "ER-F5", "RT-F1", "RT-F3", "RT-F5", "OR-F1")  # figures made of searches alone

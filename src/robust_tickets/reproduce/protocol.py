@@ -21,15 +21,15 @@ from robust_tickets.reproduce.attacks import CONFIRM, GROUPS, HALF
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
 from robust_tickets.reproduce.attacks import attacks as attacks
+from robust_tickets.reproduce.job import Flavour, Unit
 from robust_tickets.reproduce.places import ROLES
 from robust_tickets.reproduce.rules import CARVED, NOTHING, Rules, told
 from robust_tickets.reproduce.rules import rules as rules
-from robust_tickets.reproduce.unit import Flavour, Unit
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Task
-    from robust_tickets.walk.arms import Arm, Origin
-    from robust_tickets.walk.recipe import AttackPlan, Recipe
+    from robust_tickets.experiment.arms import Arm, Origin
+    from robust_tickets.experiment.recipe import AttackPlan, Recipe
 
 WHOLE = (
     "test",
@@ -186,7 +186,7 @@ def _check_attack(plan: AttackPlan, unit: Unit) -> None:
 def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
     """Every named attack with all its settings, and which of them are resources."""
     from robust_tickets.config import to_plain
-    from robust_tickets.walk.recipe import attack_plan
+    from robust_tickets.experiment.recipe import attack_plan
 
     made = []
     for named in attacks(task, GROUPS, flavour):

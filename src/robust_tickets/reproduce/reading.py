@@ -17,10 +17,10 @@ from typing import Any
 
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
-from robust_tickets.measure.runs import RunSet, TrainedRun
+from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.names import arm_title, attack_phrase
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
-from robust_tickets.reproduce.unit import BERT, Flavour
+from robust_tickets.stats.runs import RunSet, TrainedRun
 
 NOT_RUN, NOT_ALONE = "not run", "not timed alone"
 CORPUS = "wikitext-2-raw-v1"  # what ORTicket was searched on

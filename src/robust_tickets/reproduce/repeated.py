@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robust_tickets.reproduce.job import BERT
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.unit import BERT
 from robust_tickets.reproduce.wording import count
 
 

@@ -13,9 +13,9 @@ from robust_tickets.reproduce.arms import Arm as Arm
 from robust_tickets.reproduce.arms import arm as arm
 from robust_tickets.reproduce.arms import arms as arms
 from robust_tickets.reproduce.arms import swept
+from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.toml import toml
 from robust_tickets.reproduce.tree import tree as tree
-from robust_tickets.reproduce.unit import BERT, Flavour
 
 KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", "why", "unreleased"}
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.files import write_json, write_text
-from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.progress import clean
 from robust_tickets.report.format import NONE, brief, points
 from robust_tickets.reproduce.claims import table_names
@@ -27,6 +26,7 @@ from robust_tickets.reproduce.legend import intervals, legend, of_them_scattered
 from robust_tickets.reproduce.names import attack_title, printed_as, task_title
 from robust_tickets.reproduce.verdicts import sentence
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
+from robust_tickets.stats.runs import FEWEST_SHOWN
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 AGAINST = (

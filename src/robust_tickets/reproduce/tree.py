@@ -13,14 +13,14 @@ from typing import Any
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.names import recipe_tree
 from robust_tickets.reproduce.arms import arm
-from robust_tickets.reproduce.unit import Unit
+from robust_tickets.reproduce.job import Unit
 
 
 def tree(
     unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """What ``walk.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
-    from robust_tickets.walk.recipe import tree_of
+    from robust_tickets.experiment.recipe import tree_of
 
     own = arm(unit.arm, unit.flavour, unit.task)
     made = recipe_tree(own.recipe)

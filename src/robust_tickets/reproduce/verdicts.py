@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from robust_tickets.measure.verdict import RunComparison, Verdict
 from robust_tickets.report.format import p_value, points, signed_span
 from robust_tickets.reproduce.claims import Judged
 from robust_tickets.reproduce.names import arm_title, attack_phrase, attack_title, task_title
 from robust_tickets.reproduce.wording import count, listed
+from robust_tickets.stats.verdict import RunComparison, Verdict
 
 HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not say the same
 MOST = 4  # sentences of an answer

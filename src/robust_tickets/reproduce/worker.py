@@ -21,9 +21,9 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.progress import printed, warn
 from robust_tickets.reproduce.attacks import NamedAttack
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import one
 from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.unit import Unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from robust_tickets import progress
 from robust_tickets.files import write_json, write_text
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 NOT_INPUTS = ("labels", "index")
 

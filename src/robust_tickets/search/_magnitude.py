@@ -20,7 +20,7 @@ LTH: Mapping[str, Mapping[str, Any]] = {
 
 def magnitudes(clf: Any) -> tuple[str, dict[str, np.ndarray]]:
     """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
-    from robust_tickets.layout import layout_of
+    from robust_tickets.backbone.layout import layout_of
 
     model = clf.needs_model("pruned")
     layout = layout_of(model)

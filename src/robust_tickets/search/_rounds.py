@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.draw import keep_best, removed_count
 from robust_tickets.errors import TicketsError
+from robust_tickets.ticket.topk import keep_best, removed_count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ def rewound(theta_0: Any, scores: Scores, head: Mapping[str, Tensor]) -> Any:
     """theta_0 again, without what went, and with ``head`` instead of its own classifier where one is given."""
     import torch
 
-    from robust_tickets.masks import attach
+    from robust_tickets.backbone.weight_masks import attach
 
     model = copy.deepcopy(theta_0)
     parameters = dict(model.named_parameters())

@@ -22,18 +22,18 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
+from robust_tickets.classifier.fits import fits
 from robust_tickets.classifier.given import model_of
 from robust_tickets.config import Settings, component, describe, fraction, setting
+from robust_tickets.data.feed import batches_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.search import _stop
+from robust_tickets.search import stopping
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._watch import Scores, Watch, mini_epochs
 from robust_tickets.seeds import derive, torch_generator
-from robust_tickets.ticket import Ticket
-from robust_tickets.train.feed import batches_of
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import identity_of, updates_per_epoch
-from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
 LEAST = 10  # updates between two points of the paper's rule: consecutive updates hardly change a ranking
@@ -163,7 +163,7 @@ class Slim(Settings, PerTask, Optimised):
         folder: Path | str | None,
     ) -> Found:
         """Train ``model`` (which is used up) and its coefficients on ``batches``; draw the ticket."""
-        from robust_tickets.layout import layout_of
+        from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.gates import Gates
         from robust_tickets.train.loop import Loop
         from robust_tickets.train.step import full_precision, make_step
@@ -241,13 +241,13 @@ class Slim(Settings, PerTask, Optimised):
             fixed = max(1, round(self.at_epoch * per_epoch))
             return [*(step for step in ends if step < fixed), fixed]
         if self.at == "before":
-            return _stop.pairs(ends, self.epochs * per_epoch)
+            return stopping.pairs(ends, self.epochs * per_epoch)
         return ends
 
     def _rule(self, points: list[int]) -> Callable[[np.ndarray], int | None]:
         if self.stop == "fixed":
-            return partial(_stop.fixed, last=len(points) - 1)
-        return partial(_stop.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.drawn)
+            return partial(stopping.fixed, last=len(points) - 1)
+        return partial(stopping.RULES[self.stop], gamma=self.gamma, window=self.window, at=self.drawn)
 
     def _draw(self, scores: Scores, **about: Any) -> Ticket:
         return Ticket.from_scores(

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.search import _stop
-from robust_tickets.ticket import Ticket
+from robust_tickets.search import stopping
+from robust_tickets.ticket.ticket import Ticket
 
 GROUPS = ("heads", "neurons")
 Scores = Mapping[str, Sequence[np.ndarray]]
@@ -48,7 +48,7 @@ class Watch:
         self.records: list[dict[str, list[np.ndarray]]] = []  # scores at each point
         self.steps: list[int] = []
         self.losses: list[float] = []
-        self.apart = _stop.Apart()
+        self.apart = stopping.Apart()
         self.drawn_at: int | None = None
         self.loss_sum: Tensor | None = None  # since the last point; stays on the device
         self.loss_count = 0
@@ -130,7 +130,7 @@ class Watch:
         self.steps, self.losses = list(values["steps"]), list(values["losses"])
         self.drawn_at, self.loss_count = values["drawn_at"], int(values["loss_count"])
         self.loss_sum = tensors.get("loss")
-        self.records, self.apart = [], _stop.Apart()
+        self.records, self.apart = [], stopping.Apart()
         for point in range(len(self.steps)):
             self._record(
                 {g: [tensors[f"{point}/{g}/{i}"].numpy() for i in range(n)] for g, n in values["layers"].items()}

@@ -27,6 +27,7 @@ import numpy as np
 
 from robust_tickets import progress
 from robust_tickets.adversary._pairs import defined, usable
+from robust_tickets.classifier.fits import fits
 from robust_tickets.classifier.given import model_of
 from robust_tickets.config import Settings, component, describe, setting
 from robust_tickets.errors import TicketsError
@@ -35,9 +36,8 @@ from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._rounds import Rounds, head_of, remove, rewound, settle
 from robust_tickets.seeds import derive
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
-from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
 

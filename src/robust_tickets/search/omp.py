@@ -21,7 +21,7 @@ from robust_tickets.search._found import Found
 from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.search._tuned import tuned as tune
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 
 

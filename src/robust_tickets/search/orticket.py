@@ -76,7 +76,7 @@ class ORTicket(Slim):
 
     def inputs(self) -> dict[str, str]:
         """What is read besides the model and the task, by what it holds."""
-        from robust_tickets.classifier.masked import digest_of_head
+        from robust_tickets.classifier.mlm import digest_of_head
         from robust_tickets.data.mlm import find_corpus
 
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
@@ -91,7 +91,7 @@ class ORTicket(Slim):
 
     def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None) -> Found:
         """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
-        from robust_tickets.classifier.masked import digest_of_model, masked_model
+        from robust_tickets.classifier.mlm import digest_of_model, masked_model
         from robust_tickets.classifier.tokenizer import digest_of
         from robust_tickets.data.mlm import MaskedBlocks, blocks_of, find_corpus
 
@@ -133,7 +133,7 @@ class ORTicket(Slim):
         return self.slim(theta, batches, tokenizer=clf.tokenizer, origin=origin, identity=digest(told), folder=folder)
 
     def _fits(self, clf: Any) -> None:
-        from robust_tickets.layout import layout_of
+        from robust_tickets.backbone.layout import layout_of
 
         most = clf.model.config.max_position_embeddings - layout_of(clf.model).reserved_positions
         if not 4 <= self.block <= most:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets import progress
+from robust_tickets.classifier.fits import fits
 from robust_tickets.classifier.given import model_of
 from robust_tickets.config import Settings, describe, setting
 from robust_tickets.errors import TicketsError
@@ -30,9 +31,8 @@ from robust_tickets.files import write_json
 from robust_tickets.run import record
 from robust_tickets.search import _tuned
 from robust_tickets.search._found import Found
-from robust_tickets.ticket import Ticket
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
-from robust_tickets.train.fits import fits
 
 PHASES = ("both", "heads", "mlps")
 TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
@@ -74,7 +74,7 @@ class Prasanna(Settings):
 
     def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
         """``tuned``: an already fine-tuned classifier, else ``tuning`` makes one in ``folder/tuned``. Goes on from the last iteration."""
-        from robust_tickets.layout import layout_of
+        from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.gates import Gates
         from robust_tickets.search._importance import importance
         from robust_tickets.train.evaluate import evaluate

@@ -30,18 +30,18 @@ import numpy as np
 
 from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.classifier.fits import fits
 from robust_tickets.classifier.given import model_of
 from robust_tickets.config import Settings, build, component, describe, fraction, setting
+from robust_tickets.data.feed import batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import _tuned
 from robust_tickets.search._found import Found, told
 from robust_tickets.search._gatelog import GateLog
 from robust_tickets.search._per_task import PerTask
 from robust_tickets.seeds import derive, torch_generator
-from robust_tickets.ticket import Ticket
-from robust_tickets.train.feed import batches_of
+from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of, updates_per_epoch
-from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optim, Optimised
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
@@ -159,7 +159,7 @@ class RobustT(Settings, PerTask, Optimised):
         ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from, and the first stage's in ``tuned/``. A finished
         search called again with another ``sparsity`` draws without searching; with more ``run_epochs`` it goes on.
         """
-        from robust_tickets.layout import layout_of
+        from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.hardconcrete import HardConcrete
         from robust_tickets.train.loop import Loop
         from robust_tickets.train.step import Unclipped, full_precision, make_step

@@ -19,7 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.classifier.kernels import attention
+from robust_tickets.kernels import attention
 from robust_tickets.seeds import derive
 from robust_tickets.train.half import Half
 from robust_tickets.train.optim import Optim

@@ -15,14 +15,14 @@ from typing import Any, Literal
 import numpy as np
 
 from robust_tickets.adversary._pairs import defined, usable
+from robust_tickets.classifier.fits import fits
 from robust_tickets.classifier.given import model_of
 from robust_tickets.config import Settings, component, counted, digest, setting
+from robust_tickets.data.feed import batches_of, tell_cut
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
 from robust_tickets.train.average import Average
-from robust_tickets.train.feed import batches_of, tell_cut
-from robust_tickets.train.fits import fits
 from robust_tickets.train.optim import Optimised
 
 

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from robust_tickets.layout import Layout, encoder_of
-from robust_tickets.masks import BUFFER
+from robust_tickets.backbone.layout import Layout, encoder_of
+from robust_tickets.backbone.weight_masks import BUFFER
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product
 from robust_tickets.train.by_hand import Linear, Norm
 from robust_tickets.train.room import roomy

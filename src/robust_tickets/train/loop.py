@@ -29,14 +29,14 @@ from robust_tickets.data.batching import prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.seeds import seed_dropout
 from robust_tickets.train import checkpoint, state
-from robust_tickets.train.engines import Kind, engine_for
+from robust_tickets.train.cuda import Kind, engine_for
+from robust_tickets.train.cuda.late import Late
+from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.half import Half
 from robust_tickets.train.interrupt import Interrupt
-from robust_tickets.train.late import Late
 from robust_tickets.train.optim import Optim, adamw, named_parameters
 from robust_tickets.train.step import Step, Unclipped
 from robust_tickets.train.track import Metrics
-from robust_tickets.train.writer import Writer
 
 LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 MULTIPLE = 8  # 16 bytes of bf16
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from robust_tickets import progress
 from robust_tickets.adversary._objective import Ground, Objective
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.checks import one_of
-from robust_tickets.layout import layout_of
 from robust_tickets.train.half import Half
 
 Precision = Literal["fp32", "bf16"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from robust_tickets.layout import Layout
+from robust_tickets.backbone.layout import Layout
 
 
 def triples(model: nn.Module, layout: Layout) -> Iterator[tuple[Any, ...]]:

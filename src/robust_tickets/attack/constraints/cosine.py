@@ -8,7 +8,7 @@ from typing import Any
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
-from robust_tickets.lexicon.vectors import WordLists
+from robust_tickets.resources.vectors import WordLists
 
 
 @dataclass(frozen=True)

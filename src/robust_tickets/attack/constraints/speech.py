@@ -20,7 +20,7 @@ class SameSpeech:
     A word's tag is the one at its *first* occurrence in the context, as TextAttack has it.
     """
 
-    tags: Callable[[list[str]], Sequence[str]]  # a tagger (lexicon.tagger), or anything that is called like one
+    tags: Callable[[list[str]], Sequence[str]]  # a tagger (resources.tagger), or anything that is called like one
     swap: bool = True
 
     def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:

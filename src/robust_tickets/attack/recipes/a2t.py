@@ -39,7 +39,7 @@ from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.config import resource, setting
 from robust_tickets.errors import TicketsError
-from robust_tickets.lexicon.kinds import NONE
+from robust_tickets.resources.kinds import NONE
 
 ENCODER = (
     "sentence-transformers/stsb-distilbert-base",
@@ -95,7 +95,7 @@ class A2T(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon.words import nltk_stopwords
+        from robust_tickets.resources.words import nltk_stopwords
 
         stop = nltk_stopwords(self.rules().stopwords)
         offered: Any = Blank(language, self.words) if self.mlm else Neighbours(vectors, self.words)

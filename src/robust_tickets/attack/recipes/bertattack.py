@@ -52,7 +52,7 @@ class BertAttack(Attack):
 
     def assemble(self, *, language: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon.words import nltk_stopwords
+        from robust_tickets.resources.words import nltk_stopwords
 
         offered = Suited(language, self.words or self.rules().masked_words)
         rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))

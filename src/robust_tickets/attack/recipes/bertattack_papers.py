@@ -52,7 +52,7 @@ class BertAttackPapers(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon.words import nltk_stopwords
+        from robust_tickets.resources.words import nltk_stopwords
 
         near = Neighbours(vectors, self.neighbours)
         stop = nltk_stopwords(self.rules().stopwords)

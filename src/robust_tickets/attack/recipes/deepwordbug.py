@@ -42,7 +42,7 @@ class DeepWordBug(Attack):
     most_edits: int = setting(30, at_least=0)
 
     def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon.words import nltk_stopwords
+        from robust_tickets.resources.words import nltk_stopwords
 
         kinds: tuple[Any, ...] = (NeighbourSwap(), Substitution(LETTERS), Deletion(), Insertion(LETTERS))
         if self.edits == "substitution":

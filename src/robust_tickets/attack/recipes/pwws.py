@@ -35,14 +35,14 @@ class PWWS(Attack):
     """The attack; it has no settings of its own. Call it with a classifier and a split."""
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        from robust_tickets.lexicon import wordnet
+        from robust_tickets.resources import wordnet
 
         about = {"name": "WordNet 3.0", "origin": "this package", "digest": wordnet.digest(), "substitute": False}
         return {"synonyms": {"kind": "synonyms", **about}}
 
     def prepare(self, device: str) -> Prepared:
-        from robust_tickets.lexicon import wordnet
-        from robust_tickets.lexicon.words import nltk_stopwords
+        from robust_tickets.resources import wordnet
+        from robust_tickets.resources.words import nltk_stopwords
 
         synonyms = Synonyms(wordnet.synonyms)
         rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))

@@ -54,7 +54,7 @@ class TextBugger(Attack):
 
     def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
         """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""
-        from robust_tickets.lexicon.words import LOOKALIKE, nltk_stopwords
+        from robust_tickets.resources.words import LOOKALIKE, nltk_stopwords
 
         bugs: list[Any] = [
             Insertion(" ", inner=True),

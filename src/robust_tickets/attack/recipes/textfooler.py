@@ -58,7 +58,7 @@ class TextFooler(Attack):
         encode: Callable[[list[str]], Any] | None,
     ) -> Prepared:
         """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.lexicon.words import TEXTFOOLER
+        from robust_tickets.resources.words import TEXTFOOLER
 
         near = Neighbours(vectors, self.neighbours)
         rules = (

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from robust_tickets.attack import segments
 from robust_tickets.attack.literal import one_word
 from robust_tickets.attack.rules import Rules
-from robust_tickets.lexicon import segments
-from robust_tickets.lexicon.masked_lm import CONTINUES
-from robust_tickets.lexicon.words import INSIDE, stands_in_words
+from robust_tickets.resources.masked_lm import CONTINUES
+from robust_tickets.resources.words import INSIDE, stands_in_words
 
 OUTSIDE, BEFORE, WITHIN = range(
     3

@@ -17,7 +17,7 @@ from robust_tickets.attack.rules import OWN, Rules
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
 from robust_tickets.attack.transforms.joining import joined
 from robust_tickets.classifier.texts import clean
-from robust_tickets.lexicon.masked_lm import CONTINUES
+from robust_tickets.resources.masked_lm import CONTINUES
 
 
 @dataclass(slots=True)

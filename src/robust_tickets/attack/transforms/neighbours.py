@@ -8,8 +8,8 @@ from typing import Any
 
 from robust_tickets.attack.game import Game
 from robust_tickets.attack.text import Text
-from robust_tickets.lexicon.vectors import WordLists
-from robust_tickets.lexicon.words import like as like
+from robust_tickets.resources.vectors import WordLists
+from robust_tickets.resources.words import like as like
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
 from robust_tickets.reproduce.figures.traces import Survivors, by_head, survivors
+from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.names import backbone_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.reading import notes_of
 from robust_tickets.reproduce.rows import Row
 from robust_tickets.reproduce.rows import rows as rows_of
-from robust_tickets.reproduce.unit import Flavour
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
 STOPPED = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from robust_tickets.measure.runs import FEWEST_RUNS
-from robust_tickets.measure.student import Interval, mean_interval
 from robust_tickets.report import format as numbers
 from robust_tickets.reproduce.reading import Reading
+from robust_tickets.stats.runs import FEWEST_RUNS
+from robust_tickets.stats.student import Interval, mean_interval
 
 
 @dataclass(frozen=True, kw_only=True)

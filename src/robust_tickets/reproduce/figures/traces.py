@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.layout import layout_of
 from robust_tickets.report.figures import PARTS
 from robust_tickets.report.run_data import Distances
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.search._stop import paper
+from robust_tickets.search.stopping import paper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from robust_tickets.measure.runs import FEWEST_SHOWN
-from robust_tickets.measure.verdict import RunComparison
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, table_names, told
 from robust_tickets.reproduce.goals import goals, reached_of
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
-from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.verdicts import answered, small, word
 from robust_tickets.reproduce.wording import count, listed, merged, numberless
+from robust_tickets.stats.runs import FEWEST_SHOWN
+from robust_tickets.stats.verdict import RunComparison
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 ROOM = 1.05  # of a drawing, over what it must hold

@@ -10,11 +10,11 @@ from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.pareto import pareto
 from robust_tickets.reproduce.figures.sweeps import place
+from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, anchor_of, attacks_of, by_task, flattered
 from robust_tickets.reproduce.published import Table
-from robust_tickets.reproduce.unit import Unit
 from robust_tickets.reproduce.wording import count
 
 IN_SIGHT = 8  # arms that a figure names as its sources; of more the list is folded

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robust_tickets.measure.runs import FEWEST_RUNS
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.cost import cost, device
@@ -18,6 +17,7 @@ from robust_tickets.reproduce.places import Places
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.reading import NOT_RUN
 from robust_tickets.reproduce.wording import hours
+from robust_tickets.stats.runs import FEWEST_RUNS
 
 
 def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequence[Outcome]) -> Html | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robust_tickets.measure.runs import FEWEST_SHOWN
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Scale, line, markers
 from robust_tickets.report.markup import Html, join, scroll, tag
@@ -20,6 +19,7 @@ from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
 from robust_tickets.reproduce.published import Column
 from robust_tickets.reproduce.wording import FIRST, merged
+from robust_tickets.stats.runs import FEWEST_SHOWN
 
 WIDTH, HEIGHT = 104, 20  # pixels of a cell's drawing
 Place = tuple[str, str, str]  # task, row, backbone

@@ -1,0 +1,104 @@
+"""What adversaries in word space share: a synonym table on the device, and which places of a batch may be swapped.
+
+FreeLB and its kin perturb embeddings in a ball, yet the attacks swap words. These adversaries train on swaps, within a synonym table.
+Only words that are one token are swapped, by words that are one token (see ``resources.synonyms``): ids change in place, positions and
+labels stay. Padding, special tokens, stop words and pieces of longer words are never touched; in a masked-language model neither are
+the tokens that are asked for, and a word whose continuation is masked counts as continued.
+
+A model trained on the very table that an attack draws from is robust on that attack's own ground: say so, or attack with another table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robust_tickets.adversary._objective import IGNORED, Ground, Objective
+from robust_tickets.config import Settings, setting
+from robust_tickets.errors import TicketsError
+from robust_tickets.resources.synonyms import SynonymTable, source_of, synonym_table
+
+
+class Words(nn.Module):
+    """A synonym table as buffers. They are not saved: a resumed run builds them again from the source, whose digest is in its identity."""
+
+    candidates: Tensor
+    counts: Tensor
+    joined: Tensor
+    open: Tensor
+
+    def __init__(self, table: SynonymTable) -> None:
+        super().__init__()
+        for name in ("candidates", "counts", "joined", "open"):
+            self.register_buffer(name, torch.from_numpy(getattr(table, name)), persistent=False)
+
+    @property
+    def most(self) -> int:
+        """Candidates of the word that has most, itself included."""
+        return self.candidates.shape[1]
+
+    def of(self, ids: Tensor) -> Tensor:
+        """The candidates of every token, itself first, shape (batch, tokens, most)."""
+        return self.candidates[ids].long()
+
+    def swappable(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Where a whole word stands that has candidates, shape (batch, tokens), boolean."""
+        ids, labels = batch["input_ids"], batch["labels"]
+        asked = labels != IGNORED if labels.ndim == 2 else torch.zeros_like(ids, dtype=torch.bool)
+        written = torch.where(asked, labels, ids) if labels.ndim == 2 else ids  # what stood there before it was masked
+        continues = torch.zeros_like(asked)
+        continues[:, 1:] = self.joined[written[:, 1:]] & self.open[written[:, :-1]]
+        continued = torch.zeros_like(asked)
+        continued[:, :-1] = continues[:, 1:]
+        return (self.counts[ids] > 1) & ~continues & ~continued & ~asked & batch["attention_mask"].bool()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSpace(Settings):
+    """Where the table comes from, and how many candidates a word has at most, besides itself."""
+
+    source: str = "wordnet"  # "wordnet", "vectors", a folder of word vectors, or a JSON file {word: [word, …]}
+    candidates: int = setting(50, at_least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.source, str):
+            raise TicketsError(
+                f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say'
+            )
+
+    def begin(self, ground: Ground) -> Words:
+        if ground.tokenizer is None:
+            raise TicketsError(
+                f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer="
+            )
+        rows = ground.layout.words_of(ground.model).weight.shape[0]
+        table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
+        if table.counts.max(initial=1) == 1:
+            raise TicketsError(
+                f"{type(self).__name__} would swap nothing: no word of the model's vocabulary has a candidate there in {table.source.name}",
+                hint="check the source; a file of word lists has its words in lower case",
+            )
+        return Words(table)
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """The field that names a file or table, and what was found there: its digest belongs into a run's identity."""
+        return {"source": source_of(self.source).record()}
+
+    def covers(self, tokenizer: Any, texts: Iterable[str]) -> dict[str, float]:
+        """How many words ``texts`` hold, and which shares of them are one token, stop words, and swappable."""
+        return synonym_table(tokenizer, source=self.source, candidates=self.candidates).coverage(tokenizer, texts)
+
+
+def table_of(objective: Objective) -> Words:
+    assert isinstance(objective.memory, Words)
+    return objective.memory
+
+
+def chosen(objective: Objective, places: Tensor, p: float) -> Tensor:
+    """Those of ``places`` that are swapped this time: each with probability ``p``."""
+    return places & (torch.rand(places.shape, generator=objective.generator, device=places.device) < p)

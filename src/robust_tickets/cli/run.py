@@ -1,0 +1,113 @@
+"""Verbs that walk the whole street: ``demo`` and ``run``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.limits import check_failed
+from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
+from robust_tickets.cli.early import files_in, look_for
+from robust_tickets.cli.making import is_folder
+from robust_tickets.errors import FAILED
+from robust_tickets.progress import duration, say, warn
+
+
+def demo(
+    *,
+    set: Settings = (),
+    out: Path | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
+    strict: Strict = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """The embedded walk: search, draw, train, attack, report; opens nothing, prints the path.
+
+    Parameters
+    ----------
+    out
+        The run folder; by default runs/demo-HASH.
+    """
+    return _walk("demo", _with(set, strict), out, "tickets demo", max_failed)
+
+
+def run(
+    recipe: str,
+    *,
+    set: Settings = (),
+    out: Path | None = None,
+    max_failed: MaxFailed = MAX_FAILED,
+    strict: Strict = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Walk a recipe; running it again resumes or finds it done.
+
+    Parameters
+    ----------
+    recipe
+        A recipe's name (`tickets ls recipes`) or a TOML file.
+    out
+        The run folder; by default runs/RECIPE-HASH.
+    """
+    return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}", max_failed)
+
+
+def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float) -> Answer:
+    from robust_tickets.attack.flags import FAILED_EXAMPLES
+    from robust_tickets.experiment.recipe import read_recipe
+
+    begun = time.monotonic()
+    check_failed(max_failed, "--max-failed")
+    if out is not None:
+        is_folder(out)
+    look_for(*files_in(settings))
+    say(f"loading the recipe {name} and torch")
+    recipe = read_recipe(name, settings)
+    say(recipe.title)
+    from robust_tickets.classifier.place import model_folder
+    from robust_tickets.experiment.runner import look_for_attacks, plan_of, prepare
+    from robust_tickets.report.run_data import read_run
+    from robust_tickets.report.terminal import Summary, figures
+    from robust_tickets.report.verdict import warnings
+
+    look_for_attacks(recipe)
+    walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
+    if walk.done():
+        say(f"{walk.run.folder} is done already; checking its stages")
+    else:
+        for line in plan_of(walk):
+            say(line)
+        say(f"run folder: {walk.run.folder} (stop at any time; the same command resumes)")
+    folder = walk.go(max_failed)
+    say(f"done in {duration(time.monotonic() - begun)}")
+    page = folder / "report.html"
+    read = read_run(folder)
+
+    def show(console: object) -> None:
+        console.print(Summary(read))  # type: ignore[attr-defined]
+        for arm in walk.recipe.arms:
+            print(f"model {arm.name}: {model_folder(folder, arm.name)}")
+        print(f"report: {page}")
+        sys.stdout.flush()
+
+    models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
+    told = {
+        "models": models,
+        "run": str(folder),
+        "report": str(page),
+        "arms": figures(read),
+        "warnings": warnings(read),
+    }
+    failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.codes for found in arm.attacks)]
+    if failed:
+        warn(
+            f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again"
+        )
+    return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
+
+
+def _with(settings: tuple[str, ...], strict: bool) -> tuple[str, ...]:
+    return (*settings, "strict=true") if strict else settings

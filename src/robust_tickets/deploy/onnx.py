@@ -1,0 +1,167 @@
+"""ONNX: written by torch's own exporter, and checked against torch before anyone sees the file; ``classifier.onnx`` opens it again.
+
+The graph takes the model as it is (a compact model stays compact) with free batch and sequence axes. Beside ``model.onnx`` lie the
+tokenizer, ``labels.json`` (labels, maximum length, names of the inputs) and the stock family's ``config.json``, which is all that a
+server needs; nothing in the folder needs this package.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robust_tickets.classifier.onnx import SCHEMA, needed, open_onnx, session_of
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import write_json
+from robust_tickets.seeds import numpy_generator
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+
+__all__ = ["check", "open_onnx", "write"]
+OPSET = 18  # the oldest that torch's exporter writes without converting; ONNX Runtime reads it since 1.14
+TOLERANCE = 1e-4  # absolute, on logits; fp32 on both sides differs by about 1e-6
+INLINE = 1 << 30  # bytes of weights that go into model.onnx itself; protobuf ends at 2 GiB
+
+
+def write(clf: Classifier, folder: Path, config: Any) -> None:
+    """``model.onnx`` and what serving it needs into ``folder``; raises unless ONNX Runtime gives torch's logits."""
+    import torch
+
+    needed("onnx", "onnxscript", "onnxruntime")
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if clf.token_types else [])]
+    graph, traced = (_logits_only()(copy.deepcopy(clf.model).to("cpu", torch.float32), names).eval() for _ in range(2))
+    size = sum(p.numel() * p.element_size() for p in graph.parameters())
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=clf.max_length)
+    with _quiet(), torch.random.fork_rng(devices=[]):
+        program = torch.onnx.export(
+            traced,  # a copy of its own: tracing may leave fake tensors in a module's caches
+            tuple(torch.from_numpy(a) for a in _inputs(clf, names, 2, min(7, clf.max_length)).values()),
+            input_names=names,
+            output_names=["logits"],
+            dynamic_shapes=(tuple({0: batch, 1: length} for _ in names),),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+        assert program is not None  # with dynamo=True it never is
+        _forget_where(program.model)
+        program.save(folder / "model.onnx", external_data=size > INLINE)
+        _say_shapes_once(folder / "model.onnx")
+    check(clf, graph, names, folder / "model.onnx")
+    clf.save_tokenizer(folder)
+    config.save_pretrained(folder)
+    write_json(
+        folder / "labels.json",
+        {
+            "schema": SCHEMA,
+            "labels": list(clf.labels),
+            "max_length": clf.max_length,
+            "columns": list(clf.columns),
+            "inputs": names,
+            "output": "logits",
+        },
+    )
+
+
+def _say_shapes_once(path: Path) -> None:
+    """Leave the shapes of weights to the weights: said twice, they contradict what ONNX Runtime's quantisation makes of a weight."""
+    import onnx
+
+    made = onnx.load(path, load_external_data=False)
+    weights = {weight.name for weight in made.graph.initializer}
+    others = [value for value in made.graph.value_info if value.name not in weights]
+    del made.graph.value_info[:]
+    made.graph.value_info.extend(others)
+    path.write_bytes(made.SerializeToString(deterministic=True))
+
+
+def check(clf: Classifier, graph: Any, names: list[str], path: Path) -> float:
+    """The largest difference of logits between torch and the written file, over batches and lengths the exporter never saw."""
+    import torch
+
+    session = session_of(path)
+    longest = clf.max_length
+    worst = 0.0
+    for rows, columns in ((1, 3), (1, longest), (2, 7), (3, 1), (5, max(2, longest // 2)), (8, min(19, longest))):
+        given = _inputs(clf, names, rows, min(columns, longest))
+        with torch.inference_mode():
+            expected = graph(*(torch.from_numpy(a) for a in given.values())).numpy()
+        got = session.run(["logits"], given)[0]
+        gap = float(np.abs(got - expected).max()) if got.shape == expected.shape else float("nan")
+        if not gap <= TOLERANCE:  # also catches NaN
+            raise TicketsError(
+                f"ONNX Runtime and torch disagree by {gap:.2g} on {rows} text(s) of {columns} tokens; {TOLERANCE:g} is allowed",
+                hint="export dense or compact instead, and report this with the versions of torch, onnxscript and onnxruntime",
+                exit_code=FAILED,
+            )
+        worst = max(worst, gap)
+    return worst
+
+
+def _logits_only() -> Any:
+    """A module class that takes the inputs by position and gives the logits alone; made here so that importing loads no torch."""
+    import torch
+
+    class LogitsOnly(torch.nn.Module):
+        def __init__(self, model: Any, names: list[str]) -> None:
+            super().__init__()
+            self.model, self.names = model, names
+
+        def forward(self, *inputs: Any) -> Any:
+            return self.model(**dict(zip(self.names, inputs, strict=True))).logits
+
+    return LogitsOnly
+
+
+def _inputs(clf: Classifier, names: list[str], rows: int, columns: int) -> dict[str, np.ndarray]:
+    """Seeded token ids, every second row ending in padding, every second token type switching half-way."""
+    dice = numpy_generator(0, "onnx", rows, columns)
+    pad = clf.tokenizer.pad_token_id
+    ids = dice.integers(0, clf.model.config.vocab_size, (rows, columns), dtype=np.int64)
+    ids[ids == pad] = clf.tokenizer.cls_token_id
+    mask = np.ones_like(ids)
+    mask[1::2, (columns + 1) // 2 :] = 0
+    types = np.zeros_like(ids)
+    types[:, columns // 2 :] = 1
+    made = {"input_ids": np.where(mask == 1, ids, pad), "attention_mask": mask, "token_type_ids": types * mask}
+    return {name: made[name] for name in names}
+
+
+def _forget_where(model: Any) -> None:
+    """Drop the stack traces that the exporter notes on every node: they tell the builder's paths and are most of a small file."""
+    for graph in (model.graph, *model.functions.values()):
+        for thing in (graph, *graph):
+            thing.metadata_props.clear()
+        for value in (*graph.inputs, *graph.outputs, *(output for node in graph for output in node.outputs)):
+            value.metadata_props.clear()
+    model.metadata_props.clear()
+
+
+NOISY = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides what the exporter says about itself: deprecations, merged axis names, that torchvision is absent, what it did not fold."""
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)", category=FutureWarning)
+            warnings.filterwarnings(
+                "ignore", message=r"# The axis name: (batch|length) will not be used", category=UserWarning
+            )
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,290 @@
+"""Arms: the models a recipe compares, and where the ticket of each comes from.
+
+An arm trains the whole model, or a ticket. The ticket comes from a search (``search``; on another task: ``searched_on``), or it is a
+branch: that of another arm or of a folder (``ticket``), perhaps drawn anew from the same scores (``draw``). ``without`` takes one thing
+away from the ticket: its weights (``"initialisation"``) or its shape (``"structure"``). A branch is resolved to the search it descends
+from, so that the same search in two arms is one stage, whatever the order of the arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from robust_tickets.config import build, build_component
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.experiment.allowed import kind_of
+from robust_tickets.experiment.per_task import for_training, with_row
+from robust_tickets.experiment.source import Source
+from robust_tickets.registry import METHODS
+
+SPARSITY = (
+    "heads",
+    "neurons",
+    "sparsity",
+)  # what an arm's other search takes over from [search], so that arms stay comparable
+Without = Literal["initialisation", "structure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Another draw from a ticket's scores, as :meth:`robust_tickets.Ticket.draw`; what is left out stays as it was."""
+
+    heads: float | None = None
+    neurons: float | None = None
+    head_scope: Literal["global", "layer"] | None = None
+    neuron_scope: Literal["global", "layer"] | None = None
+    round_to: Literal[1, 8, 16, 64] | None = None
+    sparsity: float | None = None
+    scope: Literal["global", "matrix"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in SPARSITY:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:  # also NaN
+                raise TicketsError(
+                    f"draw: {name} is the fraction to remove, in [0, 1), got {value}", hint="0.3 removes 30 %"
+                )
+
+    def asked(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def _key(usual: str) -> Any:
+    """The field that says under which key of the recipe another one was given, for the errors; it is no part of an arm's identity."""
+    return field(default=usual, metadata={"unsaid": True}, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a ticket comes from: a search or a folder, and the draw made since."""
+
+    search: Any = field(default=None, metadata={"registry": "methods"})
+    searched_on: Source | None = None  # another task than the recipe's
+    like: Origin | None = None  # whose counts a random ticket matches
+    folder: str | None = None
+    draw: Draw | None = None
+    key: str = _key("search")  # of ``search``
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One model to compare: searched or not, trained, attacked."""
+
+    name: str
+    title: str
+    origin: Origin | None = None
+    branch_of: str | None = None  # the arm or the folder whose ticket this is
+    like: str | None = None
+    without: Without | None = None
+    train: Any = None  # FineTune
+    key: str = _key("train")  # of ``train``, as far as its adversary goes
+
+    @property
+    def search(self) -> Any:
+        return self.origin.search if self.origin else None
+
+    def branch(self) -> dict[str, Any]:
+        """What sets this arm's ticket apart, for the report; empty for a plain search."""
+        own = {
+            "of": self.branch_of,
+            "draw": self.origin.draw.asked() if self.origin and self.origin.draw else None,
+            "without": self.without,
+            "searched_on": self.origin.searched_on.task if self.origin and self.origin.searched_on else None,
+            "like": self.like,
+        }
+        return {key: value for key, value in own.items() if value}
+
+    def story(self) -> str:
+        """The same in words: ``the ticket of robustt, drawn with sparsity 0.5``; empty where the whole model is trained."""
+        if self.origin is None:
+            return ""
+        said = [f"the ticket of {self.branch_of}" if self.branch_of else f"searched by {type(self.search).__name__}"]
+        branch = self.branch()
+        if "searched_on" in branch:
+            said.append(f"on {branch['searched_on']}")
+        if "like" in branch:
+            said.append(f"with the counts of {branch['like']}")
+        if "draw" in branch:
+            drawn = (
+                f"{key.replace('_', ' ')} {value:.4g}"
+                if isinstance(value, float)
+                else f"{key.replace('_', ' ')} {value}"
+                for key, value in branch["draw"].items()
+            )
+            said.append(f"drawn with {', '.join(drawn)}")
+        if self.without:
+            said.append(
+                {"initialisation": "its weights drawn anew", "structure": "whole, what it removes drawn anew"}[
+                    self.without
+                ]
+            )
+        return ", ".join(said).replace(", on ", " on ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """The keys of an [arms.NAME] table."""
+
+    title: str | None = None
+    search: Any = None
+    searched_on: Source | None = None
+    ticket: str | None = None
+    draw: Draw | None = None
+    without: Without | None = None
+    like: str | None = None
+    train: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def searches(self) -> bool:
+        if self.search is None:
+            return self.searched_on is not None
+        return bool(self.search) or self.search == {}  # an empty table: the recipe's [search], nothing changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What arms take from the top of a recipe."""
+
+    recipe: str
+    task: str
+    seed: int
+    search: Mapping[str, Any]
+    train: Mapping[str, Any]
+    arms: Mapping[str, Mapping[str, Any]]
+
+
+class Arms:
+    """The arms of one recipe; ``notes`` collects what was filled in from the papers' tables."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.tables = {name: build(_Table, table, self._where(name)) for name, table in given.arms.items()}
+        self.notes: dict[str, None] = {}  # an ordered set
+        if given.search and not any(table.searches or table.ticket for table in self.tables.values()):
+            hint = "search = true in an [arms.NAME] table, or leave it out"
+            raise TicketsError(f"{given.recipe}: [search] is given, but no arm searches", hint=hint)
+
+    def arm(self, name: str) -> Arm:
+        from robust_tickets.train.finetune import FineTune
+
+        table, where = self.tables[name], self._where(name)
+        origin = self._origin(name, ())
+        if table.without and origin is None:
+            raise TicketsError(
+                f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none", hint=_HOW
+            )
+        train, note = for_training(
+            {"seed": self.given.seed, **_changed(self.given.train, table.train)}, self.given.task
+        )
+        self._note(note)
+        return Arm(
+            name=name,
+            title=table.title if table.title is not None else name,
+            origin=origin,
+            branch_of=table.ticket,
+            like=table.like,
+            without=table.without,
+            train=build(FineTune, train, f"{where}.train"),
+            key=f"arms.{name}.train" if "adversary" in table.train else "train",
+        )
+
+    def _origin(self, name: str, path: tuple[str, ...]) -> Origin | None:
+        """The ticket of an arm; ``path`` are the arms that asked for it."""
+        table, where = self.tables[name], self._where(name)
+        if name in path:
+            raise TicketsError(
+                f"{where}: the ticket depends on itself: {' → '.join((*path, name))}", hint="one of them has to search"
+            )
+        if table.ticket and table.searches:
+            raise TicketsError(
+                f"{where}: a ticket is searched or taken from elsewhere, not both", hint="leave search or ticket out"
+            )
+        for key, needed in (("like", "search"), ("searched_on", "search"), ("draw", "search or ticket")):
+            if getattr(table, key) is not None and not (table.searches or (table.ticket and key == "draw")):
+                raise TicketsError(f"{where}: {key} needs {needed} in the same arm", hint=_HOW)
+        if table.ticket:
+            origin = self._of(table.ticket, f"{where}.ticket", (*path, name))
+        elif table.searches:
+            like = self._of(table.like, f"{where}.like", (*path, name)) if table.like else None
+            key = "search" if table.search in (None, True, {}) else f"arms.{name}.search"
+            origin = Origin(
+                search=self._search(table, f"{where}.search"), searched_on=table.searched_on, like=like, key=key
+            )
+        else:
+            return None
+        if table.draw is None:
+            return origin
+        before = origin.draw.asked() if origin.draw else {}
+        return replace(origin, draw=replace(table.draw, **{**before, **table.draw.asked()}))
+
+    def _of(self, wanted: str, where: str, path: tuple[str, ...]) -> Origin:
+        """The ticket of the arm or the folder called ``wanted``."""
+        if wanted in self.tables:
+            origin = self._origin(wanted, path)
+            if origin is None:
+                raise TicketsError(f"{where}: the arm {wanted!r} has no ticket", hint=_HOW)
+            return origin
+        if "/" in wanted or "\\" in wanted or Path(wanted).is_dir():
+            return Origin(folder=wanted)
+        raise TicketsError(f"{where}: {wanted!r} is no arm and no folder", hint=did_you_mean(wanted, self.tables))
+
+    def _search(self, table: _Table, where: str) -> Any:
+        own: Any = table.search if table.search not in (None, True) else {}
+        if isinstance(own, str):
+            own = {"name": own}
+        if not isinstance(own, Mapping):
+            raise TicketsError(
+                f"{where}: expected true, false, a name or a table, got {own!r}", hint='search = "random", say'
+            )
+        top = self.given.search
+        if own.get("name", top.get("name")) == top.get("name"):
+            return self._build(_changed(top, own), table.searched_on, where)
+        shared = {}
+        if top.get("name"):  # the same sparsity as [search], wherever that came from
+            first = self._build(top, None, f"{self.given.recipe}.search")
+            known = {f.name for f in fields(METHODS.get(own["name"])) if f.init}
+            shared = {
+                key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None
+            }
+            if (
+                "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None
+            ):  # a matched ticket's counts are rounded
+                made = self._build({**shared, **own}, table.searched_on, where)
+                shared |= (
+                    {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}
+                )  # weights have no widths
+        return self._build({**shared, **own}, table.searched_on, where)
+
+    def _build(self, settings: Mapping[str, Any], elsewhere: Source | None, where: str) -> Any:
+        filled, note = with_row(settings, self.given.task, elsewhere.task if elsewhere else None, SPARSITY)
+        self._note(note)
+        return build_component("methods", {"seed": self.given.seed, **filled}, where)
+
+    def _note(self, note: str) -> None:
+        if note:
+            self.notes[note] = None
+
+    def _where(self, name: str) -> str:
+        return f"{self.given.recipe}.arms.{name}"
+
+
+def _changed(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``own`` written over ``top``; of the same component (an adversary, say) only what is named changes."""
+    changed = {**top, **own}
+    for key, after in own.items():
+        before = top.get(key)
+        if isinstance(before, str) and before not in ("", "none"):
+            before = {"name": before}
+        if (
+            isinstance(before, Mapping)
+            and isinstance(after, Mapping)
+            and after.get("name", before.get("name")) == before.get("name")
+        ):
+            changed[key] = {**before, **after}
+    return changed
+
+
+_HOW = 'search = true, or ticket = "ANOTHER_ARM"'

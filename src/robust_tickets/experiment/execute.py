@@ -1,0 +1,297 @@
+"""The three stages that cost something: search, train, attack. Each begins with "if it is done, take it".
+
+A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings, and a plug-in's own
+file (a backbone's stands in the digest of the model). Where files lie, how many tokens go through the model at once and on which device
+are not in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robust_tickets import __version__
+from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.config import counted, describe, to_plain
+from robust_tickets.files import read_json, within, write_json
+from robust_tickets.progress import say, warn
+from robust_tickets.registry import code_of, name_of
+from robust_tickets.run import Stage
+from robust_tickets.train.finetune import resources_of
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Split, Task
+    from robust_tickets.experiment.arms import Draw
+    from robust_tickets.experiment.recipe import AttackPlan
+    from robust_tickets.ticket.ticket import Ticket
+
+LISTED = 10  # bad rows named in the log; a run's folder lists them all
+
+
+def announce(task: Task) -> Task:
+    """Say what was inferred and warn of what may spoil the results, then pass the task on."""
+    for note in task.notes:
+        say(f"data: {note}")
+    for bad in task.skipped[1:LISTED]:  # the first stands in its note
+        say(f"data: left out {bad}")
+    if len(task.skipped) > LISTED:
+        say(f"data: … and {len(task.skipped) - LISTED} more bad rows")
+    for warning in task.warnings:
+        warn(warning)
+    return task
+
+
+def inputs(start: Classifier, task: Task | None) -> dict[str, Any]:
+    """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""
+    return {"version": __version__, "model": start.digest, "task": task.digest if task is not None else None}
+
+
+def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None) -> Mapping[str, Any]:
+    """A method that looks at no labelled task says ``needs_task = False`` and names what it reads in ``inputs()``."""
+    given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
+    used = _used(method)
+    settings = {
+        k: v for k, v in {"name": name_of(method), **counted(method)}.items() if k not in used.get("inputs", {})
+    }  # a corpus by what it holds
+    key = {**given, "stage": "search", "method": settings, **used}
+    return {**key, "like": like.digest} if like is not None else key
+
+
+def draw_key(source: str, draw: Draw | None) -> Mapping[str, Any]:
+    """``source`` is the hash of what the scores are, not of the masks alone: two searches may agree on those by chance."""
+    return {"version": __version__, "stage": "ticket", "from": source, "draw": draw.asked() if draw else None}
+
+
+def train_key(
+    trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None
+) -> Mapping[str, Any]:
+    key = {
+        **given,
+        "stage": "train",
+        "train": counted(trainer),
+        "ticket": ticket.digest if ticket is not None else None,
+        **_used(trainer),
+    }
+    return {**key, "without": without} if without else key
+
+
+def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
+    """A resource stands in it by what it holds: another file under the same name is another attack."""
+    held = {kind: about.get("digest") for kind, about in plan.attack.resources().items()}
+    given: dict[str, Any] = {"victim": victim.digest, "split": split.digest, "resources": held}
+    if code := code_of(plan.attack):
+        given["code"] = code
+    return {"version": __version__, "stage": "attack", "plan": counted(plan), **given}
+
+
+def search(
+    stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None
+) -> Ticket:
+    """The ticket that ``method`` finds; ``start`` gives theta_0, which stays as it is."""
+    from robust_tickets.ticket.ticket import Ticket
+
+    if not stage.found("search"):
+        method(
+            start(), task, folder=stage.folder, **({"like": like} if like is not None else {})
+        )  # saves what it finds
+        phases = [
+            _seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))
+        ]  # a fine-tuned copy's, each round's
+        if phases:
+            write_json(stage.folder / "cost.json", {"search_seconds": sum(phases)})
+        stage.finish()
+    _drop_checkpoint(stage)
+    return Ticket.load(stage.folder)
+
+
+def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
+    """Another draw from the scores of ``ticket``; where none is asked for, a copy of it in the run's own folder."""
+    from robust_tickets.ticket.ticket import Ticket
+
+    if stage.found("draw"):
+        return Ticket.load(stage.folder)
+    drawn = ticket.draw(**asked.asked()) if asked else ticket
+    if drawn.kind == "unstructured":  # its scores are as large as the model, and stay where they are
+        drawn = replace(drawn, scores={})
+    drawn.save(stage.folder)
+    stage.finish()
+    say("draw: " + ", ".join(f"{fraction:.1%} of the {group} removed" for group, fraction in drawn.removed.items()))
+    if drawn.rounding:
+        say(f"draw: {drawn.rounding}")
+    return drawn
+
+
+def train(
+    stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None
+) -> None:
+    """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
+    from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
+
+    if stage.found("train"):
+        _drop_checkpoint(stage)
+        return
+    reset_peak_memory()
+    model = fitted(start, ticket, without, trainer.seed)
+    trainer(model, task, folder=stage.folder)
+    model.save_pretrained(within(stage.folder, "model"))
+    _evaluated(stage, model, task)
+    if hasattr(trainer.adversary, "resources"):
+        write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
+    seconds = _seconds(stage.folder / "metrics.jsonl")
+    write_json(
+        stage.folder / "cost.json",
+        {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()},
+    )
+    stage.finish()
+    _drop_checkpoint(stage)
+
+
+def _evaluated(stage: Stage, model: Classifier, task: Task) -> None:
+    """Write evaluation.json, which trained weights and the task determine."""
+    from robust_tickets.train.evaluate import evaluate
+
+    evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
+    write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
+    say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
+    if evaluation.only is not None:
+        warn(
+            f"train: the model gives all {evaluation.n} rows of {task.test_split} one class ({evaluation.only}): train longer or on more "
+            "rows; its numbers under attack will say nothing"
+        )
+
+
+def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> Classifier:
+    """What is trained: a copy of the whole model, or the ticket; ``without`` as an arm says it."""
+    from robust_tickets.prune.compact import compact
+    from robust_tickets.prune.reinitialise import redraw_inside, redraw_outside
+
+    if ticket is None:
+        return start.copy()
+    if without == "structure":
+        return redraw_outside(start, ticket, seed)
+    if without == "initialisation":
+        start = redraw_inside(start, ticket, seed)
+    if ticket.kind == "structured":
+        return compact(start, ticket)
+    from robust_tickets.prune.apply import apply
+
+    return apply(start, ticket)
+
+
+def attack(
+    stage: Stage,
+    plan: AttackPlan,
+    victim: Classifier,
+    task: Task,
+    clean_full: float | None,
+    workers: int | None = None,
+    max_failed: float = MAX_FAILED,
+) -> None:
+    """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted.
+
+    Where too many failed, a stage that is done is not: those are attacked again.
+    """
+    from robust_tickets.attack.conclude import to_repeat
+
+    if stage.found("attack"):
+        if not to_repeat(stage.folder, max_failed):
+            return
+        stage.mark.unlink()
+    result = plan.attack(
+        victim,
+        attacked(plan, task),
+        n=plan.n,
+        seed=plan.seed,
+        subset=plan.subset,
+        temperature=plan.temperature,
+        calibration=task.validation if plan.temperature == "calibrated" else None,
+        labels=task.labels,
+        folder=stage.folder,
+        clean_full=clean_full,
+        seen=task.train,
+        query_budget=plan.query_budget,
+        token_budget=plan.token_budget,
+        precision=plan.precision,
+        workers=workers,
+        max_failed=max_failed,
+    )
+    stage.finish()
+    if result.aua is None or result.queries is None:
+        warn(f"attack: no example could be attacked ({result.errors} errors); see {stage.folder / 'examples.jsonl'}")
+    else:
+        say(f"attack: {result.aua:.1f} % accuracy under attack, {result.queries:.0f} queries an example")
+
+
+def attacked(plan: AttackPlan, task: Task) -> Split:
+    return task.split(plan.split) if plan.split else task.test
+
+
+def trained_on(adversary: Any, start: Classifier, task: Task) -> dict[str, Any]:
+    """Which files an adversary trained on and, of a table of words, how much of the training texts it covers."""
+    about = {**describe(adversary), "resources": to_plain(adversary.resources())}
+    if not hasattr(adversary, "covers"):
+        return about
+    some = [text for i in range(0, len(task.train), max(1, len(task.train) // 400)) for text in task.train[i].texts]
+    return {**about, "coverage": adversary.covers(start.tokenizer, some)}
+
+
+def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
+    """Parameters and FLOPs of a forward pass at the attacked split's mean length, beside those of the whole model."""
+    from robust_tickets.backbone.cost import encoder_parameters, flops, outside_masks, parameters
+
+    some = [task.test[i].texts for i in range(0, len(task.test), max(1, len(task.test) // 200))]
+    tokens = round(sum(row.size for row in start.encode(some)) / len(some))
+    zeros = outside_masks(model.model)
+    kept = {
+        "nonzero_parameters": parameters(model.model) - zeros,
+        "nonzero_encoder_parameters": encoder_parameters(model.model) - outside_masks(model.model, encoder=True),
+    }
+    return {
+        **(kept if zeros else {}),
+        "tokens": tokens,
+        "parameters": parameters(model.model),
+        "encoder_parameters": encoder_parameters(model.model),
+        "flops_per_example": flops(model.model, tokens),
+        "dense_parameters": parameters(start.model),
+        "dense_encoder_parameters": encoder_parameters(start.model),
+        "dense_flops_per_example": flops(start.model, tokens),
+    }
+
+
+def _plain(evaluation: Any, split: str) -> dict[str, Any]:
+    from robust_tickets.stats.metrics import wilson
+
+    interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
+    return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}
+
+
+def _used(component: Any) -> dict[str, Any]:
+    """What a component reads besides the task: a corpus, the lists of words behind its adversary, a plug-in's own file."""
+    inputs = {"inputs": component.inputs()} if callable(getattr(component, "inputs", None)) else {}
+    return {name: to_plain(value) for name, value in {**inputs, **resources_of(component)}.items()}
+
+
+def _seconds(metrics: Path) -> float:
+    """How long the training behind a metrics.jsonl took, interruptions left out."""
+    import json
+
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+    return max((float(json.loads(line).get("seconds", 0.0)) for line in lines), default=0.0)
+
+
+def _drop_checkpoint(stage: Stage) -> None:
+    """A finished stage needs no checkpoint, its own or a phase's, nor the fine-tuned copy a search began with.
+
+    They go after the mark is written, or later.
+    """
+    for name in ("checkpoint", "tuned/checkpoint", "tuned/model", "round-*/checkpoint"):
+        for folder in stage.folder.glob(name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def evaluation_of(stage: Stage) -> dict[str, Any]:
+    return dict(read_json(stage.folder / "evaluation.json"))

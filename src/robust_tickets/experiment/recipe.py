@@ -1,0 +1,190 @@
+"""Recipe: one TOML file that says the whole walk.
+
+Top level: the model, the task and where it lies, the seed. ``[search]``, ``[train]`` and ``[attack]`` are the components with their
+hyper-parameters; ``[arms.NAME]`` are the models to compare (``experiment/arms.py``): each may switch the search on, bring another one or branch
+from another arm's ticket, and may change ``train``. ``--set search.neurons=0.4`` writes into the same tree, so every key is a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from robust_tickets.attack.limits import check_numbers
+from robust_tickets.config import Said, build, read_toml, setting
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.experiment.arms import Arm, Arms, Given
+from robust_tickets.experiment.per_task import length_for
+from robust_tickets.experiment.source import Source
+from robust_tickets.names import recipe_tree, recipes
+from robust_tickets.registry import ATTACKS
+
+CALL = (
+    "n",
+    "seed",
+    "split",
+    "subset",
+    "temperature",
+    "precision",
+    "query_budget",
+    "token_budget",
+)  # keys of [attack] that belong to the call, not to the attack
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackPlan:
+    """One attack on every arm: the same examples of ``split``, seeded, and as even over the classes as the rows allow unless ``subset``
+    says otherwise.
+
+    ``temperature`` divides each victim's logits; a calibrated one is fitted for each on the rows that selected its epoch.
+    """
+
+    attack: Any = field(metadata={"registry": "attacks"})
+    n: int = 200
+    seed: int = 0
+    split: str | None = None  # another split than the one the task attacks
+    subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced"
+    temperature: float | Literal["calibrated"] = 1.0
+    precision: Literal["bfloat16", "float16"] | None = (
+        None  # of a copy of the victim that is attacked in its place, on a GPU for speed
+    )
+    query_budget: int | None = None
+    token_budget: int | None = setting(None, counts=False)
+
+    def __post_init__(self) -> None:
+        """Here, for a run attacks last: a number that no attack takes would be told after the training."""
+        given = {"n": self.n, "query_budget": self.query_budget, "token_budget": self.token_budget}
+        check_numbers(given, lambda name: f"attack.{name}")
+        if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
+            raise TicketsError(
+                f"temperature is a number above 0 or calibrated, got {self.temperature!r}",
+                hint="1 leaves a victim as it is",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole walk, resolved: what is searched, trained and attacked, on what, from which seed."""
+
+    name: str
+    title: str
+    about: str
+    model: str
+    max_length: int
+    seed: int
+    source: Source
+    arms: tuple[Arm, ...]
+    attacks: tuple[AttackPlan, ...]
+    baseline: str
+    notes: tuple[str, ...] = ()  # what was filled in from the papers' tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Top(Source):
+    """The keys a recipe file may have at its top level: those of :class:`Source`, and these."""
+
+    title: str = ""
+    about: str = ""
+    model: str = "minilm"
+    task: str = "reviews"
+    max_length: int | None = None
+    seed: int = 0
+    baseline: str | None = None
+    search: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    attack: Any = None
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe called ``name`` (shipped, or a TOML file), with ``key=value`` settings written over it."""
+    tree = _read(name)
+    arms = [s.partition("=")[2] for s in settings if s.partition("=")[0].strip() == "arms"]
+    tree_of([s for s in settings if s.partition("=")[0].strip() != "arms"], tree)
+    chosen = [part.strip() for part in arms[-1].split(",") if part.strip()] if arms else None
+    return resolve(Path(name).stem, tree, chosen)
+
+
+def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write ``key=value`` settings (dotted keys go deeper) into ``tree``, a new one by default."""
+    tree = {} if tree is None else tree
+    for given in settings:
+        key, equals, value = given.partition("=")
+        if not equals:
+            raise TicketsError(f"--set {given}: expected key=value", hint="for example --set train.epochs=3")
+        _write(tree, key.strip(), Said(value.strip()), given)
+    return tree
+
+
+def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = None) -> Recipe:
+    """Check every key of ``tree`` and build the components."""
+    top = build(_Top, tree, name)
+    if not top.arms:
+        raise TicketsError(
+            f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples"
+        )
+    wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
+    if not wanted:
+        raise TicketsError(f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them")
+    for arm in wanted:
+        if arm not in top.arms:
+            raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
+    made = Arms(Given(recipe=name, task=top.task, seed=top.seed, search=top.search, train=top.train, arms=top.arms))
+    arms = tuple(made.arm(arm) for arm in wanted)
+    length, note = length_for(top.task, top.max_length)
+    if top.baseline is not None and top.baseline not in top.arms:
+        raise TicketsError(
+            f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms)
+        )
+    baseline = top.baseline if top.baseline in wanted else wanted[0]
+    plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
+    attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
+    source = {key: getattr(top, key) for key in Source.__dataclass_fields__}
+    if not top.title:
+        raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
+    return Recipe(
+        name=name, title=top.title, about=top.about, model=top.model, max_length=length, seed=top.seed,
+        source=Source(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
+    )  # fmt: skip
+
+
+def attack_plan(recipe: str, table: Any, seed: int = 0) -> AttackPlan:
+    """An attack and how it is called, from a recipe's ``[attack]``."""
+    if isinstance(table, str):
+        table = {"name": table}
+    if not isinstance(table, Mapping):
+        raise TicketsError(f"{recipe}.attack: expected a name or a table, got {table!r}", hint='attack = "pwws"')
+    attack = {k: v for k, v in table.items() if k not in CALL}
+    if attack.get("name") in ATTACKS.names():
+        known = {"name", *CALL, *(f.name for f in fields(ATTACKS.get(attack["name"])) if f.init)}
+        for key in attack:
+            if key not in known:
+                raise TicketsError(f"{recipe}.attack: unknown key {key!r}", hint=did_you_mean(key, sorted(known)))
+    call = {k: v for k, v in table.items() if k in CALL}
+    return build(AttackPlan, {"seed": seed, **call, "attack": attack}, f"{recipe}.attack")
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name in recipes():
+        return recipe_tree(name)
+    if name.endswith(".toml"):
+        return read_toml(Path(name))
+    raise TicketsError(
+        f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file"
+    )
+
+
+def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = tree.setdefault(parent, {})
+        if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
+            inner = tree[parent] = {"name": inner}
+        elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
+            inner = tree[parent] = {}
+        if not isinstance(inner, dict):
+            raise TicketsError(f"--set {setting}: {parent!r} is not a table", hint="set the whole value instead")
+        tree = inner
+    tree[last] = value

@@ -1,0 +1,104 @@
+"""A masked language model that offers words for a place in a text: any transformers folder whose tokenizer is a WordPiece one.
+
+WordPiece marks a piece that continues a word by ``##``, and what an attack makes of the pieces depends on it, so that models with
+another tokenizer (RoBERTa's, say) are refused. Weights are read from safetensors and computed with in float32.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robust_tickets.classifier.pretrained import load_model, load_tokenizer, read_config
+from robust_tickets.errors import TicketsError, tokenising
+from robust_tickets.resources.sentence_encoder import model_files
+from robust_tickets.resources.words import is_one_word
+
+CONTINUES = "##"
+LONGEST = 512  # tokens, as TextAttack has it
+
+
+class MaskedModel:
+    """``logits(rows)`` scores the whole vocabulary at every token; the rest is what its tokenizer knows."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length, LONGEST]
+        self.longest = min(limit for limit in limits if isinstance(limit, int) and limit > 0)
+        self.mask = tokenizer.mask_token
+        if self.mask is None or not any(token.startswith(CONTINUES) for token in self.tokens):
+            raise TicketsError(
+                f"the tokenizer of this {model.config.model_type} has no mask or does not mark pieces of words by {CONTINUES}",
+                hint="give a masked language model with a WordPiece tokenizer, such as bert-base-uncased",
+            )
+
+    @classmethod
+    def load(cls, path: Path | str, *, device: str = "cpu") -> MaskedModel:
+        folder = Path(path)
+        if model_files(folder) is None:
+            raise TicketsError(
+                f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer"
+            )
+        import torch
+
+        tokenizer = load_tokenizer(folder)
+        model, missing = load_model(folder, "masked language model", read_config(folder), dtype=torch.float32)
+        if missing:  # they are random: it would offer any word
+            raise TicketsError(
+                f"{folder} has no pretrained head for masked words (it lacks {min(missing)})",
+                hint="take another checkpoint",
+            )
+        return cls(model.to(device), tokenizer)
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The token of every id; empty for those that only round the model's vocabulary up."""
+        return [
+            token or "" for token in self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size)))
+        ]
+
+    @cached_property
+    def whole_words(self) -> np.ndarray:
+        """Ids of tokens that are exactly one word without the mark of a piece, and not mere punctuation."""
+        bare = [token.replace(CONTINUES, "") for token in self.tokens]
+        return np.array(
+            [i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)]
+        )
+
+    @tokenising()
+    def encode(self, text: str) -> list[int]:
+        """Token ids with the special ones, cut to what the model takes."""
+        return list(self.tokenizer(text, truncation=True, max_length=self.longest)["input_ids"])
+
+    @tokenising()
+    def place(self, text: str) -> int | None:
+        """At which token the first mask of ``text`` stands; none if it has none, or is cut before it.
+
+        What follows a mask does not change how the text before it is read, and the last token of a cut text is a special one.
+        """
+        end = text.find(self.mask)
+        ids = self.tokenizer(text[: end + len(self.mask)])["input_ids"] if end >= 0 else []
+        found = ids.index(self.tokenizer.mask_token_id) if self.tokenizer.mask_token_id in ids else self.longest
+        return found if found < self.longest - 1 else None
+
+    @tokenising()
+    def pieces(self, word: str) -> int:
+        """How many tokens a word is when it stands alone."""
+        return len(self.tokenizer(word, add_special_tokens=False)["input_ids"])
+
+    def logits(self, rows: Sequence[list[int]], width: int) -> Any:
+        """(texts, ``width``, vocabulary) on the model's device; rows are padded to ``width``, and padding gets its scores too."""
+        import torch
+
+        pad = self.tokenizer.pad_token_id or 0
+        ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
+        seen = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        with torch.inference_mode():
+            return self.model(
+                input_ids=ids.to(self.model.device), attention_mask=seen.to(self.model.device)
+            ).logits.float()

@@ -1,0 +1,64 @@
+"""Which engine a run gets: eager everywhere, CUDA graphs where they pay. The log says which one it was, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from robust_tickets import progress
+from robust_tickets.backbone.layout import has_layout, layout_of
+from robust_tickets.train.engine import Engine
+from robust_tickets.train.room import MULTIPLE
+
+if TYPE_CHECKING:
+    from robust_tickets.train.loop import Loop
+
+Kind = Literal["auto", "eager", "graph"]
+WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
+
+
+def capturable(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def engine_for(loop: Loop) -> Engine:
+    """``auto`` takes graphs on a CUDA device for runs of some length; ``graph`` elsewhere is said to be eager."""
+    kind, cuda = loop.engine_kind, capturable(loop.device)
+    if kind == "graph" and not cuda:
+        progress.say(f"{loop.title}: graphs need a CUDA device, the model is on {loop.device.type}: it runs eagerly")
+    graphs = cuda and (kind == "graph" or (kind == "auto" and loop.total >= WORTH))
+    if cuda:
+        progress.say(f"{loop.title}: engine {'graph' if graphs else 'eager'}")
+        if odd := odd_widths(loop):
+            progress.say(
+                f"{loop.title}: the ticket has feed-forward layers of odd widths (like {odd[0]}), a fifth slower in bf16 than multiples "
+                f"of {MULTIPLE}: draw it with round_to={MULTIPLE}"
+            )
+    made: type[Engine] = Engine
+    if graphs:
+        from robust_tickets.train.cuda.graphs import Captured
+
+        made = Captured
+    return made(
+        step=loop.step,
+        parameters=loop.parameters,
+        optimiser=loop.optimiser,
+        optim=loop.optim,
+        horizon=loop.horizon or loop.total,
+        unclipped=loop.unclipped,
+        seed=loop.seed,
+        generators=loop.generators,
+    )
+
+
+def odd_widths(loop: Loop) -> list[int]:
+    """Feed-forward widths of a compact model at which bf16 products are slow; none where the working weights have room around them."""
+    half = loop.step.half
+    model: Any = loop.parts.get("model")
+    if half is None or not has_layout(model) or not model.config.model_type.startswith("ticket-"):
+        return []
+    layout = layout_of(model)
+    works = {id(copy.module): copy.work for copy in half.copies if copy.name == "weight"}
+    widths = [works[id(layer.get_submodule(layout.down))].shape[1] for layer in layout.layers_of(model)]
+    return [width for width in widths if width % MULTIPLE]
