@@ -95,7 +95,7 @@ def tiny_tokenizer() -> Any:
 
 def our_batches(clf: Any, task: Task, size: int, count: int) -> list[Batch]:
     """As training reads them: sorted by length inside pools, padded to one of a few widths. Whole batches only."""
-    from robust_tickets.data.feed import batches_of
+    from robust_tickets.data.batching import batches_of
 
     source = batches_of(clf, task, size, 0, reads=10 * len(task.train) // size, widths=True)
     whole = (batch for epoch in range(count) for batch in source.epoch(epoch) if len(batch["labels"]) == size)

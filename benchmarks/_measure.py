@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from _store import command
 
-from robust_tickets.run import environment
+from robust_tickets.environment import environment
 from robust_tickets.seeds import torch_generator
 
 RESULTS = Path(__file__).parent / "results"

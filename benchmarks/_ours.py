@@ -21,8 +21,7 @@ from robust_tickets.resources.kinds import Resource
 from robust_tickets.resources.synonyms import SynonymTable
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.optim import Optim
-from robust_tickets.train.step import Precision, Unclipped, make_step
+from robust_tickets.train.update import Optim, Precision, Unclipped, make_step
 
 Engines = Literal["auto", "eager", "graph"]
 SYNONYMS = 8  # candidates of every word of the synthetic table

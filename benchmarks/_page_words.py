@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from robust_tickets.data.batching import DEPTH
+from robust_tickets.data.batching import DEPTH, ENOUGH
 from robust_tickets.data.batching import MOST as WIDTHS
-from robust_tickets.data.feed import ENOUGH
-from robust_tickets.kernels import CUDNN_FROM
+from robust_tickets.environment import CUDNN_FROM
 from robust_tickets.train.cuda import WORTH
 from robust_tickets.train.cuda.graphs import MOST, WARM_UP
 from robust_tickets.train.loop import CHECKPOINT_SHARE

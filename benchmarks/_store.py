@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from robust_tickets.run import environment
+from robust_tickets.environment import environment
 
 RESULTS = Path(__file__).parent / "results"
 PAUSE = 10_000_000  # cycles, about 5 ms

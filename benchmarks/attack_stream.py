@@ -21,7 +21,7 @@ import numpy as np
 from _measure import save
 
 from robust_tickets import PWWS, Classifier, load_task
-from robust_tickets.attack import carry
+from robust_tickets.attack import engine
 from robust_tickets.resources import wordnet
 from robust_tickets.resources.words import word_list
 from robust_tickets.seeds import numpy_generator
@@ -76,7 +76,7 @@ def main() -> None:
         PWWS()(
             clf, task.test, n=FEW, labels=task.labels, folder=Path(scratch) / "few"
         )  # loads what an attack of any size needs
-        store, done = carry.OnDisk.add, 0
+        store, done = engine.OnDisk.add, 0
 
         def add(self: Any, number: int, line: bytes, seconds: float) -> None:
             nonlocal done
@@ -84,7 +84,7 @@ def main() -> None:
             done += 1
             note(done)
 
-        carry.OnDisk.add = add  # type: ignore[method-assign]
+        engine.OnDisk.add = add  # type: ignore[method-assign]
         before = resident()
         result = PWWS()(clf, task.test, n=0, labels=task.labels, folder=Path(scratch) / "attack")
         after = resident()

@@ -27,7 +27,7 @@ from _measure import batch_of, ratio
 from _store import Store, milliseconds
 
 from robust_tickets import load_classifier
-from robust_tickets.train.optim import Optim, adamw
+from robust_tickets.train.update import Optim, adamw
 
 ROWS, TOKENS, WARM_UP = 16, 32, 3
 ROUNDS, REPEATS = 3, 10

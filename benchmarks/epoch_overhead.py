@@ -34,16 +34,16 @@ from typing import Any
 import torch
 from _measure import save
 
-from robust_tickets.classifier.load import load_classifier
+from robust_tickets.classifier.loading import load_classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.seeds import numpy_generator
+from robust_tickets.train import checkpoint
 from robust_tickets.train import loop as looping
-from robust_tickets.train import state
+from robust_tickets.train.checkpoint import size_of
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune, updates_per_epoch
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.stream import size_of
 
 QUESTION = "Seconds of an epoch beyond its bare updates, by kind, as a share of the epoch"
 KINDS = ("data", "metrics", "checkpoint", "evaluation")
@@ -153,7 +153,11 @@ def watched(watch: Watch, run: Callable[[], Any]) -> None:
     kept: list[tuple[Any, str, Any]] = [
         (Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")
     ]
-    kept += [(state, "capture", state.capture), (Writer, "write", Writer.write), (looping, "groups", looping.groups)]
+    kept += [
+        (checkpoint, "capture", checkpoint.capture),
+        (Writer, "write", Writer.write),
+        (looping, "groups", looping.groups),
+    ]
     kept += [(Late, "_wait", Late._wait)]
     of = {name: value for _, name, value in kept}
 

@@ -19,8 +19,7 @@ from robust_tickets import RobustT
 from robust_tickets.backbone.cost import peak_memory
 from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.optim import adamw
-from robust_tickets.train.step import make_step
+from robust_tickets.train.update import adamw, make_step
 
 BATCH, TOKENS, REPEATS, STEPS = 32, 32, 20, 2  # moments exist from the second update on
 QUESTION = "Peak memory and time of a gate-search step over a plain fine-tuning step at the same batch"

@@ -20,11 +20,10 @@ from _measure import interleaved, ratio, save, spread
 from torch import Tensor
 
 from robust_tickets import FreeLB, InfoBERT, load_classifier
-from robust_tickets.adversary._information import most_anchored
-from robust_tickets.adversary._objective import Objective, Seen
+from robust_tickets.adversary.infobert import most_anchored
+from robust_tickets.adversary.objective import Objective, Seen
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.optim import Optim, adamw
-from robust_tickets.train.step import make_step
+from robust_tickets.train.update import Optim, adamw, make_step
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import infobert_loops as loops

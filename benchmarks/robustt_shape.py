@@ -24,7 +24,7 @@ import torch
 
 from robust_tickets import FreeLB, RobustT, load_classifier, load_task
 from robust_tickets.config import to_plain
-from robust_tickets.run import environment
+from robust_tickets.environment import environment
 from robust_tickets.search.robustt import TUNING
 
 QUESTION = "R, share of exact gates and share below one half over the epochs of a gate search, beside a log of the released code"

@@ -28,7 +28,7 @@ from _ours import KINDS, Engines, Updates, batch_of, config_of, layers_of, model
 from _reference import Reference, Shape
 from _store import Store, clocked, device_of, free, in_turns, milliseconds, wait
 
-from robust_tickets.train.step import Precision
+from robust_tickets.train.update import Precision
 
 QUESTION = "Milliseconds and TFLOP/s of a training step"
 LENGTHS, BATCHES, REPEATS = (32, 128, 64, 256), (32, 128), 20  # those that are most asked for first

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.precision import PRECISIONS
+from robust_tickets.attack.cuda import PRECISIONS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
 from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 
 
 def main() -> None:

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.attack.asking import steps
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game, steps
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
@@ -23,7 +22,7 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.data.load import load_task
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.resources.synonyms import SynonymTable, synonym_table
 from robust_tickets.seeds import numpy_generator
 

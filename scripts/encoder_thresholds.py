@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text

@@ -24,10 +24,10 @@ from robust_tickets.classifier import load_classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
 from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.train.bf16 import Half
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.half import Half
 from robust_tickets.train.loop import Loop
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -22,8 +22,7 @@ import time
 from pathlib import Path
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.recipe import read_recipe
-from robust_tickets.names import recipes
+from robust_tickets.experiment.recipe import read_recipe, recipes
 
 COMMON = [
     "task=sst2", "max_length=32", "max_rows=16", "max_test_rows=8", "train.epochs=1", "train.max_steps=2", "train.batch_size=8",

@@ -21,7 +21,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
 from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 
 PERCENTILES = (5, 25, 50, 75, 95)
 

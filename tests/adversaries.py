@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from robust_tickets.adversary._objective import IGNORED, Ground, Objective
+from robust_tickets.adversary.objective import IGNORED, Ground, Objective
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.seeds import torch_generator
 from tiny import tiny_classifier, tiny_model

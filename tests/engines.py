@@ -33,8 +33,7 @@ from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.optim import Optim
-from robust_tickets.train.step import Unclipped, make_step
+from robust_tickets.train.update import Optim, Unclipped, make_step
 from tiny import tiny_classifier, tiny_model
 
 Batch = dict[str, torch.Tensor]
@@ -240,7 +239,7 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[Graph]:
     )
     monkeypatch.setattr("robust_tickets.train.cuda.graphs.mend", lambda stream, place: stream.set_state(place))
     monkeypatch.setattr("robust_tickets.train.cuda.graphs.release", lambda device, pool: None)
-    monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)
+    monkeypatch.setattr("robust_tickets.train.update.on_device", lambda device: True)
     monkeypatch.setattr("robust_tickets.train.cuda.capturable", lambda device: True)
     Graph.replays = 0
     return Graph

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.tally import Tally
+from robust_tickets.attack.result import Tally
 from robust_tickets.files import read_json, write_json, write_text
-from robust_tickets.stats.metrics import wilson
+from robust_tickets.stats.intervals import wilson
 from robust_tickets.ticket.ticket import Ticket
 
 SENTENCES = (

@@ -143,7 +143,7 @@ def replay(
         monkeypatch.setattr(kind, "resources", lambda self: {})
         monkeypatch.setattr(kind, "prepare", lambda self, device: self.assemble(**parts))
     finals: dict[tuple[str, ...], Text] = {}
-    plan = importlib.import_module("robust_tickets.attack.plan")
+    plan = importlib.import_module("robust_tickets.attack.attack")
     plain = plan.marks
 
     def marks(original: Text, final: Text, *rest: Any) -> Any:

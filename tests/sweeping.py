@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import outcomes
+from robust_tickets.reproduce.arms import Row
 from robust_tickets.reproduce.job import BERT, Unit
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.rows import Row
 
 HARDNESS = np.random.default_rng(8).random(outcomes.N)
 

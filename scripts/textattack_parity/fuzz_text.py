@@ -265,12 +265,12 @@ def main() -> None:
         head = json.dumps({"made": made, "version": said.version, "cuts": cuts}, separators=(",", ":"))[:-1]
         said.out.write_text(f'{head}, "cases": [\n{body}\n]}}\n', encoding="utf-8")
         return
-    from robust_tickets.attack import segments
-    from robust_tickets.attack.rules import PROFILES
+    from robust_tickets.attack import textattack_compat
+    from robust_tickets.attack.textattack_compat import PROFILES
 
     answers = json.loads(said.answers.read_text(encoding="utf-8"))
     rules = PROFILES[f"ta-{answers['version']}"]
-    segments.cut = answers["cuts"].__getitem__  # type: ignore[assignment]
+    textattack_compat.cut = answers["cuts"].__getitem__  # type: ignore[assignment]
     wrong = [(case, problem) for case in answers["cases"] if (problem := compare(case, rules))]
     for case, problem in wrong[:10]:
         print(json.dumps(case["columns"], ensure_ascii=False), problem, sep="\n  ")

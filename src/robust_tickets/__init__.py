@@ -19,7 +19,7 @@ _WHERE = {
     "Task": "robust_tickets.data.task",
     "load_task": "robust_tickets.data.load",
     "Ticket": "robust_tickets.ticket.ticket",
-    "Found": "robust_tickets.search._found",
+    "Found": "robust_tickets.search.base",
     "EarlyBERT": "robust_tickets.search.earlybert",
     "EarlyRobust": "robust_tickets.search.earlyrobust",
     "ORTicket": "robust_tickets.search.orticket",
@@ -39,7 +39,7 @@ _WHERE = {
     "SynonymHotFlip": "robust_tickets.adversary.synonymhotflip",
     "ASCC": "robust_tickets.adversary.ascc",
     "FineTune": "robust_tickets.train.finetune",
-    "apply": "robust_tickets.prune.apply",
+    "apply": "robust_tickets.prune.compact",
     "compact": "robust_tickets.prune.compact",
     "expand": "robust_tickets.prune.compact",
     "PWWS": "robust_tickets.attack.recipes.pwws",
@@ -50,19 +50,19 @@ _WHERE = {
     "BertAttackPapers": "robust_tickets.attack.recipes.bertattack_papers",
     "A2T": "robust_tickets.attack.recipes.a2t",
     "AttackResult": "robust_tickets.attack.result",
-    "replay": "robust_tickets.attack.transfer",
+    "replay": "robust_tickets.attack.replay",
     "export": "robust_tickets.deploy.export",
     "predict": "robust_tickets.deploy.predict",
-    "RunSet": "robust_tickets.stats.runs",
-    "TrainedRun": "robust_tickets.stats.runs",
-    "compare_runs": "robust_tickets.stats.verdict",
+    "RunSet": "robust_tickets.stats.compare_runs",
+    "TrainedRun": "robust_tickets.stats.compare_runs",
+    "compare_runs": "robust_tickets.stats.compare_runs",
     "write_report": "robust_tickets.report.html",
-    "methods": "robust_tickets.names",
-    "adversaries": "robust_tickets.names",
-    "attacks": "robust_tickets.names",
-    "backbones": "robust_tickets.names",
-    "tasks": "robust_tickets.names",
-    "recipes": "robust_tickets.names",
+    "methods": "robust_tickets.registry",
+    "adversaries": "robust_tickets.registry",
+    "attacks": "robust_tickets.registry",
+    "backbones": "robust_tickets.registry",
+    "tasks": "robust_tickets.data.registered_tasks",
+    "recipes": "robust_tickets.experiment.recipe",
     "TicketsError": "robust_tickets.errors",
 }
 
@@ -86,26 +86,26 @@ if TYPE_CHECKING:
     from robust_tickets.attack.recipes.pwws import PWWS as PWWS
     from robust_tickets.attack.recipes.textbugger import TextBugger as TextBugger
     from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
+    from robust_tickets.attack.replay import replay as replay
     from robust_tickets.attack.result import AttackResult as AttackResult
-    from robust_tickets.attack.transfer import replay as replay
     from robust_tickets.classifier import Classifier as Classifier
     from robust_tickets.classifier import load_classifier as load_classifier
     from robust_tickets.data.load import load_task as load_task
+    from robust_tickets.data.registered_tasks import tasks as tasks
     from robust_tickets.data.task import Task as Task
     from robust_tickets.deploy.export import export as export
     from robust_tickets.deploy.predict import predict as predict
     from robust_tickets.errors import TicketsError as TicketsError
-    from robust_tickets.names import adversaries as adversaries
-    from robust_tickets.names import attacks as attacks
-    from robust_tickets.names import backbones as backbones
-    from robust_tickets.names import methods as methods
-    from robust_tickets.names import recipes as recipes
-    from robust_tickets.names import tasks as tasks
-    from robust_tickets.prune.apply import apply as apply
+    from robust_tickets.experiment.recipe import recipes as recipes
+    from robust_tickets.prune.compact import apply as apply
     from robust_tickets.prune.compact import compact as compact
     from robust_tickets.prune.compact import expand as expand
+    from robust_tickets.registry import adversaries as adversaries
+    from robust_tickets.registry import attacks as attacks
+    from robust_tickets.registry import backbones as backbones
+    from robust_tickets.registry import methods as methods
     from robust_tickets.report.html import write_report as write_report
-    from robust_tickets.search._found import Found as Found
+    from robust_tickets.search.base import Found as Found
     from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
     from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
     from robust_tickets.search.imp import IMP as IMP
@@ -114,9 +114,9 @@ if TYPE_CHECKING:
     from robust_tickets.search.prasanna import Prasanna as Prasanna
     from robust_tickets.search.random import RandomTicket as RandomTicket
     from robust_tickets.search.robustt import RobustT as RobustT
-    from robust_tickets.stats.runs import RunSet as RunSet
-    from robust_tickets.stats.runs import TrainedRun as TrainedRun
-    from robust_tickets.stats.verdict import compare_runs as compare_runs
+    from robust_tickets.stats.compare_runs import RunSet as RunSet
+    from robust_tickets.stats.compare_runs import TrainedRun as TrainedRun
+    from robust_tickets.stats.compare_runs import compare_runs as compare_runs
     from robust_tickets.ticket.ticket import Ticket as Ticket
     from robust_tickets.train.finetune import FineTune as FineTune
 

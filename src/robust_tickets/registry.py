@@ -189,3 +189,23 @@ def plug_ins() -> dict[str, str]:
 
 def _ours(owner: type) -> bool:
     return owner.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def methods() -> tuple[str, ...]:
+    """Searches that find a ticket."""
+    return METHODS.names()
+
+
+def adversaries() -> tuple[str, ...]:
+    """Inner maximisations that plug into training and into the searches."""
+    return ADVERSARIES.names()
+
+
+def attacks() -> tuple[str, ...]:
+    """Attacks on texts."""
+    return ATTACKS.names()
+
+
+def backbones() -> tuple[str, ...]:
+    """Families of encoders with a layout."""
+    return BACKBONES.names()

@@ -347,7 +347,7 @@ def test_flags_that_do_not_belong_to_a_folder(flags: list[str], capsys: Capture,
 
 def test_a_folder_of_the_modules_name_hides_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package in the working directory, or an attack's folder that is called like the module; a run stays a run."""
-    from robust_tickets.cli.opening import is_function
+    from robust_tickets.cli.options import is_function
 
     monkeypatch.chdir(tmp_path)
     for folder in ("package", "module", "run", "other"):

@@ -13,8 +13,8 @@ import pytest
 
 from calling import tickets
 from jobs import jobs_here as jobs_here
-from robust_tickets.cli.filling import _failed
 from robust_tickets.cli.main import main
+from robust_tickets.cli.reproduce import _failed
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all, ticket_of
 from robust_tickets.reproduce.published import cells

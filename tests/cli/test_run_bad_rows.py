@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from robust_tickets.cli.main import main
-from robust_tickets.data import bad_rows
-from robust_tickets.data.bad_rows import SHOWN, write_bad_rows
+from robust_tickets.data import diagnostics
+from robust_tickets.data.diagnostics import SHOWN, write_bad_rows
 from robust_tickets.data.task import BadRow, Task
 from robust_tickets.experiment.execute import LISTED, announce
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
-from robust_tickets.run import BAD_ROWS
+from robust_tickets.stages import BAD_ROWS
 
 RECIPE = '[train]\nepochs = 1\nmax_steps = 1\nevaluate = "never"\n[arms.whole]\n'
 Capture = pytest.CaptureFixture[str]
@@ -69,13 +69,13 @@ def test_a_run_lists_them(capsys: Capture, three_classes: Path, model_folder: Pa
 
 
 def test_a_flood_is_cut(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bad_rows, "MOST", 150)
+    monkeypatch.setattr(diagnostics, "MOST", 150)
     bad = tuple(BadRow("a.csv", i, "empty text") for i in range(1, 201))
     task = Task("t", ("a", "b"), ("text",), {}, skipped=bad)
     write_bad_rows(tmp_path, [task, task])
     assert len((tmp_path / BAD_ROWS).read_text("utf-8").splitlines()) == 151
     assert "the first 150 of 200 bad rows are listed in" in capsys.readouterr().err
-    assert len(bad_rows.shown(bad)) == SHOWN
+    assert len(diagnostics.shown(bad)) == SHOWN
     (odd := tmp_path / "odd").mkdir()
     write_bad_rows(odd, [Task("t", ("a",), ("text",), {}, skipped=(BadRow("\udc80.csv", 1, "empty text"),))])
     assert "?.csv,1" in (odd / BAD_ROWS).read_text("utf-8")

@@ -93,7 +93,7 @@ def test_large_files_that_kept_their_size_are_made_again(
     harm: Callable[[bytes], bytes],
 ) -> None:
     """Only their size was looked at: zeros ended the run, and other weights than the evaluated ones were attacked."""
-    monkeypatch.setattr("robust_tickets.run.HASHED", 100)
+    monkeypatch.setattr("robust_tickets.stages.HASHED", 100)
     run = tmp_path / "run"
     arguments = [*command(tmp_path, three_classes, model_folder), str(run)]
     call(capsys, *arguments)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from robust_tickets.cli.main import main
-from robust_tickets.deploy.evidence import evidence_of
+from robust_tickets.deploy.card import evidence_of
 from robust_tickets.resources import wordnet
 
 

@@ -14,7 +14,7 @@ import torch
 
 from fake_run import make_run
 from robust_tickets.cli.main import main
-from robust_tickets.run import environment
+from robust_tickets.environment import environment
 from robust_tickets.train.loop import Loop
 
 Capture = pytest.CaptureFixture[str]

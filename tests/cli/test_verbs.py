@@ -146,7 +146,7 @@ def test_an_interrupt_exits_130_and_says_how_to_go_on(
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robust_tickets.names.methods", interrupted)
+    monkeypatch.setattr("robust_tickets.methods", interrupted)
     with pytest.raises(SystemExit) as end:
         main(["ls", "methods", *(["--json"] if as_json else [])])
     said = capsys.readouterr()

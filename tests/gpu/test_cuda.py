@@ -68,7 +68,7 @@ def test_an_attack_does_not_depend_on_the_batch() -> None:
 
 @pytest.mark.parametrize("family", BACKBONES.names())
 def test_shapes_give_a_text_the_same_bits_in_any_company(family: str) -> None:
-    from robust_tickets.attack.shapes import Shapes
+    from robust_tickets.attack.cuda import Shapes
 
     clf = tiny_classifier(family, max_length=48).to("cuda")
     made = Shapes.of(clf)

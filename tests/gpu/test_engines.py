@@ -15,8 +15,8 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
-from robust_tickets.train.engine import Engine
 from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.update import Engine
 from tiny import tiny_classifier
 from toy import toy_task
 

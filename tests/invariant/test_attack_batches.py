@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from attacking import draw, stable_files
-from robust_tickets.attack import engine, game, victim
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack import engine, example, services
+from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.classifier import Classifier
@@ -108,7 +108,7 @@ def test_noise_of_batches_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_noise_would_change_results_if_it_were_not_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(victim.NOISE, "float32", 0.0)
+    monkeypatch.setitem(services.VICTIM_NOISE, "float32", 0.0)
     found = noisy_results(tmp_path)
     assert not found[0] == found[1] == found[2]
 
@@ -140,16 +140,16 @@ class NoisyFooler(Attack):
         return {}
 
     def prepare(self, device: str) -> Any:
-        from robust_tickets.attack.encoder import NOISE
+        from robust_tickets.attack.services import ENCODER_NOISE
         from robust_tickets.resources.vectors import Vectors
 
         generator = numpy_generator(1, "vectors")
         vectors = Vectors(WORDS, (1 + 0.05 * generator.normal(size=(len(WORDS), 6))).astype(np.float32))
 
         def encode(texts: list[str]) -> np.ndarray:
-            turns = np.array([draw(text) % 3 * 0.02 + draw(text, "fine") % 5 * 0.2 * NOISE for text in texts])
+            turns = np.array([draw(text) % 3 * 0.02 + draw(text, "fine") % 5 * 0.2 * ENCODER_NOISE for text in texts])
             if len(texts) > 1:
-                turns = turns + numpy_generator(draw(tuple(texts)), "noise").uniform(-5, 5, len(texts)) * NOISE
+                turns = turns + numpy_generator(draw(tuple(texts)), "noise").uniform(-5, 5, len(texts)) * ENCODER_NOISE
             return np.stack([np.cos(turns), np.sin(turns)], axis=1)
 
         # angle of 0.04 at most: a cosine moves by at most 0.04 * 10 * NOISE; the threshold lies on the angle 0.02
@@ -175,21 +175,21 @@ def test_noise_of_the_encoder_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.attack.plan.NOISE", 0.0)
+    monkeypatch.setattr("robust_tickets.attack.attack.NOISE", 0.0)
     found = fooled(tmp_path, monkeypatch)
     assert not found[0] == found[1] == found[2]
 
 
 def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two successes 0.6 noises apart, each moved by 0.9 noises towards and beyond the other."""
-    from robust_tickets.attack.encoder import NOISE
+    from robust_tickets.attack.services import ENCODER_NOISE
     from robust_tickets.resources.vectors import Vectors
 
     def encode(texts: list[str]) -> np.ndarray:
         rows = []
         for text in texts:
-            cosine = 0.95 if "fine" in text else 0.95 + 0.6 * NOISE if "great" in text else 1.0
-            cosine += (len(texts) > 1 and cosine < 1) * (0.9 if "fine" in text else -0.9) * NOISE
+            cosine = 0.95 if "fine" in text else 0.95 + 0.6 * ENCODER_NOISE if "great" in text else 1.0
+            cosine += (len(texts) > 1 and cosine < 1) * (0.9 if "fine" in text else -0.9) * ENCODER_NOISE
             rows.append([cosine, (1 - cosine**2) ** 0.5])
         return np.array(rows)
 
@@ -239,12 +239,12 @@ def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypat
 def test_texts_are_tokenised_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     clf = tiny_classifier("bert", max_length=24)
     texts = [(" ".join(["good"] * count),) for count in range(1, 40)]
-    whole = victim.Victim(clf).answer([victim.Ask(texts, {})])[0]
+    whole = services.Victim(clf).answer([services.Ask(texts, {})])[0]
     plain, held = clf.encode, []
     monkeypatch.setattr(clf, "encode", lambda given: (held.append(sum(len(t[0]) for t in given)), plain(given))[1])
-    monkeypatch.setattr(victim, "CHARACTERS", 300)
-    ask = victim.Ask(texts, {})
-    rows = victim.Victim(clf).answer([ask])[0]
+    monkeypatch.setattr(services, "CHARACTERS", 300)
+    ask = services.Ask(texts, {})
+    rows = services.Victim(clf).answer([ask])[0]
     assert max(held) <= 300 < sum(held)
     assert np.allclose([row.probabilities for row in rows], [row.probabilities for row in whole], atol=1e-5)
     assert len({id(row) for row in rows}) == ask.passes == 22  # from 22 words on, all are cut to the same token ids
@@ -275,8 +275,8 @@ def test_equal_token_ids_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         clf, "logits_of_encoded", lambda given: (rows.extend(row.ids for row in given), plain(given))[1]
     )
-    service = victim.Victim(clf)
-    questions = [victim.Ask([("Good film",), ("good film",)], {}), victim.Ask([("GOOD FILM",)], {})]
+    service = services.Victim(clf)
+    questions = [services.Ask([("Good film",), ("good film",)], {}), services.Ask([("GOOD FILM",)], {})]
     answers = service.answer(questions)
     assert len(rows) == 1
     assert answers[0][0] is answers[0][1]
@@ -285,9 +285,9 @@ def test_equal_token_ids_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_settled_row_is_exact_for_every_text_that_shares_it() -> None:
     clf = noisy()
-    service = victim.Victim(clf)
+    service = services.Victim(clf)
     texts = [("good film",), ("Good film",), ("bad plot",)]
-    state = game.Game(original=game.Text.of("good film"), label=0, column_names=("text",), noise=service.noise)
+    state = example.Game(original=example.Text.of("good film"), label=0, column_names=("text",), noise=service.noise)
 
     def play(steps: Any) -> Any:
         answer = None
@@ -298,7 +298,7 @@ def test_a_settled_row_is_exact_for_every_text_that_shares_it() -> None:
                 return end.value
             answer = service.answer([question])[0]
 
-    first, second, third = play(state.ask([game.Text.of(text) for text in texts]))
+    first, second, third = play(state.ask([example.Text.of(text) for text in texts]))
     assert not first.row.exact
     assert state.queries == 3
     play(state.settle([first]))

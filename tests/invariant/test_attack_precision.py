@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attacking import stable_files, toy_victim
-from robust_tickets.attack import precision, victim
+from robust_tickets.attack import cuda, services
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -39,12 +39,12 @@ def test_a_copy_in_fewer_bits_is_attacked_and_said(monkeypatch: pytest.MonkeyPat
     # what is counted: a victim that says the opposite of its copy confirms nothing
     logits = type(clf).logits
     monkeypatch.setattr(type(clf), "logits", lambda self, texts, budget=None: -logits(self, texts, budget))
-    assert precision.unconfirmed(clf, fast.lines, lambda label: label) == fast.n
+    assert cuda.unconfirmed(clf, fast.lines, lambda label: label) == fast.n
     monkeypatch.undo()
-    assert precision.unconfirmed(clf, plain.lines, lambda label: label) == 0
+    assert cuda.unconfirmed(clf, plain.lines, lambda label: label) == 0
 
 
-@pytest.mark.parametrize("bits", precision.PRECISIONS)
+@pytest.mark.parametrize("bits", cuda.PRECISIONS)
 @pytest.mark.parametrize("family", BACKBONES.names())
 def test_a_sure_victim_hides_nothing_from_an_attack_in_fewer_bits(family: str, bits: str) -> None:
     """A head that adds 8,000 to every logit changes no difference between two texts; in half precision it would swallow them all."""
@@ -54,7 +54,7 @@ def test_a_sure_victim_hides_nothing_from_an_attack_in_fewer_bits(family: str, b
     head = [module for module in clf.model.modules() if getattr(module, "out_features", None) == len(clf.labels)][-1]
     with torch.no_grad():
         head.bias += 8000.0
-    found = precision.lowered(clf, bits).logits(texts) - 8000.0
+    found = cuda.lowered(clf, bits).logits(texts) - 8000.0
     assert np.abs(found - expected).max() < 0.25 * np.ptp(expected, axis=0).max()
 
 
@@ -70,12 +70,12 @@ def test_two_groups_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.Monk
     clf = tiny_classifier("bert", max_length=24)
     split = split_for(clf)
     PWWS()(clf, split, n=0, folder=tmp_path / "one")
-    begin = victim.Victim.__init__
+    begin = services.Victim.__init__
 
-    def two(self: victim.Victim, *given: object, **named: object) -> None:
+    def two(self: services.Victim, *given: object, **named: object) -> None:
         begin(self, *given, **named)  # type: ignore[arg-type]
         self.groups = 2
 
-    monkeypatch.setattr(victim.Victim, "__init__", two)
+    monkeypatch.setattr(services.Victim, "__init__", two)
     PWWS()(clf, split, n=0, folder=tmp_path / "two", live=live)
     assert stable_files(tmp_path / "one") == stable_files(tmp_path / "two")

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from attacking import stable_files
-from robust_tickets.attack import carry, engine, workers
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack import engine, workers
+from robust_tickets.attack import engine as carry
+from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
-from robust_tickets.attack.victim import Victim
+from robust_tickets.attack.services import Victim
 from robust_tickets.data.task import Split
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.resources.vectors import Vectors

@@ -12,10 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adversaries import generator, gradients, objective_on, recording
-from robust_tickets.adversary._objective import Objective
-from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freeat import FreeAT
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Objective, defined
 from robust_tickets.config import build_component, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES

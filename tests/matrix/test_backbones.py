@@ -11,13 +11,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import robust_tickets as rt
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.backbone.cost import flops
 from robust_tickets.backbone.layout import encoder_of, layout_of
 from robust_tickets.data.task import Split, Task
 from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import ADVERSARIES, BACKBONES
-from robust_tickets.train.optim import Optim, adamw
+from robust_tickets.train.update import Optim, adamw
 from tiny import VARIANTS, tiny_classifier, tiny_model, tiny_tokenizer
 
 ALL = [*BACKBONES.names(), *VARIANTS]

@@ -29,8 +29,8 @@ def outcomes() -> tuple[Any, ...]:
 
 def tables() -> dict[str, Any]:
     """By table and by row: every cell, its published number, ours, and why there is none."""
-    from robust_tickets.reproduce.fill import fill
     from robust_tickets.reproduce.published import tables as published
+    from robust_tickets.reproduce.tables import fill
 
     found: dict[str, Any] = {}
     for table in published():

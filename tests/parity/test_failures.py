@@ -11,7 +11,7 @@ import hashlib
 import pytest
 
 from replaying import golden_names, read, replay
-from robust_tickets.attack.rules import OFFERED, PREFIX
+from robust_tickets.attack.textattack_compat import OFFERED, PREFIX
 
 MARKED = "text3:17"
 TEXT = "the mark <SPLIT> stands in a good text, SPLIT I T"

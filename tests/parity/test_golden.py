@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replaying import GOLDEN, chinese, difference, digests, golden_names, read, replay, samples
-from robust_tickets.attack.rules import OFFERED, PREFIX
+from robust_tickets.attack.textattack_compat import OFFERED, PREFIX
 from robust_tickets.resources.words import nltk_stopwords
 
 FEWEST = 150  # examples a file must hold

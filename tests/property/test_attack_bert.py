@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from attacking import MARK, Literal, literal_replace, toy_victim
 from robust_tickets.attack import engine
-from robust_tickets.attack.asking import Fill
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.masked import NOISE, Masked
-from robust_tickets.attack.plan import Prepared
+from robust_tickets.attack.attack import Prepared
+from robust_tickets.attack.example import Fill, Game
 from robust_tickets.attack.recipes.bertattack import BertAttack
+from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.masked import Blank, Suited, doubtful
 from robust_tickets.data.task import Split
@@ -85,7 +84,9 @@ def test_candidates_equal_all_combinations(first: str, second: str | None, count
 def test_what_is_not_in_doubt_cannot_be_changed_by_rounding(pieces: int, kept: int, wanted: int, seed: int) -> None:
     random = numpy_generator(seed, "doubt")
     size = kept + 2
-    scores = np.cumsum(random.choice([NOISE / 2, NOISE, 3 * NOISE, 9 * NOISE], size=(pieces, size)), axis=1)
+    scores = np.cumsum(
+        random.choice([MASKED_NOISE / 2, MASKED_NOISE, 3 * MASKED_NOISE, 9 * MASKED_NOISE], size=(pieces, size)), axis=1
+    )
     good = random.random((size,) * pieces) < 0.6  # which combinations are words
 
     def first(values: np.ndarray) -> tuple[list[tuple[int, ...]], int, np.ndarray]:
@@ -102,7 +103,7 @@ def test_what_is_not_in_doubt_cannot_be_changed_by_rounding(pieces: int, kept: i
     found, tried, gaps = first(scores)
     if pieces > 1 and not doubtful(gaps, tried):
         for _ in range(5):
-            assert first(scores + random.uniform(-NOISE, NOISE, scores.shape))[0] == found
+            assert first(scores + random.uniform(-MASKED_NOISE, MASKED_NOISE, scores.shape))[0] == found
 
 
 @given(texts, st.integers(1, 8), st.data())

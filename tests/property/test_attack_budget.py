@@ -13,10 +13,9 @@ from test_attack_reference import texts
 from attacking import Literal, toy_victim
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import AttackResult, ExampleOutcome
-from robust_tickets.attack.tally import Tally, budgets
+from robust_tickets.attack.result import AttackResult, ExampleOutcome, Tally, budgets
 from robust_tickets.data.task import Split
-from robust_tickets.stats.metrics import wilson
+from robust_tickets.stats.intervals import wilson
 
 
 def attacked(salt: int, classes: int, query_budget: int | None = None, recipe: Any = PWWS()) -> AttackResult:  # noqa: B008

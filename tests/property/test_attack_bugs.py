@@ -15,9 +15,8 @@ import torch
 
 from attacking import MARK, Literal, draw, levenshtein, literal_replace, toy_victim
 from robust_tickets import config
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.engine import run_attack
-from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.data.task import Split

@@ -7,8 +7,7 @@ from itertools import islice, product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from robust_tickets.attack.literal import one_word
-from robust_tickets.attack.rules import OWN, PROFILES
+from robust_tickets.attack.textattack_compat import OWN, PROFILES, one_word
 from robust_tickets.attack.transforms.joining import joined
 
 TOKENS = [

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.speech import SameSpeech
 from robust_tickets.attack.engine import run_attack
-from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from attacking import stable_files, toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.store import PART, OnDisk
+from robust_tickets.attack.result import PART, AttackResult, OnDisk
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -307,7 +306,7 @@ def test_a_kill_between_the_two_moves_loses_neither_file(tmp_path: Path, monkeyp
         set_aside(path, folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robust_tickets.attack.conclude.set_aside", killed)
+    monkeypatch.setattr("robust_tickets.attack.engine.set_aside", killed)
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     monkeypatch.undo()
@@ -342,7 +341,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
     code = (
-        "import resource, signal, sys; from pathlib import Path; from robust_tickets.attack.store import OnDisk\n"
+        "import resource, signal, sys; from pathlib import Path; from robust_tickets.attack.result import OnDisk\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "store = OnDisk(Path(sys.argv[1]), 9, 'd')\n"
         "from robust_tickets.errors import TicketsError\n"
@@ -370,7 +369,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """After any outcome that was kept, and before and after each file that the end writes."""
-    from robust_tickets.attack import conclude
+    from robust_tickets.attack import engine
     from robust_tickets.attack.result import AttackResult
 
     clf = tiny_classifier("bert", max_length=24) if "precision" in OPTIONS[name] else toy_victim(1)
@@ -398,7 +397,7 @@ def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(OnDisk, "add", mortal(OnDisk.add))
     monkeypatch.setattr(OnDisk, "remove", mortal(OnDisk.remove))
-    monkeypatch.setattr(conclude, "write_chunks", mortal(conclude.write_chunks))
+    monkeypatch.setattr(engine, "write_chunks", mortal(engine.write_chunks))
     monkeypatch.setattr(AttackResult, "save", mortal(AttackResult.save))
     for moment in range(1, 2 * (len(said) + 3) + 1):
         moments = moment

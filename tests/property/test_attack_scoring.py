@@ -13,14 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import Literal, toy_victim
-from robust_tickets.attack.asking import Row
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.frozen import NoRepeat
-from robust_tickets.attack.game import Game, Scored
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.ranking import DropScore, WeightedSaliency
-from robust_tickets.attack.ranking import _gains as gains_of
+from robust_tickets.attack.example import Game, Row, Scored
+from robust_tickets.attack.greedy import DropScore, Greedy, WeightedSaliency
+from robust_tickets.attack.greedy import _gains as gains_of
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split

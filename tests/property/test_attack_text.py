@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import literal_replace
-from robust_tickets.attack.rules import OWN, PROFILES, Rules
 from robust_tickets.attack.text import Text, marks, words_changed
+from robust_tickets.attack.textattack_compat import OWN, PROFILES, Rules
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.words import word_list
 

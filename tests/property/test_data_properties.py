@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.attack.sample import attack_set
-from robust_tickets.data import divide
+from robust_tickets.attack.examples import attack_set
+from robust_tickets.data import splits as divide
 from robust_tickets.data.arrow_tables import normalised
 from robust_tickets.data.batching import Batches
 from robust_tickets.data.load import load_task

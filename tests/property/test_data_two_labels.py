@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust_tickets.data.diagnostics import two_labels
 from robust_tickets.data.load import load_task
-from robust_tickets.data.look import two_labels
 from robust_tickets.data.task import Split
 
 rows = st.lists(

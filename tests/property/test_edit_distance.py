@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attacking import levenshtein
 from robust_tickets.attack.constraints.edits import STRIDE, EditDistance, distance
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
 from robust_tickets.errors import TicketsError

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import infobert_loops as loops
-from robust_tickets.adversary._information import Critic, anchored, lower_bound, most_anchored, upper_bound
+from robust_tickets.adversary.infobert import Critic, anchored, lower_bound, most_anchored, upper_bound
 
 WIDTH = 6
 BOUNDS = st.sampled_from([(0.5, 0.9), (0.0, 1.0), (0.2, 0.3), (0.9, 1.0), (0.0, 0.1)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_tickets.attack.choose import classes_of
+from robust_tickets.attack.examples import classes_of
 from robust_tickets.errors import TicketsError
 
 NAMES = st.lists(st.text("abcdefgh", min_size=1, max_size=4), min_size=2, max_size=6, unique=True)

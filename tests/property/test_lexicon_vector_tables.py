@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.resources.vector_files import read_vectors
-from robust_tickets.resources.vectors import Table, Vectors
+from robust_tickets.resources.vectors import Table, Vectors, read_vectors
 
 WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \n\r"), min_size=1, max_size=6)
 VALUE = st.floats(-100, 100, width=32)

@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from robust_tickets.attack import flags
-from robust_tickets.attack.tally import Tally
+from robust_tickets.attack.result import Tally
 from robust_tickets.errors import TicketsError
-from robust_tickets.stats import metrics
-from robust_tickets.stats.metrics import (
-    attack_metrics,
-    bootstrap_difference,
-    classification,
-    mcnemar_exact,
-    only_class,
-    paired_interval,
-    wilson,
-)
+from robust_tickets.stats import classification as metrics
+from robust_tickets.stats.classification import attack_metrics, classification, only_class
+from robust_tickets.stats.intervals import mcnemar_exact, paired_interval, wilson
+from robust_tickets.stats.resampling import bootstrap_difference
 
 counts = st.integers(0, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 pairs = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=80)
@@ -233,7 +227,7 @@ def test_one_number_says_what_few_examples_are():
 
 
 def test_metrics_need_neither_torch_nor_scipy_to_import():
-    code = "import sys, robust_tickets.stats.metrics; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
+    code = "import sys, robust_tickets.stats.classification; assert not {'torch', 'scipy', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.readers import open_rows
 from robust_tickets.deploy import predict
-from robust_tickets.deploy.answers import Answers
+from robust_tickets.deploy.predict import Answers
 from robust_tickets.deploy.predict import predict as predict_file
 from robust_tickets.errors import TicketsError
 from tiny import tiny_classifier
@@ -123,7 +123,7 @@ def test_a_model_stopped_after_every_batch(tmp_path: Path, monkeypatch: pytest.M
     clf = tiny_classifier(labels=("a", "b"))
     data = write(tmp_path / "in.csv", [" ".join(["a", "good", "film"] * (i % 9 + 1)) for i in range(40)])
     monkeypatch.setattr(predict, "AT_ONCE", 25)
-    monkeypatch.setattr("robust_tickets.deploy.asking.TOKEN_BUDGET", 64)
+    monkeypatch.setattr("robust_tickets.deploy.predict.TOKEN_BUDGET", 64)
     plain, seen = type(clf).logits_of_encoded, []
 
     def noted(self: Any, rows: Any) -> Any:
@@ -287,7 +287,7 @@ def test_lines_that_are_damaged_are_asked_again(tmp_path: Path) -> None:
 
 
 def predict_answer() -> Any:
-    from robust_tickets.deploy.answers import Answer
+    from robust_tickets.deploy.predict import Answer
 
     return Answer(0, [1.0, 0.0])
 

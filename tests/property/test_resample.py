@@ -14,11 +14,10 @@ from scipy import stats
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
-from robust_tickets.stats import resample
-from robust_tickets.stats.resample import percent, permutation_p, two_level_difference, two_level_interval
-from robust_tickets.stats.runs import RunSet, TrainedRun, summarise_runs
-from robust_tickets.stats.student import mean_interval, welch
-from robust_tickets.stats.verdict import compare_runs
+from robust_tickets.stats import resampling
+from robust_tickets.stats.compare_runs import RunSet, TrainedRun, compare_runs, summarise_runs
+from robust_tickets.stats.intervals import mean_interval, welch
+from robust_tickets.stats.resampling import percent, permutation_p, two_level_difference, two_level_interval
 
 values = st.lists(st.integers(0, 12).map(lambda x: x / 10), min_size=1, max_size=6)  # few values: many ties
 SIDES = ("two-sided", "greater", "less")
@@ -77,7 +76,7 @@ def test_permutation_by_hand():
 def test_drawn_splits_come_close_to_all_and_follow_the_seed(monkeypatch, side):
     a, b = [3.0, 5, 6, 8, 9, 4], [1.0, 2, 5, 4, 7, 3]
     exact = permutation_p(a, b, side=side)
-    monkeypatch.setattr(resample, "SPLITS", 900)  # of 924
+    monkeypatch.setattr(resampling, "SPLITS", 900)  # of 924
     drawn = [permutation_p(a, b, side=side, seed=seed) for seed in range(40)]
     assert len(set(drawn)) > 5
     assert drawn[0] == permutation_p(a[::-1], b[::-1], side=side, seed=0)
@@ -132,7 +131,7 @@ def test_two_levels_are_the_slow_loops_also_on_different_examples(seed, n, m):
 def test_slices_of_a_large_set_are_drawn_as_one(monkeypatch):
     runs = arm(np.random.default_rng(0), np.random.default_rng(1).normal(size=40), 0.1)
     whole = two_level_interval(runs, resamples=1500)
-    monkeypatch.setattr(resample, "CELLS", 40 * 7)  # 1500 is no multiple of 7
+    monkeypatch.setattr(resampling, "CELLS", 40 * 7)  # 1500 is no multiple of 7
     assert two_level_interval(runs, resamples=1500) == whole
 
 

@@ -15,10 +15,17 @@ from scipy import stats
 
 import robust_tickets as rt
 from robust_tickets.errors import TicketsError
-from robust_tickets.stats.runs import FEWEST_RUNS, RunSet, TrainedRun, summarise_runs
-from robust_tickets.stats.spread import seed_spread
-from robust_tickets.stats.student import mean_interval, predicted_difference, prediction_interval, welch
-from robust_tickets.stats.verdict import compare_runs, holm, judge_family
+from robust_tickets.stats.compare_runs import (
+    FEWEST_RUNS,
+    RunSet,
+    TrainedRun,
+    compare_runs,
+    holm,
+    judge_family,
+    seed_spread,
+    summarise_runs,
+)
+from robust_tickets.stats.intervals import mean_interval, predicted_difference, prediction_interval, welch
 
 numbers = st.integers(0, 1000).map(lambda x: x / 10)  # a percentage as tables print it
 some = st.lists(numbers, min_size=2, max_size=12).filter(lambda x: len(set(x)) > 1)

@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from transformers import PreTrainedTokenizerFast
 
-from robust_tickets.classifier.rows import encoded
+from robust_tickets.classifier.encode import encoded
 from robust_tickets.classifier.tokenizer import LONGEST, Splicer
 
 SPOKEN = [

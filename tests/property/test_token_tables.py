@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 from robust_tickets.data.arrow_tables import _groups, token_table
-from robust_tickets.data.batching import Batches
-from robust_tickets.data.order import FileOrder
+from robust_tickets.data.batching import Batches, FileOrder
 from robust_tickets.data.task import Split
 from tiny import tiny_config, tiny_tokenizer
 

@@ -12,7 +12,7 @@ import pytest
 from attacking import toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.victim import Victim
+from robust_tickets.attack.services import Victim
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError

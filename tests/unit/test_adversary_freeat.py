@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from adversaries import agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freeat import FreeAT
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.errors import TicketsError
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier

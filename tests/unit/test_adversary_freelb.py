@@ -21,11 +21,11 @@ from adversaries import (
     objective_on,
     recording,
 )
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.step import plain
+from robust_tickets.train.update import plain
 
 SWITCHES = [
     FreeLB(steps=3),

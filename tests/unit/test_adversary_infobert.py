@@ -11,19 +11,16 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 import infobert_loops as loops
-from robust_tickets.adversary._information import most_anchored
-from robust_tickets.adversary._objective import Ground, Objective
-from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.adversary.infobert import InfoBERT
+from robust_tickets.adversary.infobert import InfoBERT, most_anchored
+from robust_tickets.adversary.objective import Ground, Objective, defined
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.engine import Engine
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.step import make_step
+from robust_tickets.train.update import Engine, make_step
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adversaries import Gradients, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.pgd import PGD
 from robust_tickets.errors import TicketsError
 

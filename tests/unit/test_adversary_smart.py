@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from adversaries import Gradients, agree, at, generator, gradients, gradients_of, objective_on, recording
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.smart import SMART
 from robust_tickets.errors import TicketsError
-from robust_tickets.train.step import plain
+from robust_tickets.train.update import plain
 
 SWITCHES = [
     SMART(),

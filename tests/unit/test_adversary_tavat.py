@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from adversaries import agree, first_delta, generator, gradients, gradients_of, loss_at, objective_on
-from robust_tickets.adversary._objective import Ground, Objective
+from robust_tickets.adversary.objective import Ground, Objective
 from robust_tickets.adversary.tavat import TAVAT, TokenTable, add_rows
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.step import plain
+from robust_tickets.train.update import plain
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

@@ -13,14 +13,14 @@ import torch
 from torch.nn import functional as F
 
 from adversaries import agree, generator, gradients, gradients_of, objective_on
-from robust_tickets.adversary._objective import IGNORED, Objective
 from robust_tickets.adversary.ascc import ASCC
+from robust_tickets.adversary.objective import IGNORED, Objective
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.words import Words
 from robust_tickets.errors import TicketsError
 from robust_tickets.train.finetune import FineTune, identity_of
-from robust_tickets.train.step import make_step, plain
+from robust_tickets.train.update import make_step, plain
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

@@ -16,8 +16,8 @@ from adversaries import (
     objective_on,
     recording,
 )
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.registry import BACKBONES
 

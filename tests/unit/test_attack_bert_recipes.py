@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from robust_tickets.attack import engine
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.changed import ShareChanged, ShareModified
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Candidate
-from robust_tickets.attack.plan import Prepared
 from robust_tickets.attack.recipes.a2t import A2T
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.recipes.bertattack_papers import BertAttackPapers

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from attacking import draw
-from robust_tickets.attack.asking import steps
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.ranking import ranked
-from robust_tickets.attack.rules import PROFILES
+from robust_tickets.attack.example import Game, steps
+from robust_tickets.attack.greedy import Greedy, ranked
 from robust_tickets.attack.text import Text
+from robust_tickets.attack.textattack_compat import PROFILES
 from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
 from robust_tickets.attack.transforms.several import Several

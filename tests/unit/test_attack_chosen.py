@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from robust_tickets.attack.choose import rows_of
-from robust_tickets.attack.chosen import by_class, how, short_of
+from robust_tickets.attack.examples import by_class, how, rows_of, short_of
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split, Task

@@ -12,8 +12,8 @@ import pytest
 from attacking import toy_victim
 from robust_tickets.attack.flags import CODES, Flag, flags_of
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.replayed import Count
-from robust_tickets.attack.tally import Tally
+from robust_tickets.attack.replay import Count
+from robust_tickets.attack.result import Tally
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier

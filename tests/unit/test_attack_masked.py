@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from robust_tickets.attack.asking import Fill
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.masked import NOISE, Masked
+from robust_tickets.attack.example import Fill, Game
+from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms.masked import Blank, Suited
 from robust_tickets.errors import TicketsError
@@ -41,7 +40,7 @@ def test_a_batch_answers_as_each_text_alone_would(language: MaskedModel) -> None
         scores, best = logits.sort(dim=-1, descending=True)
         assert len(filled.ids) == len(ids) <= 64
         assert np.array_equal(filled.ids, best[:, :7].numpy())
-        assert np.abs(filled.gaps - (scores[:, :7] - scores[:, 1:8]).numpy()).max() < NOISE
+        assert np.abs(filled.gaps - (scores[:, :7] - scores[:, 1:8]).numpy()).max() < MASKED_NOISE
     assert together[0] is together[-1]  # asked twice in a round, run once
 
 
@@ -127,8 +126,8 @@ def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, mo
         for filled, question in zip(found, questions, strict=True):
             filled.exact = question.alone
             filled.gaps[:] = 1.0
-            filled.gaps[2, 2] = NOISE  # of the token "good"
-            filled.gaps[3, -1] = NOISE  # of the token "film"
+            filled.gaps[2, 2] = MASKED_NOISE  # of the token "good"
+            filled.gaps[3, -1] = MASKED_NOISE  # of the token "film"
         return found
 
     monkeypatch.setattr(service, "answer", near)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robust_tickets import names
+from robust_tickets import registry as registry_
 from robust_tickets.cli.doctor import EXTRAS
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
@@ -17,7 +17,7 @@ from robust_tickets.resources import kinds as module
 from robust_tickets.resources.kinds import KINDS
 
 
-@pytest.mark.parametrize("name", names.attacks())
+@pytest.mark.parametrize("name", registry_.attacks())
 def test_a_recipe_asks_for_what_it_says_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -34,7 +34,7 @@ def test_a_recipe_asks_for_what_it_says_that_it_needs(name: str, monkeypatch: py
 
 
 def test_every_kind_is_needed_by_some_attack() -> None:
-    assert {kind for name in names.attacks() for kind in ATTACKS.get(name).NEEDS} == set(KINDS)
+    assert {kind for name in registry_.attacks() for kind in ATTACKS.get(name).NEEDS} == set(KINDS)
 
 
 def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.store import PART, OnDisk
+from robust_tickets.attack.result import PART, AttackResult, OnDisk
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split

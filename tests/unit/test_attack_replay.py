@@ -14,7 +14,7 @@ import torch
 from calling import tickets
 from robust_tickets import replay
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.sets import open_set
+from robust_tickets.attack.replay import open_set
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -325,7 +325,7 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_the_table_shows_every_cell(tmp_path: Path) -> None:
     from rich.console import Console
 
-    from robust_tickets.cli.judging import table
+    from robust_tickets.cli.attack import table
 
     told = replay([attacked(), attacked()], [by_word("good"), by_word("film")]).to_json()
     console = Console(width=200, record=True, file=io.StringIO())

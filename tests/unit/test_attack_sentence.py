@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.asking import Encode, Row
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.game import Game, Scored
+from robust_tickets.attack.example import Encode, Game, Row, Scored
 from robust_tickets.attack.greedy import Candidate, Greedy
-from robust_tickets.attack.rules import OWN
 from robust_tickets.attack.text import Text
+from robust_tickets.attack.textattack_compat import OWN
 from robust_tickets.errors import TicketsError
 
 

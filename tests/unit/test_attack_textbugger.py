@@ -10,7 +10,7 @@ import pytest
 
 import robust_tickets
 from robust_tickets import config
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.classifier import Classifier

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.transforms.neighbours import like
 from robust_tickets.classifier import Classifier
@@ -125,7 +125,8 @@ def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: p
 
 
 def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.attack import engine, plan
+    from robust_tickets.attack import attack as plan
+    from robust_tickets.attack import engine
 
     games: list[Any] = []
     plain = plan.Game

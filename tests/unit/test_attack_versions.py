@@ -16,16 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.attack import segments
+from robust_tickets.attack import textattack_compat
 from robust_tickets.attack.constraints.frozen import KeepColumn
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.masked import Filled
-from robust_tickets.attack.ranking import ranked
+from robust_tickets.attack.example import Game
+from robust_tickets.attack.greedy import Greedy, ranked
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.rules import OWN, PROFILES, Rules
+from robust_tickets.attack.services import Filled
 from robust_tickets.attack.text import Text, marks
+from robust_tickets.attack.textattack_compat import OWN, PROFILES, Rules
 from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.several import Several
 from robust_tickets.classifier import Classifier
@@ -61,7 +60,7 @@ def test_golden_texts(version: str, fuzz: Any, monkeypatch: pytest.MonkeyPatch) 
     answers = golden(version)
     assert answers["version"] == version
     assert len(answers["cases"]) == 36
-    monkeypatch.setattr(segments, "cut", answers["cuts"].__getitem__)
+    monkeypatch.setattr(textattack_compat, "cut", answers["cuts"].__getitem__)
     assert [problem for case in answers["cases"] if (problem := fuzz.compare(case, rules_of(version)))] == []
 
 
@@ -83,7 +82,7 @@ def test_golden_texts_tell_the_versions_apart(
 ) -> None:
     """Each rule about texts shows in the golden file: with it turned round, some text comes out differently."""
     answers = golden(version)
-    monkeypatch.setattr(segments, "cut", lambda text: answers["cuts"].get(text, list(text)))
+    monkeypatch.setattr(textattack_compat, "cut", lambda text: answers["cuts"].get(text, list(text)))
     rules = dataclasses.replace(rules_of(version), **wrong)
 
     def differs(case: Any) -> bool:
@@ -148,7 +147,7 @@ def test_own_rules_keep_a_run_of_chinese_as_one_word() -> None:
 
 def test_chinese_without_jieba_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
-    segments._tokenizer.cache_clear()
+    textattack_compat._tokenizer.cache_clear()
     with pytest.raises(TicketsError, match="jieba, which is not installed"):
         Text.of("我来到北京 today", rules_of("0.3.10"))
     assert Text.of("我来到北京 today", rules_of("0.3.4")).words == ("我来到北京", "today")
@@ -276,7 +275,7 @@ def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: py
             [[0.2, 0.8] if isinstance(text, str) or len(text) == 1 else [0.7, 0.3] for text in given], dtype=np.float32
         )
 
-    profiles = importlib.import_module("robust_tickets.attack.rules")
+    profiles = importlib.import_module("robust_tickets.attack.textattack_compat")
     monkeypatch.setattr(profiles, "OFFERED", {"pwws": tuple(PROFILES)})
     clf = Classifier.wrap(probabilities, labels=["no", "yes"], columns=("premise", "hypothesis"))
     split = Split.of([("The garden is warm.", "I like it.")], [0], name="pairs", columns=("premise", "hypothesis"))

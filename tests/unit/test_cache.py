@@ -17,10 +17,10 @@ from robust_tickets.attack.tables import write_table
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
-from robust_tickets.resources import kinds, vector_files
+from robust_tickets.resources import kinds
+from robust_tickets.resources import vectors as vector_files
 from robust_tickets.resources.synonyms import synonym_table
-from robust_tickets.resources.vector_files import read_vectors
-from robust_tickets.resources.vectors import Table, Vectors
+from robust_tickets.resources.vectors import Table, Vectors, read_vectors
 from tiny import tiny_config, tiny_tokenizer
 
 ROWS = "text,label\n" + "".join(

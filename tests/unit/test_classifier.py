@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import robust_tickets as rt
 from robust_tickets.classifier import batches_by_size
-from robust_tickets.classifier.texts import clean
+from robust_tickets.classifier.encode import clean
 from tiny import tiny_classifier
 
 TEXTS = [

@@ -11,7 +11,7 @@ import pytest
 
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.calling import HOPELESS
+from robust_tickets.classifier.callable import HOPELESS
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 

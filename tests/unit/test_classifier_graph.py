@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.victim import Victim
+from robust_tickets.attack.services import Victim
 from robust_tickets.classifier.onnx import open_onnx
 from robust_tickets.errors import TicketsError
 from victims import foreign_tokenizer, onnx_file

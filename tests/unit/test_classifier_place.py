@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import robust_tickets as rt
-from robust_tickets.cli.opening import Opening
+from robust_tickets.cli.options import Opening
 from tiny import tiny_classifier
 
 TEXTS = ["a good film", "an awful movie", "the plot was fine"]

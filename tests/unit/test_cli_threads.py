@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_tickets import threads
+from robust_tickets import environment
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _eight(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_second_version(tmp_path: Path, said: str, threads_allowed: int | None) -> None:
     (tmp_path / "cpu.max").write_text(said + "\n")
-    assert threads.allowed(tmp_path) == threads_allowed
+    assert environment.allowed(tmp_path) == threads_allowed
 
 
 @pytest.mark.parametrize(("quota", "threads_allowed"), [("400000", 4), ("-1", None)])
@@ -38,8 +38,8 @@ def test_first_version(tmp_path: Path, quota: str, threads_allowed: int | None) 
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
-    assert threads.allowed(tmp_path) == threads_allowed
+    assert environment.allowed(tmp_path) == threads_allowed
 
 
 def test_no_files_no_limit(tmp_path: Path) -> None:
-    assert threads.allowed(tmp_path) is None
+    assert environment.allowed(tmp_path) is None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_tickets.cli.opening import mapped
+from robust_tickets.cli.options import mapped
 from robust_tickets.data.load import load_task
 from robust_tickets.data.schema import canonical, label_text, match
 from robust_tickets.errors import TicketsError

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from robust_tickets.attack.sample import attack_set
+from robust_tickets.attack.examples import attack_set
 from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split
-from robust_tickets.deploy.data_unlabelled import open_texts
+from robust_tickets.deploy.predict import open_texts
 from robust_tickets.errors import TicketsError
 
 

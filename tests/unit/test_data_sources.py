@@ -11,7 +11,7 @@ import pytest
 
 from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv
 
@@ -140,7 +140,7 @@ def test_reviews_are_the_sentences_only() -> None:
 
 def test_reading_data_imports_nothing_heavy() -> None:
     code = (
-        "import sys, robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.sample, robust_tickets.data.tasks\n"
+        "import sys, robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.examples\n"
         "sys.exit(any(m in sys.modules for m in ('torch', 'pyarrow', 'transformers', 'datasets')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from robust_tickets.experiment import arms, recipe
-from robust_tickets.names import recipes
+from robust_tickets.experiment.recipe import recipes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

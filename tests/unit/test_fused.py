@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.prune.fused import fused
+from robust_tickets.prune.working import fused
 
 
 def test_without_worth_it_is_the_function_itself() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune import hardconcrete as hc

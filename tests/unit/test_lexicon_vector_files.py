@@ -15,8 +15,7 @@ import pytest
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.kinds import resolve
-from robust_tickets.resources.vector_files import CONVERT, lacks, vector_files
-from robust_tickets.resources.vectors import Table, Vectors
+from robust_tickets.resources.vectors import CONVERT, Table, Vectors, lacks, vector_files
 from robust_tickets.seeds import numpy_generator
 
 WORDS = ["good", "fine", "bad", "poor", "naïve"]

@@ -9,8 +9,8 @@ import pytest
 
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
-from robust_tickets.resources import vector_files
 from robust_tickets.resources import vectors as module
+from robust_tickets.resources import vectors as vector_files
 from robust_tickets.resources.vectors import Vectors
 from robust_tickets.seeds import numpy_generator
 

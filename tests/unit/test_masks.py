@@ -281,7 +281,7 @@ def test_a_masked_model_is_exported_to_onnx(tmp_path: Path) -> None:
 def test_bert_base_in_files_and_memory(shared: Path, tmp_path: Path) -> None:
     """Masks of about 11 MB, scores apart; a draw of 85.5 million weights within 1.5 GB beyond model and scores."""
     from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
-    from robust_tickets.search._magnitude import magnitudes
+    from robust_tickets.search.imp import magnitudes
 
     clf = rt.load_classifier(shared / "models" / "bert-base-uncased", labels=("a", "b"), device="cpu")
     family, scores = magnitudes(clf)

@@ -16,9 +16,8 @@ from robust_tickets.data.batching import Batches
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
-from robust_tickets.search import _importance
-from robust_tickets.search._importance import Importance, importance
-from robust_tickets.search.prasanna import Prasanna, _Masks, normalised
+from robust_tickets.search import prasanna as _importance
+from robust_tickets.search.prasanna import Importance, Prasanna, _Masks, importance, normalised
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune

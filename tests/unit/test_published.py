@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from robust_tickets import names
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment import recipe
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import rows
 from robust_tickets.reproduce.published import METRICS, PERCENT, Cell, cells, settings, table, tables
-from robust_tickets.reproduce.rows import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 # numbers in each table; all agree with what was counted by hand, so that no exception is needed
@@ -99,7 +99,7 @@ def test_a_table_says_what_it_is(one: published.Table) -> None:
     assert one.title
     assert one.notes
     assert one.paper == one.id[:2].lower()
-    assert set(one.recipes) <= set(names.recipes())
+    assert set(one.recipes) <= set(recipe.recipes())
     assert one.recipes
     assert set(one.tasks) <= set(TASKS)
     assert (one.kind == "figure") == bool(one.shows) == bool(one.redrawn) == (not one.rows) == (not one.columns)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from robust_tickets.reproduce import consistency
-from robust_tickets.reproduce.consistency import SAME, findings, of_500, summary
-from robust_tickets.reproduce.published import Cell, cells, table, tables
+from robust_tickets.reproduce import published as consistency
+from robust_tickets.reproduce.published import SAME, Cell, cells, findings, of_500, summary, table, tables
 
 NAMES = {"EarlyRobust": "ER", "RobustT": "RT", "ORTicket": "OR"}
 TASKS = {"IMDB": "imdb", "SST-2": "sst2", "AG NEWS": "ag_news", "QNLI": "qnli", "QQP": "qqp", "MNLI": "mnli"}

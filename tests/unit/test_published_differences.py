@@ -13,11 +13,10 @@ from scipy import stats
 from judging import BASE, REAL, SUBSTITUTE, N, arm, confirmed, finetuned
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.claims import judge, told
-from robust_tickets.reproduce.fill import fill
-from robust_tickets.reproduce.legend import scattered
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.tables import table as shown
 from robust_tickets.reproduce.printed import printed
+from robust_tickets.reproduce.tables import fill, scattered
 
 WILD = (10, 15, 20, 25, 90)  # one of five stands far out
 

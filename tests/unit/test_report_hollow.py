@@ -13,7 +13,7 @@ from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_attacks, read_run
 from robust_tickets.report.verdict import Verdict, one_answer, verdicts
-from robust_tickets.run import Stage
+from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier

@@ -10,12 +10,11 @@ import judging
 from outcomes import ATTACKS
 from robust_tickets.report.format import GLUE
 from robust_tickets.reproduce.arms import arms
-from robust_tickets.reproduce.claims import family, judge
+from robust_tickets.reproduce.claims import family, judge, sentence
 from robust_tickets.reproduce.page.board import board
 from robust_tickets.reproduce.page.claims import answer
 from robust_tickets.reproduce.page.standing import Against, standings
 from robust_tickets.reproduce.page.strip import strip
-from robust_tickets.reproduce.verdicts import sentence
 from sweeping import run
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0

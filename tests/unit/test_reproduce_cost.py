@@ -13,16 +13,15 @@ import pytest
 import outcomes as made_up
 from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
+from robust_tickets.reproduce.arms import arm, arms, tree
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.cost import TOKENS, Device, _search, _task, cost, device, passes, pieces, work
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import LEAST, Places, rows_of, share_of
 from robust_tickets.reproduce.plan import plan
 from robust_tickets.reproduce.protocol import settings
-from robust_tickets.reproduce.rows import arm, arms, tree
-from robust_tickets.reproduce.sizes import LEAST, rows_of, share_of
 from small_world import small_world
 
 GPU = device("h200")

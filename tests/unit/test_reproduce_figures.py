@@ -17,15 +17,14 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import marker
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import rows
 from robust_tickets.reproduce.figures.drawn import show
 from robust_tickets.reproduce.figures.figure import draw, figure
 from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.traces import distances, survivors
-from robust_tickets.reproduce.only import read_only
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.places import Places
-from robust_tickets.reproduce.plan import plan
-from robust_tickets.reproduce.rows import rows
+from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.plan import plan, read_only
 from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import by_head, gates, row, run, weights
 from tiny import tiny_classifier

@@ -18,15 +18,15 @@ from rich.console import Console
 from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published, tell
+from robust_tickets.reproduce.aggregate import Wanted, read_runs
 from robust_tickets.reproduce.campaign import campaign
-from robust_tickets.reproduce.fill import Filled, FilledCell, fill, fill_all
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.tables import table as shown
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
-from robust_tickets.reproduce.reading import Wanted, read_runs
-from robust_tickets.stats.student import prediction_interval
+from robust_tickets.reproduce.tables import Filled, FilledCell, fill, fill_all
+from robust_tickets.stats.intervals import prediction_interval
 
 
 def one(filled: Filled, row: str, metric: str, by: str | None = None, task: str = "sst2") -> FilledCell:

@@ -12,10 +12,10 @@ from judging import BASE, REAL, SUBSTITUTE, arm, finetuned
 from robust_tickets.reproduce import tell
 from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.claims import families_of, judge
-from robust_tickets.reproduce.fill import Filled, fill, fill_all
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.plan import plan
+from robust_tickets.reproduce.tables import Filled, fill, fill_all
 
 
 def claimed(

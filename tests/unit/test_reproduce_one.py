@@ -22,10 +22,10 @@ from robust_tickets.reproduce import one as house
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import work
-from robust_tickets.run import Stage
+from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
 

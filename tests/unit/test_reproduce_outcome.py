@@ -15,7 +15,7 @@ from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of, place, read, read_all, write
-from robust_tickets.reproduce.toml import toml
+from robust_tickets.reproduce.published import toml
 
 IDS = ("a", "b", "c", "d")
 

@@ -13,10 +13,9 @@ from judging import made
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import attack, attacks
-from robust_tickets.reproduce.foreign import foreign
+from robust_tickets.reproduce.gather import foreign
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.places import CALLED, ELSEWHERE, HOW, ROLES, Places, missing
-from robust_tickets.reproduce.sizes import _weights
+from robust_tickets.reproduce.paths import CALLED, ELSEWHERE, HOW, ROLES, Places, _weights, missing
 
 UNIT = Unit(task="sst2", arm="finetune")
 
@@ -133,7 +132,7 @@ def test_every_role_has_a_name_and_a_way_to_supply_it() -> None:
 
 def test_neither_places_nor_the_protocol_import_torch() -> None:
     code = (
-        "import sys; from robust_tickets.reproduce import places, protocol; from robust_tickets.reproduce.job import Unit;"
+        "import sys; from robust_tickets.reproduce import paths as places, protocol; from robust_tickets.reproduce.job import Unit;"
         "unit = Unit(task='sst2', arm='robustt'); protocol.settings(unit, cuda=False); found = protocol.attacks('sst2', protocol.GROUPS);"
         "places.missing(places.Places(), unit, found); sys.exit('torch' in sys.modules)"
     )

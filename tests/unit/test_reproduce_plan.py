@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
 from robust_tickets.reproduce.claims import family
 from robust_tickets.reproduce.claims import told as families
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.only import KEYS, Only, read_only
 from robust_tickets.reproduce.outcome import read_all
-from robust_tickets.reproduce.places import Places, _splits
-from robust_tickets.reproduce.plan import SEARCHES, TICKET, Cell, Plan, _both, plan
-from robust_tickets.reproduce.rows import arms, rows
-from robust_tickets.stats.runs import FEWEST_RUNS
+from robust_tickets.reproduce.paths import Places, _splits
+from robust_tickets.reproduce.plan import KEYS, SEARCHES, TICKET, Cell, Only, Plan, _both, plan, read_only
+from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 IDS = [table.id for table in published.tables()]
 NOWHERE = Places()

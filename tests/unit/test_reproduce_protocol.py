@@ -13,13 +13,12 @@ from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split, Task
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import Recipe, resolve
-from robust_tickets.reproduce.arms import arm
+from robust_tickets.reproduce.arms import arm, tree
 from robust_tickets.reproduce.arms import arm as arm_of
 from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, part_of, rules, settings
-from robust_tickets.reproduce.tree import tree
 
 PLACES = Places(
     vectors_real=Path("real.json"), vectors_substitute=Path("near"), tagger=Path("tags"), masked=Path("bert")

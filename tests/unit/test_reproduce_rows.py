@@ -20,13 +20,11 @@ from hypothesis import strategies as st
 from calling import tickets
 from robust_tickets.errors import BAD_INPUT, TicketsError
 from robust_tickets.experiment.arms import Arm
-from robust_tickets.experiment.recipe import resolve
-from robust_tickets.names import recipes
+from robust_tickets.experiment.recipe import recipes, resolve
 from robust_tickets.registry import name_of
-from robust_tickets.reproduce import places, protocol, published
-from robust_tickets.reproduce.arms import FLAVOURS, swept
+from robust_tickets.reproduce import paths, protocol, published
+from robust_tickets.reproduce.arms import FLAVOURS, _expanded, arm, arms, over, rows, swept, tree
 from robust_tickets.reproduce.job import Flavour, Unit
-from robust_tickets.reproduce.rows import _expanded, arm, arms, over, rows, tree
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
 
@@ -75,7 +73,7 @@ def test_every_arm_resolves_wherever_it_is_listed(flavour: Flavour) -> None:
 
 
 def test_every_arm_is_made_of_things_that_there_are() -> None:
-    known = {role.removeprefix("@") for role in places.ROLES}
+    known = {role.removeprefix("@") for role in paths.ROLES}
     for name, one in arms().items():
         assert one.recipe in recipes()
         assert one.title
@@ -326,7 +324,7 @@ def test_an_unknown_arm_of_a_unit_is_told_with_few_names(
 
 
 def test_plans_need_no_torch_and_the_files_are_shipped() -> None:
-    told = "from robust_tickets.reproduce.rows import *; from robust_tickets.reproduce.job import Unit; rows('ER-T1')"
+    told = "from robust_tickets.reproduce.arms import *; from robust_tickets.reproduce.job import Unit; rows('ER-T1')"
     told += "; tree(Unit(task='imdb', arm='searched_on_sst2')); import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
     root = Path(__file__).parents[2]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from judging import BASE, FAR, arm
-from robust_tickets.reproduce.claims import Claim, Judged, judge
-from robust_tickets.reproduce.verdicts import HERE, answered, here, sentence, small
-from robust_tickets.stats.verdict import compare_runs
+from robust_tickets.reproduce.claims import HERE, Claim, Judged, answered, here, judge, sentence, small
+from robust_tickets.stats.compare_runs import compare_runs
 
 REAL, SUBSTITUTE = "textfooler-real", "textfooler-substitute"
 TICKET, WHOLE, RANDOM = "sturdy_a_ticket", "sturdy_a_full", "sturdy_a_random"

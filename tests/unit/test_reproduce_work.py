@@ -23,11 +23,11 @@ from robust_tickets.reproduce import worker
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import complete
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import Summary, work
 from robust_tickets.reproduce.worker import Request
-from robust_tickets.run import Run
+from robust_tickets.stages import Run
 from small_world import World, small_world
 
 UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]

@@ -20,9 +20,8 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.hardconcrete import START, HardConcrete
-from robust_tickets.search import _tuned
-from robust_tickets.search._gatelog import GateLog
-from robust_tickets.search.robustt import TABLE7, RobustT
+from robust_tickets.search import base
+from robust_tickets.search.robustt import TABLE7, GateLog, RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
@@ -252,17 +251,17 @@ def test_a_killed_search_goes_on_to_the_same_ticket(
 def test_the_first_stages_model_comes_back_as_it_was(tmp_path: Path) -> None:
     clf, task = tiny_classifier(), toy_task(24)
     clf.model.set_attn_implementation("eager")  # which no file says
-    first = _tuned.tuned(TUNE, clf, task, tmp_path)
+    first = base.tuned(TUNE, clf, task, tmp_path)
     (tmp_path / "tuned" / "checkpoint").mkdir()  # as of a run that was killed before it could remove it
-    again = _tuned.tuned(TUNE, clf, task, tmp_path)
+    again = base.tuned(TUNE, clf, task, tmp_path)
     assert again.digest == first.digest != clf.digest
     assert again.model.config._attn_implementation == "eager"
     assert not (tmp_path / "tuned" / "checkpoint").exists()
     shutil.rmtree(tmp_path / "tuned" / "model")  # as a finished stage does
-    assert _tuned.tuned(TUNE, clf, task, tmp_path).digest == first.digest
+    assert base.tuned(TUNE, clf, task, tmp_path).digest == first.digest
     for text in ("", "[]"):
         (tmp_path / "tuned" / "done.json").write_text(text)
-        assert _tuned.tuned(TUNE, clf, task, tmp_path).digest == first.digest, "a damaged mark is as none"
+        assert base.tuned(TUNE, clf, task, tmp_path).digest == first.digest, "a damaged mark is as none"
 
 
 def test_a_search_may_be_left_early_and_taken_up(ran: Any, tmp_path: Path) -> None:
@@ -296,8 +295,8 @@ def test_seeds(ran: Any) -> None:
 
 def test_the_released_clipping_is_one_norm_over_gates_and_never_zeroed_weights() -> None:
     """Literal: gradients of weights pile up over the batches, and what is clipped stays clipped in the pile."""
-    from robust_tickets.search._gatelog import GateLog
-    from robust_tickets.train.step import make_step
+    from robust_tickets.search.robustt import GateLog
+    from robust_tickets.train.update import make_step
 
     def setting() -> Any:
         clf = tiny_classifier(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -10,11 +10,10 @@ import pytest
 
 from calling import tickets
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.allowed import check
+from robust_tickets.experiment.arms import check
 from robust_tickets.experiment.recipe import resolve
-from robust_tickets.search._importance import Importance
 from robust_tickets.search.earlybert import EarlyBERT
-from robust_tickets.search.prasanna import Prasanna, _Masks
+from robust_tickets.search.prasanna import Importance, Prasanna, _Masks
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.ticket.ticket import Ticket

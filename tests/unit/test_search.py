@@ -25,7 +25,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search import stopping
-from robust_tickets.search._watch import Watch, mini_epochs
+from robust_tickets.search.coefficient_search import Watch, mini_epochs
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import numpy_generator

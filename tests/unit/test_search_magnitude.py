@@ -15,7 +15,8 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError
-from robust_tickets.search import _rounds, imp
+from robust_tickets.search import imp
+from robust_tickets.search import imp as _rounds
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.omp import OMP
 from robust_tickets.search.random import RandomTicket

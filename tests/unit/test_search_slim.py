@@ -15,7 +15,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import stopping
-from robust_tickets.search._per_task import PerTask
+from robust_tickets.search.base import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.orticket import ORTicket

@@ -17,7 +17,7 @@ import torch
 from calling import tickets
 from robust_tickets.classifier import Classifier
 from robust_tickets.deploy import onnx
-from robust_tickets.deploy.evidence import evidence_of
+from robust_tickets.deploy.card import evidence_of
 from robust_tickets.deploy.export import export
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import part_of

@@ -14,9 +14,9 @@ import pytest
 from robust_tickets.classifier import Classifier
 from robust_tickets.cli.main import main
 from robust_tickets.data.load import load_task
-from robust_tickets.deploy import ship_unlabelled
+from robust_tickets.deploy import predict as ship_unlabelled
+from robust_tickets.deploy.predict import REST, Reasons
 from robust_tickets.deploy.predict import predict as predict_file
-from robust_tickets.deploy.ship_unlabelled import REST, Reasons
 from robust_tickets.errors import TicketsError
 
 Capture = pytest.CaptureFixture[str]

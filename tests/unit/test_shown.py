@@ -8,7 +8,7 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets.data.task import Split
-from robust_tickets.search._found import Found
+from robust_tickets.search.base import Found
 from tiny import tiny_classifier
 from toy import toy_task
 

@@ -14,7 +14,7 @@ import torch
 import robust_tickets as rt
 from robust_tickets.data.task import Split
 from robust_tickets.deploy.predict import predict as predict_file
-from robust_tickets.device import device_of
+from robust_tickets.environment import device_of
 from robust_tickets.seeds import derive
 from tiny import tiny_classifier
 from toy import toy_task

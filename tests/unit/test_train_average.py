@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.train import average as averaging
-from robust_tickets.train.average import Average
-from robust_tickets.train.finetune import FineTune
+from robust_tickets.train import finetune as averaging
+from robust_tickets.train.finetune import Average, FineTune
 from tiny import tiny_classifier
 from toy import toy_task
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.search.robustt import RobustT

@@ -86,7 +86,7 @@ def test_what_cannot_be_recorded_runs_eagerly(
 def test_numbers_on_the_device_are_those_of_python(kind: str, clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning rates, one a replay and one a part, the penalty's weight and the factor of clipping."""
     _, expected = run(loop_on(kind, precision="fp32", dropout=0.0, clip=clip), 4)
-    monkeypatch.setattr("robust_tickets.train.engine.on_device", lambda device: True)
+    monkeypatch.setattr("robust_tickets.train.update.on_device", lambda device: True)
     monkeypatch.setattr("robust_tickets.train.cuda.capturable", lambda device: False)
     loop = loop_on(kind, precision="fp32", dropout=0.0, clip=clip)
     _, got = run(loop, 4)

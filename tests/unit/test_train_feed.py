@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.data.batching import steps, widths_of
-from robust_tickets.data.feed import batches_of
-from robust_tickets.data.order import FileOrder
+from robust_tickets.data.batching import FileOrder, batches_of, steps, widths_of
 from robust_tickets.data.task import Split, Task
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier

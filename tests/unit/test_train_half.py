@@ -15,16 +15,15 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.hardconcrete import Granularity, HardConcrete
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train import half
-from robust_tickets.train.half import Half
-from robust_tickets.train.together import Together
+from robust_tickets.train import bf16
+from robust_tickets.train.bf16 import Half, Together
 from tiny import tiny_classifier
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half precision that is not half: by-hand gradients can be compared digit by digit."""
-    monkeypatch.setattr(half, "KIND", torch.float32)
+    monkeypatch.setattr(bf16, "KIND", torch.float32)
 
 
 def agree(kind: str, family: str = "bert", accumulate: int = 1, **settings: Any) -> None:
@@ -108,8 +107,8 @@ def test_gates_on_odd_widths(granularity: Granularity) -> None:
 
 def test_query_key_and_value_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, calls = loop_on("plain"), []
-    whole = half.LinearTogether.apply
-    monkeypatch.setattr(half.LinearTogether, "apply", lambda *args: (calls.append(1), whole(*args))[1])
+    whole = bf16.LinearTogether.apply
+    monkeypatch.setattr(bf16.LinearTogether, "apply", lambda *args: (calls.append(1), whole(*args))[1])
     run(loop, 1)
     assert len(calls) == 3  # one a layer
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.train.engine import Engine
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.interrupt import Interrupt
+from robust_tickets.train.loop import Interrupt
+from robust_tickets.train.update import Engine
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

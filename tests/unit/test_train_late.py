@@ -13,13 +13,12 @@ from robust_tickets import progress
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
-from robust_tickets.train import half
+from robust_tickets.train import bf16
 from robust_tickets.train.cuda import late
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
-from robust_tickets.train.track import Metrics
+from robust_tickets.train.loop import Loop, Metrics
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -278,7 +277,7 @@ def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypa
     (tmp_path / "fp32").mkdir()
     finetune(tmp_path / "fp32", evaluate="epoch")
     assert not any("precision" in line.get("evaluation", {}) for line in lines(tmp_path / "fp32"))
-    monkeypatch.setattr(half, "KIND", torch.float32)  # half precision that is not half: the same numbers
+    monkeypatch.setattr(bf16, "KIND", torch.float32)  # half precision that is not half: the same numbers
     exact = evaluations(tmp_path / "exact")
     monkeypatch.setattr("robust_tickets.train.loop.Loop", Loop)
     assert [numbers["loss"] for numbers in exact] == pytest.approx(

@@ -18,15 +18,14 @@ from robust_tickets.adversary.smart import SMART
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.config import build, to_plain
-from robust_tickets.data.feed import batches_of
+from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune, identity_of
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.optim import Optim, adamw, named_parameters
-from robust_tickets.train.step import make_step
+from robust_tickets.train.update import Optim, adamw, make_step, named_parameters
 from tiny import tiny_classifier
 from toy import QUICK, STILL, toy_task
 

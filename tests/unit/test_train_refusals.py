@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.data.feed import batches_of
+from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.optim import Optim, adamw
-from robust_tickets.train.step import make_step
+from robust_tickets.train.update import Optim, adamw, make_step
 from tiny import tiny_classifier
 from toy import QUICK, STILL, toy_task
 

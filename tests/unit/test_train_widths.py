@@ -10,8 +10,8 @@ import pytest
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.compact import compact
 from robust_tickets.ticket.ticket import Ticket
+from robust_tickets.train import bf16
 from robust_tickets.train import cuda as engines
-from robust_tickets.train import half
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
@@ -65,4 +65,4 @@ def test_nor_is_a_ticket_whose_working_weights_have_room(monkeypatch: pytest.Mon
     clf = tiny_classifier()
     small = compact(clf, ticket(clf, 13))
     FineTune(**QUICK, max_steps=1, precision="bf16", engine="eager")(small, toy_task())
-    assert ("round_to=8" in capsys.readouterr().err) != hasattr(half, "roomy")
+    assert ("round_to=8" in capsys.readouterr().err) != hasattr(bf16, "roomy")

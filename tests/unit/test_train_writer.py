@@ -21,12 +21,11 @@ from safetensors.torch import load_file
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import sha256_file
 from robust_tickets.train import checkpoint
-from robust_tickets.train.checkpoint import State
+from robust_tickets.train.checkpoint import TYPES, State, write_tensors
 from robust_tickets.train.cuda import writer
 from robust_tickets.train.cuda.writer import ALIGN, SLAB, Writer, _places
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import Loop
-from robust_tickets.train.stream import TYPES, write_tensors
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 

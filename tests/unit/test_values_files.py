@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from robust_tickets import files, seeds
-from robust_tickets.cli.filling import check_page
+from robust_tickets.cli.reproduce import check_page
+from robust_tickets.environment import versions
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.run import STAGE_FILES, Run, Stage, command_of, listing, locked, versions
+from robust_tickets.files import locked
+from robust_tickets.stages import STAGE_FILES, Run, Stage, command_of, listing
 
 KEY = {"stage": "search", "seed": 3}
 
@@ -233,7 +235,7 @@ def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(
 ) -> None:
     """In whatever order a set has them, by a hash that is another in every process."""
     moved: list[str] = []
-    monkeypatch.setattr("robust_tickets.run.set_aside", lambda path, folder: moved.append(path.name))
+    monkeypatch.setattr("robust_tickets.stages.set_aside", lambda path, folder: moved.append(path.name))
     for seed in range(8):
         stage = Run(folder=tmp_path).stage("train", {"seed": seed})
         evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})

@@ -12,9 +12,9 @@ import pytest
 
 from robust_tickets import registry
 from robust_tickets.config import build, to_plain
+from robust_tickets.environment import environment
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import REGISTRIES, Registry, code_of, name_of, plug_ins
-from robust_tickets.run import environment
 
 
 @pytest.fixture

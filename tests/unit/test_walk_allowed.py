@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.allowed import check
+from robust_tickets.experiment.arms import check
 from robust_tickets.experiment.recipe import Recipe, read_recipe, resolve
 from robust_tickets.search.random import RandomTicket
 from tiny import tiny_classifier
@@ -73,7 +73,7 @@ def test_a_draw_of_no_fraction_is_refused(draw: dict[str, float]) -> None:
 
 
 def test_every_shipped_recipe_is_allowed() -> None:
-    from robust_tickets.names import recipes
+    from robust_tickets.experiment.recipe import recipes
 
     for name in recipes():
         check(read_recipe(name))

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.recipe import read_recipe
+from robust_tickets.experiment.recipe import read_recipe, recipe_tree, recipes
 from robust_tickets.experiment.runner import identity
-from robust_tickets.names import adversaries, methods, recipe_tree, recipes
-from robust_tickets.registry import name_of
+from robust_tickets.registry import adversaries, methods, name_of
 
 
 @pytest.mark.parametrize("name", recipes())

@@ -18,10 +18,10 @@ from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.execute import attack, attack_key, search, train
 from robust_tickets.experiment.recipe import AttackPlan, read_recipe
-from robust_tickets.run import Stage
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.prasanna import Prasanna
 from robust_tickets.search.robustt import RobustT
+from robust_tickets.stages import Stage
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.words import WordSpace, table_of
 from robust_tickets.config import setting
 

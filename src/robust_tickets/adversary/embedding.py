@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective, SameDropout
+from robust_tickets.adversary.objective import Objective, SameDropout
 from robust_tickets.config import Settings, setting
 
 TINY = 1e-8  # floor of a gradient's norm, as in FreeLB's and the papers' code

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective
 from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.config import setting
 
 

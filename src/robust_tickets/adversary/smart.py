@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective, SameDropout
+from robust_tickets.adversary.objective import Objective, SameDropout
 from robust_tickets.config import Settings, setting
 
 TINY = 1e-6  # added to a token's largest number, and inside the log odds, as in mt-dnn

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective
+from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.words import WordSpace, chosen, table_of
 from robust_tickets.config import setting
 

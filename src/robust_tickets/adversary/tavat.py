@@ -33,8 +33,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary._objective import Ground, Objective
 from robust_tickets.adversary.embedding import TINY, Ball
+from robust_tickets.adversary.objective import Ground, Objective
 from robust_tickets.config import setting
 from robust_tickets.seeds import torch_generator
 

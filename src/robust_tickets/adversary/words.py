@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary._objective import IGNORED, Ground, Objective
+from robust_tickets.adversary.objective import IGNORED, Ground, Objective
 from robust_tickets.config import Settings, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.synonyms import SynonymTable, source_of, synonym_table

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary._objective import Objective, SameDropout
 from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.objective import Objective, SameDropout
 from robust_tickets.config import setting
 
 LAYERS = 12  # of BERT-base: what a layer's share of a pass is reckoned by

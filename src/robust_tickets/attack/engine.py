@@ -7,6 +7,7 @@ only decide how fast it comes. With a folder, the same call after a kill goes on
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,31 +15,239 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Plan, a_split, check_failed, check_numbers, failed, play
 from robust_tickets.attack.calibration import CALIBRATED, calibrate, held_out
-from robust_tickets.attack.carry import carry_out
-from robust_tickets.attack.choose import classes_of, rows_of
-from robust_tickets.attack.conclude import conclude, finished
-from robust_tickets.attack.failures import MAX_FAILED, answers, fatal, hopeless
-from robust_tickets.attack.given import a_split
-from robust_tickets.attack.limits import check_failed, check_numbers
-from robust_tickets.attack.plan import Plan
-from robust_tickets.attack.precision import HEAD, lowered
-from robust_tickets.attack.result import AttackResult
-from robust_tickets.attack.store import Memory, OnDisk
-from robust_tickets.attack.victim import Victim
+from robust_tickets.attack.cuda import HEAD, lowered, unconfirmed
+from robust_tickets.attack.example import IN_FLIGHT, Steps
+from robust_tickets.attack.examples import by_class, classes_of, rows_of
+from robust_tickets.attack.flags import FAILED_EXAMPLES, Answers, flags_of
+from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, Memory, OnDisk, Tally, whole_lines
+from robust_tickets.attack.scheduler import MAX_FAILED, Failed, Service, answers, drive, fatal, hopeless, too_many
+from robust_tickets.attack.services import Gradient, Victim
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.workers import can_fork, fan_out, how_many
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.given import a_classifier
-from robust_tickets.classifier.probing import PROBES, UNSTEADY, probed
+from robust_tickets.classifier.base import a_classifier
+from robust_tickets.classifier.classifier import PROBES, UNSTEADY, probed
 from robust_tickets.config import describe, digest
-from robust_tickets.errors import TicketsError
-from robust_tickets.kernels import ORDER
-from robust_tickets.progress import say, warn
+from robust_tickets.environment import ORDER
+from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.files import DAMAGED, set_aside, write_chunks
+from robust_tickets.jsonl_log import to_line
+from robust_tickets.progress import say, track, warn
 from robust_tickets.registry import code_of
-from robust_tickets.stats.metrics import ERROR
+from robust_tickets.stages import made
+from robust_tickets.stats.classification import ERROR
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
+
+
+HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
+FIRST = 3  # examples that give the first estimate: one may be a text that is wrong already
+
+
+def carry_out(
+    plan: Plan, store: Memory | OnDisk, victim: Victim, live: int | None, workers: int | None = None
+) -> float:
+    """Attack what is not done yet; returns the seconds spent, by earlier calls too."""
+    services: dict[str, Service] = {"victim": victim, **plan.prepared.services}
+    if plan.white_box:
+        services["gradient"] = Gradient(victim)
+    numbers = [i for i in range(len(plan.rows)) if not store.done(i)]
+    done, total = len(plan.rows) - len(numbers), len(plan.rows)
+    live = min(live or victim.live, max(1, len(numbers)))
+    crew = _crew(workers, victim, len(numbers), live)
+
+    def job(number: int) -> Steps:
+        return play(plan, int(plan.rows[number]), victim, IN_FLIGHT // live)
+
+    start = time.monotonic() - store.spent
+    if (
+        plan.prepared.warm is not None and numbers
+    ):  # with all rows, so that a resumed attack finds what the first one looked up
+        plan.prepared.warm(word for row in plan.rows for word in Text.of(plan.split[int(row)].texts).words)
+    wrong = known = 0  # failed in a row; failed, but for their clean text
+    with track(plan.prepared.title, total, done, FIRST) as bar:
+        found = (
+            fan_out(numbers, job, services, live, crew)
+            if crew
+            else drive(((i, job(i)) for i in numbers), services, live, victim.groups)
+        )
+        for number, outcome in found:
+            wrong = wrong + 1 if isinstance(outcome, Failed) else 0
+            if isinstance(outcome, Failed):
+                if end := fatal(outcome.problem):
+                    raise end
+                known += outcome.known is not None
+                if (wrong == total and not known) or (
+                    wrong % HOPELESS == 0 and not answers(victim.clf, len(plan.split.columns))
+                ):
+                    raise hopeless(outcome.problem, wrong)
+                outcome = outcome.known or failed(plan, int(plan.rows[number]), outcome.problem)
+            store.add(number, to_line(outcome.to_json()), time.monotonic() - start)
+            bar.advance(1)
+    return time.monotonic() - start
+
+
+def _crew(asked: int | None, victim: Victim, examples: int, live: int) -> int:
+    """How many worker processes; none unless the victim's forward passes are a function of token ids alone, as on a GPU."""
+    if not victim.divisible:
+        if asked:
+            say(
+                "workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process"
+            )
+        return 0
+    return how_many(examples if live > 1 else 0) if asked is None else can_fork(min(asked, examples))
+
+
+SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
+
+
+def conclude(
+    plan: Plan,
+    store: Memory | OnDisk,
+    ids: tuple[str, ...],
+    folder: Path | None,
+    seconds: float,
+    clean_full: float | None,
+    unsteady: tuple[int, int],
+    max_failed: float,
+) -> AttackResult:
+    tally = Tally.of(json.loads(line) for line in store.lines())
+    clf = plan.clf
+    doubted = None if plan.precision is None else unconfirmed(clf, store.lines(), plan.target)
+    flags = flags_of(
+        n=tally.n,
+        attacked=tally.attacked,
+        ended=tally.ended,
+        errors=tally.errors,
+        limit=max_failed if too_many(tally.errors, len(ids), max_failed) else None,
+        often=tally.reasons.often,
+        below=Answers(
+            tally.given, tally.attacked, clf.labels, plan.classes or range(len(clf.labels)), plan.called
+        ).below_chance(),
+        classes=len(tally.classes),
+        answer=None if (answer := tally.only_answer) is None else plan.labels[answer],
+        confidence=tally.mean_confidence(),
+        hard=clf.function is not None and tally.mean_confidence() == 1,
+        blind=tally.blind,
+        unmoved=tally.unmoved,
+        unsteady=unsteady,
+        stuck=tally.stuck,
+        seen=plan.seen,
+        subset=plan.subset,
+        scoring=plan.scoring,
+        compat=plan.rules.name,
+        temperature=plan.temperature,
+        calibration=plan.calibration,
+        resources=plan.resources,
+        dropped=plan.prepared.dropped,
+        cut=(plan.cut, clf.cut_at),
+        query_budget=plan.query_budget,
+        precision=plan.precision,
+        unconfirmed=doubted,
+    )
+    result = AttackResult(
+        attack=plan.prepared.title,
+        digest=plan.digest,
+        semantics=SEMANTICS,
+        compat=plan.rules.name,
+        constraints=plan.prepared.constraints,
+        resources=plan.resources,
+        model=about_model(clf),
+        task=about_task(plan),
+        ids=ids,
+        subset=plan.subset,
+        seed=plan.seed,
+        scoring=plan.scoring,
+        query_budget=plan.query_budget,
+        temperature=plan.temperature,
+        calibration=plan.calibration,
+        seen=plan.seen,
+        precision=plan.precision,
+        unconfirmed=doubted,
+        flags=tuple(flag.text for flag in flags),
+        flag_codes=tuple(flag.code for flag in flags),
+        clean_full=clean_full,
+        seconds=round(seconds, 3),
+        env=made(plan.split.table.files),
+        folder=folder,
+        lines=tuple(store.lines()) if folder is None else (),
+        **tally.metrics(plan.query_budget),
+    )
+    if folder is not None and isinstance(store, OnDisk):
+        write_chunks(folder / FINAL, store.lines())
+        result.save(folder)
+        store.remove()
+    return result
+
+
+def about_task(plan: Plan) -> dict[str, Any]:
+    """The data of a result: which split, and how many of its rows were attacked, of each class."""
+    split = plan.split
+    return {
+        "split": split.name,
+        "digest": split.digest,
+        "columns": list(split.columns),
+        "labels": list(plan.labels),
+        "rows": len(split),
+        "asked": plan.asked,
+        "by_class": by_class(split.labels[plan.rows], len(plan.labels)),
+    }
+
+
+def about_model(clf: Classifier) -> dict[str, Any]:
+    """What a result says of the model behind its numbers."""
+    return {
+        "identity": clf.identity,
+        "digest": clf.digest,
+        "labels": list(clf.labels),
+        "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
+        "max_length": clf.cut_at,
+    }
+
+
+def to_repeat(folder: Path, max_failed: float) -> bool:
+    """Whether the result that lies there has too many failed examples, now or when it was made."""
+    return _failed(AttackResult.load(folder), max_failed)
+
+
+def _failed(result: AttackResult, max_failed: float) -> bool:
+    return result.failed(max_failed) or FAILED_EXAMPLES in result.flag_codes
+
+
+def finished(folder: Path, digest: str, max_failed: float, store: Memory | OnDisk | None = None) -> AttackResult | None:
+    """The result an earlier call left, if it is whole; refused if it is of another attack. A damaged one makes room for a new one, and is
+    kept: of which attack it is nobody can tell. Of one with too many failed examples the others are taken over into the store. Only who
+    holds the folder, and has a ``store``, does either; another may be writing a new one by now.
+    """
+    if not (folder / RESULT).is_file():
+        return None
+    try:
+        result = AttackResult.load(folder)
+    except DamagedError as problem:
+        why = problem.message
+    else:
+        if result.digest != digest:
+            raise TicketsError(
+                f"{folder} holds the result of another attack (other settings, victim or examples)",
+                hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
+            )
+        if (lines := whole_lines(folder / FINAL)) == len(result.ids):
+            if _failed(result, max_failed):
+                if isinstance(store, OnDisk):
+                    say(f"attack: {result.errors} of {len(result.ids)} examples failed and are attacked again")
+                    store.take_over(folder / FINAL, result.seconds)
+                return None
+            (folder / PART).unlink(missing_ok=True)
+            return result
+        why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
+    if store is not None:
+        warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
+        for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
+            set_aside(folder / name, folder)
+    return None
 
 
 def run_attack(

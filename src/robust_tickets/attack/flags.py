@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_tickets.attack.precision import HEAD
-from robust_tickets.stats.metrics import FEW, wilson
+from robust_tickets.attack.cuda import HEAD
+from robust_tickets.stats.classification import FEW
+from robust_tickets.stats.intervals import wilson
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole

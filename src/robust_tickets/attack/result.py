@@ -3,17 +3,326 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import os
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.attack.failures import too_many
-from robust_tickets.attack.store import FINAL, RESULT, read_lines
+from robust_tickets.attack.example import STILL
+from robust_tickets.attack.scheduler import Reasons, too_many
 from robust_tickets.attack.tables import write_table
 from robust_tickets.config import build
+from robust_tickets.errors import FAILED as EXIT_FAILED
 from robust_tickets.errors import DamagedError, TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_chunks, write_json
+from robust_tickets.jsonl_log import Lines, loaded, to_line
+from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics
+from robust_tickets.stats.intervals import wilson
+
+DIGITS = 4  # decimals of percentages and means in result.json
+SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p
+Z = 1.959964  # of a 95 % interval
+SPREAD = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "max": 1.0}
+
+
+@dataclass
+class Mean:
+    """Sums behind a mean and the normal interval around it."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+        self.squares += value * value
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    def interval(self) -> tuple[float, float] | None:
+        if self.count < 2:
+            return None
+        mean = self.total / self.count
+        variance = max(0.0, (self.squares - self.count * mean * mean) / (self.count - 1))
+        half = Z * math.sqrt(variance / self.count)
+        return mean - half, mean + half
+
+
+@dataclass
+class Tally:
+    """Running sums over examples. What grows is one count for every different number of queries and every reason of an error."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    classes: set[int] = field(default_factory=set)
+    given: Counter[tuple[int, int | None]] = field(
+        default_factory=Counter
+    )  # label, and that given before; None: the task has no such
+    queries: Mean = field(default_factory=Mean)  # over those whose attack came to its end, as the next four
+    words: Mean = field(default_factory=Mean)
+    confidence: Mean = field(default_factory=Mean)
+    spent: Counter[int] = field(default_factory=Counter)  # how many took so many queries
+    fell: Counter[int] = field(default_factory=Counter)  # how many fell at so many
+    changed: Mean = field(default_factory=Mean)  # percent of the words, over successes that have words
+    similarity: Mean = field(default_factory=Mean)  # over successes whose similarity a constraint measured
+    blind: int = 0  # attacked examples whose ranking saw no score move, and whose victim is as good as certain
+    unmoved: int = 0  # those whose victim is not certain, and whose score no text at all moved
+    stuck: int = 0  # those for which there was no candidate to try
+    passes: int = 0
+    reasons: Reasons = field(default_factory=Reasons)  # of the errors
+
+    @classmethod
+    def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
+        tally = cls()
+        for line in lines:
+            tally.add(line)
+        return tally
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        status = line["status"]
+        self.statuses[status] += 1
+        self.passes += line["forward_passes"]
+        if status in (UNKNOWN, ERROR):
+            self.reasons.add(line.get("error") or "")
+        if status == ERROR:
+            return
+        self.classes.add(line["label"])
+        self.given[line["label"], line.get("predicted_before")] += 1
+        if status in (SUCCESS, FAILED):
+            self.queries.add(line["queries"])
+            self.words.add(line["words"])
+            self.confidence.add(line["confidence"])
+            self.spent[line["queries"]] += 1
+            certain, blind = line["confidence"] > SATURATED, bool(line.get("blind"))
+            self.blind += blind and certain
+            self.unmoved += (
+                blind and not certain and status == FAILED and abs(line["score_after"] - line["score_before"]) <= STILL
+            )
+            self.stuck += line.get("candidates") == 0
+        if status == SUCCESS:
+            at = line.get("fell_at")
+            self.fell[line["queries"] if at is None else at] += 1
+            if line["words"]:
+                self.changed.add(100 * line["words_changed"] / line["words"])
+            if line.get("similarity") is not None:
+                self.similarity.add(line["similarity"])
+
+    @property
+    def only_answer(self) -> int | None:
+        """The one class that every text got, before the attack and after it; none where there were several, or one that the task does not
+        have. A victim that some change turned does read its texts.
+        """
+        answers = {answer for _, answer in self.given}
+        return next(iter(answers)) if len(answers) == 1 and not self.statuses[SUCCESS] else None
+
+    @property
+    def n(self) -> int:
+        """Examples whose clean text was answered."""
+        return sum(self.statuses.values()) - self.statuses[ERROR]
+
+    @property
+    def errors(self) -> int:
+        """Examples that failed, before or after their clean text was answered."""
+        return self.statuses[UNKNOWN] + self.statuses[ERROR]
+
+    @property
+    def attacked(self) -> int:
+        """Examples that were right before."""
+        return self.ended + self.statuses[UNKNOWN]
+
+    @property
+    def ended(self) -> int:
+        """Attacked examples whose attack came to its end."""
+        return self.statuses[SUCCESS] + self.statuses[FAILED]
+
+    def mean_confidence(self) -> float | None:
+        return self.confidence.value
+
+    def metrics(self, query_budget: int | None = None) -> dict[str, Any]:
+        """The numbers of result.json, counted as TextAttack counts; None where nothing was counted."""
+        s, f, k, u = (self.statuses[name] for name in (SUCCESS, FAILED, SKIPPED, UNKNOWN))
+        values, ends = attack_metrics(successes=s, failures=f, skipped=k, unknown=u)
+        found: dict[str, Any] = dict(values)
+        means = {"queries": self.queries, "perturbed": self.changed, "similarity": self.similarity}
+        found |= {name: mean.value for name, mean in means.items()} | {"words": self.words.value}
+        ends |= {name: both for name, mean in means.items() if (both := mean.interval()) is not None}
+        return {
+            **{name: None if value is None else _round(value) for name, value in found.items()},
+            "intervals": {name: (_round(low), _round(high)) for name, (low, high) in ends.items()},
+            "outcomes": {status: self.statuses[status] for status in STATUSES},
+            "spread": self.spread(),
+            "curve": self.curve(query_budget),
+            "n": self.n,
+            "errors": self.errors,
+            "forward_passes": self.passes,
+        }
+
+    def spread(self) -> dict[str, int] | None:
+        """Quantiles of the queries an attacked example took: the smallest number that such a share of them did not exceed."""
+        if not self.spent:
+            return None
+        found, ranked, seen = {}, sorted(self.spent.items()), 0
+        wanted = [(name, max(1, math.ceil(share * self.ended))) for name, share in SPREAD.items()]
+        for number, times in ranked:
+            seen += times
+            while wanted and seen >= wanted[0][1]:
+                found[wanted.pop(0)[0]] = number
+        return found
+
+    def curve(self, query_budget: int | None = None) -> tuple[dict[str, Any], ...]:
+        """Accuracy at budgets 1, 2, 5, 10, …, up to where nothing changes any more or the run's own budget ends."""
+        points: list[dict[str, Any]] = []
+        if not self.n:
+            return ()
+        last = max(self.spent, default=1)
+        for budget in budgets(last if query_budget is None else min(last, query_budget), query_budget):
+            broken = sum(times for at, times in self.fell.items() if at <= budget)
+            right = self.ended - broken  # what is unknown has fallen, at any budget
+            low, high = wilson(right, self.n)
+            interval = (_round(100 * low), _round(100 * high))
+            points.append(
+                {"budget": budget, "broken": broken, "accuracy": _round(100 * right / self.n), "interval": interval}
+            )
+        return tuple(points)
+
+
+def budgets(last: int, most: int | None = None) -> Iterator[int]:
+    """1, 2, 5, 10, 20, … up to the first that is not below ``last``, none above ``most``, which is then the end."""
+    for power in count():
+        for step in (1, 2, 5):
+            budget = step * 10**power
+            if most is not None and budget >= most:
+                yield most
+                return
+            yield budget
+            if budget >= last:
+                return
+
+
+def _round(value: float) -> float:
+    return round(value, DIGITS)
+
+
+LOG_SCHEMA = 1
+PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
+
+
+class Memory:
+    """Lines of an attack without a folder."""
+
+    def __init__(self, count: int) -> None:
+        self.kept: list[bytes | None] = [None] * count
+        self.spent = 0.0
+
+    def done(self, number: int) -> bool:
+        return self.kept[number] is not None
+
+    def add(self, number: int, line: bytes, seconds: float) -> None:
+        self.kept[number] = line
+
+    def lines(self) -> Iterator[bytes]:
+        return (line for line in self.kept if line is not None)
+
+    def close(self) -> None:
+        pass
+
+
+class OnDisk(Lines):
+    """Lines of an attack in a folder; takes up what an earlier call of the same attack left there, but for examples that failed."""
+
+    def __init__(self, folder: Path, count: int, digest: str) -> None:
+        self.places = array("q", [-1]) * count  # where the line of an example begins
+        self.spent = 0.0  # seconds, by earlier calls too
+        super().__init__(folder / PART, {"schema": LOG_SCHEMA, "attack": digest})
+
+    def busy(self) -> TicketsError:
+        return TicketsError(
+            f"another process is attacking into this folder: {self.part.parent}",
+            hint="wait for it, or give another folder",
+            exit_code=EXIT_FAILED,
+        )
+
+    def other(self, found: Any, header: dict[str, Any]) -> None:
+        raise TicketsError(
+            f"{self.part} belongs to another attack (other settings, victim or examples)",
+            hint=f"give another folder, or remove {self.part} to start anew",
+        )
+
+    def take(self, line: bytes, place: int) -> bool:
+        number, spent, body = _parts(line)
+        if not isinstance(body, dict) or body.get("status") not in STATUSES or not 0 <= number < len(self.places):
+            return False
+        self.places[number] = -1 if body.get("status") in (UNKNOWN, ERROR) else place
+        self.spent = spent
+        return True
+
+    def take_over(self, path: Path, seconds: float) -> None:
+        """The examples of a finished attack in ``path`` that did not fail, but for those that are here already."""
+        for number, line in enumerate(read_lines(path)):
+            if not self.done(number) and line["status"] not in (UNKNOWN, ERROR):
+                self.add(number, to_line(line), seconds)
+        self.spent = max(self.spent, seconds)
+
+    def done(self, number: int) -> bool:
+        return self.places[number] >= 0
+
+    def add(self, number: int, line: bytes, seconds: float) -> None:
+        with self._said():
+            place = os.fstat(self.file.fileno()).st_size
+            self._write(b"%d\t%.3f\t" % (number, seconds) + line)
+        self.places[number] = place
+
+    def lines(self) -> Iterator[bytes]:
+        """The JSON lines in the order of the attack set."""
+        with open(self.part, "rb") as lines:
+            for place in self.places:
+                if place >= 0:
+                    lines.seek(place)
+                    yield lines.readline().split(b"\t", 2)[2]
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with open(path, "rb") as stream:
+            for line in stream:
+                yield json.loads(line)
+    except FileNotFoundError:
+        raise TicketsError(f"no such file: {path}", hint="run the attack again") from None
+    except OSError as problem:
+        raise TicketsError(f"could not read {path}: {problem.strerror}", hint="check the path and its rights") from None
+    except (ValueError, RecursionError) as problem:
+        raise TicketsError(
+            f"{path} is not valid JSON lines: {problem}",
+            hint="the file is damaged: remove it, and run the attack again",
+        ) from None
+
+
+def whole_lines(path: Path) -> int:
+    """Lines that were written to their end; none where there is no file."""
+    try:
+        with open(path, "rb") as stream:
+            return sum(line.endswith(b"\n") for line in stream)
+    except OSError:
+        return 0
+
+
+def _parts(line: bytes) -> tuple[int, float, Any]:
+    number, _, rest = line.partition(b"\t")
+    spent, _, body = rest.partition(b"\t")
+    if not line.endswith(b"\n") or not number.isdigit():
+        return -1, 0.0, None
+    try:
+        return int(number), float(spent), loaded(body)
+    except ValueError:
+        return -1, 0.0, None
+
 
 SCHEMA = 2
 
@@ -86,7 +395,7 @@ class AttackResult:
         Mapping[str, Any] | None
     )  # how many attacked texts the victim was trained on; none where its training texts are not known
     precision: str | None  # of the copy that was attacked; none where it was the victim itself
-    unconfirmed: int | None  # outcomes of the copy that the victim does not confirm, see attack.precision
+    unconfirmed: int | None  # outcomes of the copy that the victim does not confirm, see attack.cuda
     intervals: Mapping[str, tuple[float, float]]
     flags: tuple[str, ...]
     flag_codes: tuple[str, ...]  # of each flag, a word for programs
@@ -97,7 +406,7 @@ class AttackResult:
     words: float | None  # mean over the attacked examples
     outcomes: Mapping[str, int]  # examples by status
     spread: Mapping[str, int] | None  # quantiles of the queries of an attacked example
-    curve: tuple[Mapping[str, Any], ...]  # accuracy at some query budgets, see attack.tally
+    curve: tuple[Mapping[str, Any], ...]  # accuracy at some query budgets, see attack.result
     seconds: float
     env: Mapping[str, Any]
     folder: Path | None = field(default=None, compare=False)

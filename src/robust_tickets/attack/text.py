@@ -13,9 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_tickets.attack import literal
-from robust_tickets.attack.literal import BETWEEN_COLUMNS as BETWEEN_COLUMNS
-from robust_tickets.attack.rules import OWN, Rules
+from robust_tickets.attack import textattack_compat
+from robust_tickets.attack.textattack_compat import BETWEEN_COLUMNS as BETWEEN_COLUMNS
+from robust_tickets.attack.textattack_compat import OWN, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Text:
     @classmethod
     def of(cls, columns: str | Sequence[str], rules: Rules = OWN) -> Text:
         parts = (columns,) if isinstance(columns, str) else tuple(columns)
-        spans = literal.spans(parts, rules)
+        spans = textattack_compat.spans(parts, rules)
         words = tuple(parts[c][start:end] for c, start, end in spans)
         return cls(
             parts,
@@ -41,7 +41,7 @@ class Text:
             words,
             sources=tuple(range(len(words))),
             rules=rules,
-            astray=literal.astray(parts, spans, rules),
+            astray=textattack_compat.astray(parts, spans, rules),
         )
 
     def __len__(self) -> int:
@@ -53,28 +53,28 @@ class Text:
 
     def per_column(self) -> list[int]:
         """How many words each column has, read alone."""
-        return [len(literal.pieces(column, self.rules)) for column in self.columns]
+        return [len(textattack_compat.pieces(column, self.rules)) for column in self.columns]
 
     def local(self, new: str) -> bool:
         """Whether putting in ``new`` for a word changes that word and nothing else, as it always does by our own rules."""
-        return not self.astray and not literal.strange(new, self.rules)
+        return not self.astray and not textattack_compat.strange(new, self.rules)
 
     def swapped(self, index: int, new: str) -> tuple[str, ...]:
         """The columns with word ``index`` replaced by ``new``."""
         if not self.local(new):
             return self._search(index, new)[0]
-        return self._cut(index, new, bool(literal.pieces(new, self.rules)))[0]
+        return self._cut(index, new, bool(textattack_compat.pieces(new, self.rules)))[0]
 
     def count(self, index: int, new: str) -> int:
         """How many words the text has with ``new`` for word ``index``."""
-        inner = literal.pieces(new, self.rules)
+        inner = textattack_compat.pieces(new, self.rules)
         if not self.local(new):
-            return len(literal.spans(self._search(index, new)[0], self.rules))
+            return len(textattack_compat.spans(self._search(index, new)[0], self.rules))
         return len(self) + len(inner) - 1
 
     def placed(self, index: int, new: str) -> list[tuple[int, str]]:
         """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
-        inner = literal.pieces(new, self.rules)
+        inner = textattack_compat.pieces(new, self.rules)
         if not self.local(new):
             columns, _, newly = self._search(index, new)
             words = Text.of(columns, self.rules).words
@@ -87,7 +87,7 @@ class Text:
         The new words count as modified and the marks to their right move along. A deletion also takes one space with it: the one
         before the word, or the one after it for the first word; nothing where no text remains to the right.
         """
-        inner = literal.pieces(new, self.rules)
+        inner = textattack_compat.pieces(new, self.rules)
         sources = self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :]
         if not self.local(new):
             columns, modified, _ = self._search(index, new)
@@ -112,11 +112,11 @@ class Text:
             frozenset(kept) | frozenset(range(index, index + len(inner))),
             sources,
             self.rules,
-            literal.astray(columns, spans, self.rules),
+            textattack_compat.astray(columns, spans, self.rules),
         )
 
     def _search(self, index: int, new: str) -> tuple[tuple[str, ...], set[int], list[int]]:
-        return literal.swap(self.columns, self.words, self.modified, index, new, self.rules)
+        return textattack_compat.swap(self.columns, self.words, self.modified, index, new, self.rules)
 
     def _cut(self, index: int, new: str, has_word: bool) -> tuple[tuple[str, ...], int]:
         """The columns with the word swapped, and where ``new`` begins in its column."""
@@ -139,13 +139,13 @@ class Text:
         """
         first, last = _ends(len(self.words), index, size)
         if self.rules.stuck or (self.rules.searches and not self.joined.isascii()):
-            starts = literal.starts(self.joined, self.words[: last + 1], self.rules)
+            starts = textattack_compat.starts(self.joined, self.words[: last + 1], self.rules)
             return self.joined[starts[first] : starts[last] + len(self.words[last])]
         return _between(self.columns, self.spans[first], self.spans[last])
 
     def window_with(self, index: int, new: str, around: int, size: float) -> str:
         """``replace(index, new).window(around, size)``, at a cost that does not grow with the number of words."""
-        inner = literal.pieces(new, self.rules)
+        inner = textattack_compat.pieces(new, self.rules)
         columns, begin = self._cut(index, new, bool(inner))
         if not self.local(new) or self.rules.stuck or (self.rules.searches and not all(map(str.isascii, columns))):
             return self.replace(index, new).window(around, size)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from robust_tickets.attack.asking import Steps
+from robust_tickets.attack.example import Steps
 from robust_tickets.attack.scheduler import Failed, Service, drive
 from robust_tickets.errors import FAILED, TicketsError
 

@@ -1,8 +1,7 @@
 """The classifier: what everything downstream trains, prunes, attacks and asks. Importing this loads no torch."""
 
-from robust_tickets.classifier.core import Classifier
-from robust_tickets.classifier.load import load_classifier
-from robust_tickets.classifier.passing import batches_by_size
-from robust_tickets.classifier.texts import Encoded, Text
+from robust_tickets.classifier.classifier import Classifier, batches_by_size
+from robust_tickets.classifier.encode import Encoded, Text
+from robust_tickets.classifier.loading import load_classifier
 
 __all__ = ["Classifier", "Encoded", "Text", "batches_by_size", "load_classifier"]

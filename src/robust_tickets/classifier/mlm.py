@@ -21,7 +21,7 @@ from robust_tickets.files import sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier.core import Classifier
+    from robust_tickets.classifier.classifier import Classifier
 
 HOW = "search a model that has one (bert-base-uncased, roberta-base), or name a checkpoint of this backbone that does: mlm=FOLDER"
 

@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.heads import unnamed
-from robust_tickets.classifier.inputs import LONG, SHORT, Inputs, Side, own_length
-from robust_tickets.classifier.rows import encoded
-from robust_tickets.classifier.texts import Encoded
+from robust_tickets.classifier.checkpoint import unnamed
+from robust_tickets.classifier.encode import LONG, SHORT, Encoded, Inputs, Side, encoded, own_length
 from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
@@ -30,7 +28,7 @@ from robust_tickets.files import read_json, sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier.core import Classifier
+    from robust_tickets.classifier.classifier import Classifier
 
 SCHEMA = 1  # of labels.json
 INSTALL = 'pip install "robust-tickets[onnx]"'
@@ -88,7 +86,7 @@ def open_onnx(
     columns: Sequence[str] | None = None,
 ) -> Classifier:
     """An ONNX file (or a folder with ``model.onnx``) as a Classifier that can be attacked and asked, but not trained."""
-    from robust_tickets.classifier.core import Classifier
+    from robust_tickets.classifier.classifier import Classifier
 
     path = Path(path)
     path = path / "model.onnx" if path.is_dir() else path

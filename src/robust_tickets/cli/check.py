@@ -172,7 +172,7 @@ def _short(value: float) -> str:
 
 def measured(run: str) -> Iterator[Measured]:
     """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
-    from robust_tickets.attack.store import RESULT
+    from robust_tickets.attack.result import RESULT
     from robust_tickets.report.run_data import no_result
 
     folder, arm = Path(run), ""

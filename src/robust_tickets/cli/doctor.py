@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from robust_tickets import names
+from robust_tickets import registry as registry_
 from robust_tickets.cache import cache_place, cache_writable
 from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.environment import versions
 from robust_tickets.registry import ATTACKS
-from robust_tickets.run import versions
 
 KEPT = "resources"  # what the user put into the cache; all else there is made from other files
 
@@ -33,7 +33,7 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
     optional = [_extra(extra) for extra in EXTRAS]
     resources = [to_plain(entry) for entry in status()]
     cache = _cache()
-    attacks = [_attack(name, {row["kind"]: row for row in resources}) for name in names.attacks()]
+    attacks = [_attack(name, {row["kind"]: row for row in resources}) for name in registry_.attacks()]
 
     def show(console: Any) -> None:
         print("installed: " + ", ".join(f"{k} {v}" for k, v in packages.items()))

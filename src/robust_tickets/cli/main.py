@@ -6,25 +6,71 @@ what and where, and one that says what to do; ``--debug`` shows the traceback. `
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
 import sys
 import traceback
+import typing
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensError
 
-from robust_tickets import __version__, progress, threads
+from robust_tickets import __version__, environment, progress
+from robust_tickets.cli import attack as attack_
+from robust_tickets.cli import attack as judging
 from robust_tickets.cli import check as checking
-from robust_tickets.cli import doctor, judging, looking, making, reproducing, usage, using
+from robust_tickets.cli import doctor, stages
+from robust_tickets.cli import export as using
+from robust_tickets.cli import ls as looking
+from robust_tickets.cli import report as report_
+from robust_tickets.cli import reproduce as reproducing
 from robust_tickets.cli import run as walking
 from robust_tickets.cli.answer import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 from robust_tickets.progress import clean
-from robust_tickets.run import typed
+from robust_tickets.stages import typed
+
+HELP = "`tickets --help` lists the verbs, `tickets VERB --help` its flags"
+
+
+def said(problem: CycloptsError) -> tuple[str, str]:
+    """What is wrong, and what to do."""
+    if isinstance(problem, UnusedCliTokensError) and problem.unused_tokens:
+        takes = problem.target is not None and "set" in inspect.signature(problem.target).parameters
+        return _unused(list(problem.unused_tokens), _verb(problem), takes)
+    if isinstance(problem, MissingArgumentError) and problem.argument is not None:
+        field, verb = problem.argument.field_info, _verb(problem)
+        if field.is_positional:
+            return _missing(field.name.upper(), verb, typing.get_args(problem.argument.hint))
+        return (
+            f"{verb}: {problem.argument.name} is missing, or nothing stands behind it",
+            f"`tickets {verb} --help` says what it may be",
+        )
+    return str(problem), HELP
+
+
+def _missing(name: str, verb: str, choices: tuple[typing.Any, ...]) -> tuple[str, str]:
+    usage = f"`tickets {verb} {name}`"
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return f"{verb}: which {name}? none is given", f"{usage}, where {name} is one of: {', '.join(choices)}"
+    return f"{verb}: {name} is missing", f"{usage}; `tickets {verb} --help` says what it may be"
+
+
+def _unused(tokens: list[str], verb: str, takes: bool) -> tuple[str, str]:
+    message = f"{verb}: not understood: {' '.join(tokens)}"
+    settings = [token for token in tokens if "=" in token.strip("=") and not token.startswith("-")]
+    if settings and takes:
+        return message, f"a setting stands behind --set: {' '.join(f'--set {setting}' for setting in settings)}"
+    return message, HELP
+
+
+def _verb(problem: CycloptsError) -> str:
+    return " ".join(problem.command_chain or ()) or "tickets"
+
 
 INTERRUPTED = 130
 
@@ -36,7 +82,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 for verb in (
-    walking.demo, walking.run, making.search, making.draw, making.train, using.attack, judging.replay, using.predict, using.report,
+    walking.demo, walking.run, stages.search, stages.draw, stages.train, attack_.attack, judging.replay, using.predict, report_.report,
     using.export, checking.check, reproducing.reproduce, looking.ls, doctor.doctor,
 ):  # fmt: skip
     app.command(verb)
@@ -49,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # the setting is read when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if (
-        most := threads.allowed()
+        most := environment.allowed()
     ) is not None:  # else a container of 2 processors on a machine of 64 has 64 threads fight for them
         os.environ.setdefault("OMP_NUM_THREADS", str(most))
     try:
@@ -81,7 +127,7 @@ def _answered(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", "run the same command to go on", INTERRUPTED, as_json)
     except CycloptsError as problem:
-        return _fail(*usage.said(problem), BAD_INPUT, as_json)
+        return _fail(*said(problem), BAD_INPUT, as_json)
     except TicketsError as problem:
         if debug:
             progress.write(traceback.format_exc())

@@ -7,11 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from robust_tickets.attack.failures import MAX_FAILED
-from robust_tickets.attack.limits import check_failed
+from robust_tickets.attack.attack import check_failed
+from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
-from robust_tickets.cli.early import files_in, look_for
-from robust_tickets.cli.making import is_folder
+from robust_tickets.cli.options import files_in, is_folder, look_for
 from robust_tickets.errors import FAILED
 from robust_tickets.progress import duration, say, warn
 
@@ -67,7 +66,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     say(f"loading the recipe {name} and torch")
     recipe = read_recipe(name, settings)
     say(recipe.title)
-    from robust_tickets.classifier.place import model_folder
+    from robust_tickets.classifier.loading import model_folder
     from robust_tickets.experiment.runner import look_for_attacks, plan_of, prepare
     from robust_tickets.report.run_data import read_run
     from robust_tickets.report.terminal import Summary, figures

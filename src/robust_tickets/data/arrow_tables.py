@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.cache import cache_folder, cache_place, cached, read_report, write_report
-from robust_tickets.classifier.texts import clean
+from robust_tickets.classifier.encode import clean
 from robust_tickets.classifier.tokenizer import BYTES, digest_of, tokenised
 from robust_tickets.config import digest
 from robust_tickets.data.readers import BROKEN_UTF8, Rows

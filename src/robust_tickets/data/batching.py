@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -31,11 +31,13 @@ from robust_tickets.classifier.tokenizer import tokenised
 from robust_tickets.data.arrow_tables import TokenTable
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
+from robust_tickets.progress import say
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
 
 MOST = 6
 PRICE = 0.005  # share of an epoch's tokens that one more width must save: capturing a shape costs about so many steps
@@ -268,3 +270,68 @@ def _emptied(ready: Queue[Any]) -> None:
             ready.get_nowait()
     except Empty:
         return
+
+
+class FileOrder(Batches):
+    """Row after row, the same in every epoch."""
+
+    def _order(self, epoch: int, start: int) -> Iterator[np.ndarray]:
+        for first in range(start * self.batch_size, len(self.split), self.batch_size):
+            yield np.arange(first, min(first + self.batch_size, len(self.split)))
+
+
+ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
+
+
+def batches_of(
+    clf: Any,
+    task: Any,
+    batch_size: int,
+    seed: int,
+    *,
+    file_order: bool = False,
+    reads: int | None = None,
+    widths: bool | None = None,
+) -> Any:
+    """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
+
+    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
+    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest,
+    and in a long run sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others'
+    reference. A short run is not sorted by tokens even where they are kept: what it learns must not depend on who filled the cache before.
+    """
+    from robust_tickets.data.arrow_tables import token_table
+
+    kind = FileOrder if file_order else Batches
+    batches = kind(
+        split=task.train,
+        tokenizer=clf.tokenizer,
+        batch_size=batch_size,
+        max_length=clf.max_length,
+        seed=seed,
+        token_types=clf.token_types,
+    )
+    enough = reads is not None and reads >= ENOUGH * len(batches)
+    tokens = token_table(task.train, clf.tokenizer, clf.max_length, clf.token_types, make=enough)
+    if tokens is not None:
+        batches = replace(batches, tokens=tokens)
+    if clf.device.type == "cuda" if widths is None else widths:
+        batches = replace(batches, by_tokens=enough and tokens is not None)
+        told = (
+            widths_of(tokens.lengths, batches.order(0), clf.max_length)
+            if enough and tokens is not None
+            else steps(clf.max_length)
+        )
+        batches = replace(batches, widths=told)
+    return batches
+
+
+def tell_cut(batches: Any) -> None:
+    """Say how many texts fill the model's length, where one in a hundred does: what stands behind it is not read."""
+    if batches.tokens is None:
+        return
+    full, rows = int((batches.tokens.lengths >= batches.max_length).sum()), len(batches.tokens)
+    if full > 0.01 * rows:
+        say(
+            f"train: {full} of {rows} rows fill the {batches.max_length} tokens that are read; longer ones are cut (max_length)"
+        )

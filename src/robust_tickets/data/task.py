@@ -61,7 +61,7 @@ class Split:
         columns: tuple[str, ...] = (),
     ) -> Split:
         """A split of texts (or pairs) that are already in memory."""
-        from robust_tickets.classifier.texts import rows_of
+        from robust_tickets.classifier.encode import rows_of
         from robust_tickets.data.arrow_tables import memory_table
 
         rows = rows_of(texts)

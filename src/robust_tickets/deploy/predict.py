@@ -9,26 +9,294 @@ that the same call goes on after a kill, and then writes what an undisturbed one
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robust_tickets.classifier.core import TOKEN_BUDGET
-from robust_tickets.classifier.given import a_classifier
-from robust_tickets.classifier.probing import PROBES, UNSTEADY, probed
-from robust_tickets.classifier.texts import clean
-from robust_tickets.data.readers import Rows
-from robust_tickets.deploy.answers import Answers
-from robust_tickets.deploy.asking import Asking, GoneError
-from robust_tickets.deploy.data_unlabelled import Unlabelled, open_texts, read_texts
-from robust_tickets.deploy.ship_unlabelled import Reasons
-from robust_tickets.deploy.written import Named, Row
-from robust_tickets.errors import TicketsError
-from robust_tickets.progress import say, track
+from robust_tickets.attack.scheduler import answers, fatal
+from robust_tickets.classifier.base import a_classifier, said
+from robust_tickets.classifier.classifier import PROBES, TOKEN_BUDGET, UNSTEADY, in_halves, probabilities, probed
+from robust_tickets.classifier.encode import clean
+from robust_tickets.data.arrow_tables import text_problem
+from robust_tickets.data.readers import BROKEN_UTF8, Rows, open_rows, to_utf8
+from robust_tickets.data.schema import LABELS, text_columns
+from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
+from robust_tickets.jsonl_log import Lines, loaded, to_line
+from robust_tickets.progress import Bar, say, track, warn
 from robust_tickets.tabular import row_writer, writable_as
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+SCHEMA = 1
+OF = {
+    "data": "another data file",
+    "columns": "other text columns",
+    "labels": "other labels",
+    "device": "another device",
+    "model": "another model",
+}
+
+
+class Answer(NamedTuple):
+    """The number of the class, and the probability of every class as it is written."""
+
+    label: int
+    scores: list[float]
+
+
+class Answers(Lines):
+    """``key`` is what the answers depend on, ``rows`` how many the data file has."""
+
+    def __init__(self, out: Path, key: dict[str, Any], rows: int) -> None:
+        self.out, self.classes, self.count = out, len(key["labels"]), 0
+        self.places = array("q", [-1]) * rows  # where the line with a row's answer begins, of an earlier call
+        self.header = {"schema": SCHEMA, **key}
+        super().__init__(out.with_name(f"{out.name}.answers.part"), self.header)
+
+    def busy(self) -> TicketsError:
+        return TicketsError(
+            f"another process is predicting into {self.out}", hint="wait for it, or give another file", exit_code=FAILED
+        )
+
+    def other(self, found: Any, header: dict[str, Any]) -> None:
+        before = found if isinstance(found, dict) else {}
+        self.tell_anew(
+            next(
+                (what for name, what in OF.items() if before.get(name) != header[name]),
+                "another version of this program",
+            )
+        )
+
+    def tell_anew(self, of: str) -> None:
+        warn(f"the answers in {self.part} are of {of}: starting anew")
+
+    def begin_anew(self, of: str) -> None:
+        """Forget what was taken up: it is ``of`` something else."""
+        self.tell_anew(of)
+        self.places, self.count = array("q", [-1]) * len(self.places), 0
+        with self._said():
+            self._begin(self.header)
+
+    def take(self, line: bytes, place: int) -> bool:
+        found = self._parts(line)
+        for number in found:
+            self.count += self.places[number] < 0
+            self.places[number] = place
+        return bool(found)
+
+    def _parts(self, line: bytes) -> dict[int, Answer]:
+        """The answers of a line by row; none where it is damaged."""
+        try:
+            found = {number: Answer(label, scores) for number, label, scores in zip(*loaded(line), strict=True)}
+            fine = all(
+                0 <= n < len(self.places) and 0 <= a.label < self.classes == len(a.scores) for n, a in found.items()
+            )
+        except (TypeError, ValueError):
+            return {}
+        return found if fine else {}
+
+    def of(self, numbers: Sequence[int]) -> dict[int, Answer]:
+        """What earlier calls answered of these rows."""
+        known = [n for n in numbers if n < len(self.places) and self.places[n] >= 0] if self.count else []
+        if not known:
+            return {}
+        found: dict[int, Answer] = {}
+        with self._said(), open(self.part, "rb") as lines:
+            for place in sorted({self.places[number] for number in known}):
+                lines.seek(place)
+                found |= self._parts(lines.readline())
+        return {number: found[number] for number in known}
+
+    def add(self, numbers: list[int], answers: Iterable[Answer]) -> None:
+        labels, scores = zip(*answers, strict=True)
+        with self._said():
+            self._write(to_line([numbers, labels, scores]))
+        self.count += len(numbers)
+
+    def leave(self) -> None:
+        """The call ends before the prediction does."""
+        if not self.count:
+            self.remove()
+            return
+        self.close()
+        say(f"predict: {self.count} answers are kept in {self.part}: the same command goes on")
+
+
+HOPELESS = 20  # texts that failed in a row: the cause is not in them
+
+
+class GoneError(Exception):
+    """The classifier answers no more; the last of its errors, under a name that is not taken for an error of writing."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class Asking:
+    """A classifier that answers text by text: where a batch fails, the texts are halved until the one at fault is found."""
+
+    def __init__(self, clf: Any, kept: Answers, bar: Bar) -> None:
+        self.clf, self.kept, self.bar = clf, kept, bar
+        self.found: dict[int, Answer] = {}  # of the texts asked about now
+        self.problems: dict[int, str] = {}
+        self.problem: Exception | None = None  # the last one
+        self.failed = 0  # texts since the last answer
+        self.run, self.last = 0, -1  # rows of the file that failed one after another, and the last that did
+
+    def __call__(
+        self, numbers: Sequence[int], texts: Sequence[tuple[str, ...]]
+    ) -> tuple[dict[int, Answer], dict[int, str]]:
+        """The answers, and what went wrong with the others, by row number."""
+        self.found, self.problems = self.kept.of(numbers), {}
+        in_halves(
+            self._ask,
+            list(zip(numbers, texts, strict=True)),
+            lambda one, problem: self._fail(one[0], len(one[1]), problem),
+            ends=fatal,
+        )
+        if numbers and numbers[-1] in self.found:
+            self.run = 0
+        return self.found, self.problems
+
+    def _ask(self, asked: list[tuple[int, tuple[str, ...]]]) -> list[None]:
+        """One batch after another of those that have no answer yet."""
+        left = [(number, text) for number, text in asked if number not in self.found]
+        rows = self.clf.encode([text for _, text in left]) if left else []
+        for where in self.clf.batches([row.size for row in rows], TOKEN_BUDGET):
+            p = probabilities(self.clf.logits_of_encoded([rows[i] for i in where]).numpy())
+            scores = [[round(x, 6) for x in row] for row in p.tolist()]
+            told = list(map(Answer, p.argmax(axis=1).tolist(), scores))
+            numbers = [left[i][0] for i in where]
+            self.kept.add(numbers, told)
+            self.found.update(zip(numbers, told, strict=True))
+            self.failed = 0
+            self.bar.advance(len(where))
+        return []
+
+    def _fail(self, number: int, columns: int, problem: Exception) -> None:
+        """Texts come by size, so those of one kind may fail together: then an ordinary text says whether the classifier is still there."""
+        between = any(self.last < row < number for row in self.found)
+        self.run, self.last = 1 if between else self.run + 1, number
+        self.failed += 1
+        self.problem = problem
+        if self.failed >= HOPELESS:
+            if self.run >= HOPELESS or not answers(self.clf, columns):
+                raise GoneError(problem)
+            self.failed = 0
+        self.problems[number] = said(problem)
+        self.bar.advance()
+
+
+MOST = 1000  # different reasons that are kept apart; an error message may hold the text itself
+REST = "other reasons"
+
+
+@dataclass
+class Reasons:
+    """Rows without a label, by reason; ``unanswered`` of them could be read, but the classifier gave no answer."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    unanswered: int = 0
+
+    def add(self, reason: str, *, readable: bool) -> None:
+        self.counts[reason if reason in self.counts or len(self.counts) < MOST else REST] += 1
+        self.unanswered += readable
+
+    @property
+    def bad(self) -> int:
+        return self.counts.total()
+
+    def exit_code(self, rows: int) -> int:
+        """Not 0 where more than half of the rows got no label: a script must not take such a file for a result."""
+        if 2 * self.bad <= rows:
+            return 0
+        return FAILED if 2 * self.unanswered > self.bad else BAD_INPUT
+
+    def told(self, data: Path) -> dict[str, Any]:
+        """For the answer: all reasons, commonest first, and what to do."""
+        reasons = [{"problem": reason, "rows": count} for reason, count in self.counts.most_common()]
+        return {"bad": self.bad, "unanswered": self.unanswered, "reasons": reasons, "hint": self._hint(data)}
+
+    def _hint(self, data: Path) -> str:
+        if not self.bad:
+            return ""
+        if self.counts[BROKEN_UTF8] * 2 > self.bad:
+            return to_utf8(data)
+        return "see what is wrong with each row in the column of problems"
+
+
+class Unlabelled(NamedTuple):
+    """A row of a file: ``texts`` is empty where there is a ``problem``, ``rest`` (the other columns) where it could not be read at all."""
+
+    line: int
+    texts: tuple[str, ...]
+    problem: str
+    rest: tuple[Any, ...] = ()
+
+
+def open_texts(
+    path: str | Path, text: str | Sequence[str] | None = None, like: Sequence[str] = ()
+) -> tuple[Rows, tuple[str, ...]]:
+    """The reader of ``path`` and its text columns: those given, else those called as in ``like``, else the only reading possible."""
+    rows = open_rows(Path(path).expanduser())
+    if text is None and like and all(name in rows.columns for name in like):
+        text = tuple(like)
+    return rows, text_columns(rows, text, but=LABELS)
+
+
+def read_texts(rows: Rows, columns: tuple[str, ...], rest: tuple[str, ...] = ()) -> Iterator[Unlabelled]:
+    for record in rows.records((*columns, *rest)):
+        texts, others = tuple(record.values[: len(columns)]), tuple(record.values[len(columns) :])
+        problem = record.problem or next(filter(None, map(text_problem, texts)), "")
+        yield Unlabelled(record.line, () if problem else texts, problem, others)
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The columns of the written file."""
+
+    texts: tuple[str, ...]
+    rest: tuple[str, ...]  # the file's other columns
+    line: str
+    predicted: str
+    scores: tuple[str, ...]  # one for each class, in id order
+    problem: str
+
+    @classmethod
+    def beside(cls, texts: tuple[str, ...], rest: tuple[str, ...], labels: Sequence[str]) -> Named:
+        wished = ["line", "predicted", *(f"p_{label}" for label in labels), "problem"]
+        taken, given = {*texts, *rest, *wished}, []
+        for name in wished:
+            if name in texts or name in rest:
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+            given.append(name)
+        return cls(
+            texts=texts, rest=rest, line=given[0], predicted=given[1], scores=tuple(given[2:-1]), problem=given[-1]
+        )
+
+    @property
+    def all(self) -> list[str]:
+        return [self.line, *self.texts, *self.rest, self.predicted, *self.scores, self.problem]
+
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        kinds = {self.line: pa.int64(), **dict.fromkeys(self.scores, pa.float64())}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in self.all])
+
 
 AT_ONCE = 2048  # rows in memory
 

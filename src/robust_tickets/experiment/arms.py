@@ -8,17 +8,178 @@ from, so that the same search in two arms is one stage, whatever the order of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from robust_tickets.config import build, build_component
+from robust_tickets.data.registered_tasks import TASKS, task_named
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.experiment.allowed import kind_of
-from robust_tickets.experiment.per_task import for_training, with_row
-from robust_tickets.experiment.source import Source
-from robust_tickets.registry import METHODS
+from robust_tickets.registry import METHODS, name_of
+
+if TYPE_CHECKING:
+    from robust_tickets.experiment.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """As :func:`robust_tickets.load_task`; ``selects`` and ``attacked`` are its ``splits``."""
+
+    task: str
+    text: str | tuple[str, str] | None = None
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    test: str | None = None
+    validation: str | None = field(default=None, metadata={"none_is_a_word": True})  # "none": no row selects
+    data: str | None = None
+    strict: bool = False
+    max_rows: int | None = None
+    max_test_rows: int | None = None
+    selects: str | None = None  # the split that selects, by its name in the data
+    attacked: str | None = None  # the split that is evaluated and attacked
+    drop_seen: bool = False  # rows whose text stands in train leave the other splits
+    split_seed: int | None = (
+        None  # of what is carved from train; else the recipe's, so that every seed carves other rows
+    )
+
+    def options(self, seed: int) -> dict[str, Any]:
+        """What ``load_task`` is given besides the task's name, in a recipe of this seed."""
+        ours = ("task", "selects", "attacked", "split_seed")
+        splits = {role: name for role, name in (("validation", self.selects), ("test", self.attacked)) if name}
+        given = {name: value for name, value in vars(self).items() if name not in ours}
+        return {**given, "splits": splits or None, "seed": seed if self.split_seed is None else self.split_seed}
+
+
+def with_row(
+    settings: Mapping[str, Any], task: str, searched: str | None, of_target: Sequence[str]
+) -> tuple[dict[str, Any], str]:
+    """``settings`` of a search with the row of its task, and a line that says so, or nothing.
+
+    ``searched`` is the task searched on where it is another one: the row is its, but ``of_target`` (sparsities) are those of ``task``.
+    """
+    if settings.get("name") not in METHODS.names():
+        return dict(settings), ""  # the builder says what is wrong with it
+    method = METHODS.get(settings["name"])
+    table: Mapping[str, Mapping[str, Any]] = getattr(method, "PER_TASK", {})
+    task, searched = task_named(task, table), task_named(searched, table) if searched else None
+    row = dict(table.get(searched or task, {}))
+    if searched:
+        row |= {key: value for key, value in table.get(task, {}).items() if key in of_target}
+    if settings.get("sparsity") is not None:  # single weights are drawn: no neurons
+        row.pop("neurons", None)
+    added = _missing(row, settings, {f.name: f.default for f in fields(method)})
+    if not added:
+        return dict(settings), ""
+    filled = {
+        **settings,
+        **{k: {**_table(settings.get(k)), **v} if isinstance(v, Mapping) else v for k, v in added.items()},
+    }
+    return filled, f"{settings['name']}: {_said(added)}, as in its table for {searched or task}"
+
+
+def for_training(settings: Mapping[str, Any], task: str) -> tuple[dict[str, Any], str]:
+    """``settings`` of the training with the batch size of a registered task."""
+    task = task_named(task)
+    size = TASKS[task].batch_size if task in TASKS else None
+    if size is None or "batch_size" in settings:
+        return dict(settings), ""
+    return {**settings, "batch_size": size}, f"train: batch_size {size}, as the papers have it for {task}"
+
+
+def length_for(task: str, given: int | None) -> tuple[int, str]:
+    """Tokens of a text: what the recipe says, else the registered task's, else 128."""
+    if given is not None:
+        return given, ""
+    task = task_named(task)
+    if task in TASKS and TASKS[task].max_length is not None:
+        return TASKS[task].max_length, f"max_length {TASKS[task].max_length}, as the papers have it for {task}"  # type: ignore[return-value]
+    return 128, ""
+
+
+def _missing(row: Mapping[str, Any], settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    added: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(value, Mapping):
+            if key not in settings:
+                added[key] = value
+        elif key not in settings or _same(settings[key], defaults.get(key)):
+            inner = {k: v for k, v in value.items() if k not in _table(settings.get(key))}
+            if inner:
+                added[key] = inner
+    return added
+
+
+def _same(given: Any, default: Any) -> bool:
+    """Whether a component given by name or table is of the default's kind."""
+    if given in (None, False, "none") or default is None:
+        return False
+    return bool(_table(given).get("name", name_of(default)) == name_of(default))
+
+
+def _table(given: Any) -> dict[str, Any]:
+    return {"name": given} if isinstance(given, str) else dict(given or {})
+
+
+def _said(added: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} ({_said(v)})" if isinstance(v, Mapping) else f"{k} {v}" for k, v in added.items())
+
+
+DRAWN_BY = {
+    "structured": ("heads", "neurons", "head_scope", "neuron_scope", "round_to"),
+    "unstructured": ("sparsity", "scope"),
+}
+
+
+def check(recipe: Recipe) -> None:
+    """Go through the tickets of every arm; reads folders, loads no model."""
+    for arm in recipe.arms:
+        if arm.origin is not None:
+            _check(arm.origin, f"{recipe.name}.arms.{arm.name}")
+
+
+def check_like(method: Any, matched: bool, kind: str | None, where: str) -> None:
+    """Refuse a search that cannot match another ticket, or lacks the one it needs; ``kind`` is that of the other, where known."""
+    if "like" not in inspect.signature(type(method).__call__).parameters:
+        if matched:
+            hint = "leave like out; the method random matches others, with match layer or matrix"
+            raise TicketsError(f"{where}: {type(method).__name__} matches no other ticket, got like", hint=hint)
+    elif hasattr(method, "matches") and (kind or not matched):
+        method.matches(kind)
+
+
+def _check(origin: Origin, where: str) -> None:
+    if origin.like is not None:
+        _check(origin.like, f"{where}.like")
+    if origin.search is not None:
+        check_like(origin.search, origin.like is not None, kind_of(origin.like) if origin.like else None, where)
+    if origin.draw is None:
+        return
+    if not getattr(origin.search, "drawable", True):
+        said = f"{where}.draw: the ticket of {type(origin.search).__name__} has no scores to draw from"
+        raise TicketsError(said, hint="how much goes is the method's own answer; leave draw out")
+    kind = kind_of(origin)
+    for name in origin.draw.asked():
+        if kind and name not in DRAWN_BY[kind]:
+            said = f"{where}.draw: {name} cannot be drawn from a{'n' if kind[0] == 'u' else ''} {kind} ticket"
+            raise TicketsError(said, hint=f"draw it by {', '.join(DRAWN_BY[kind])}")
+
+
+def kind_of(origin: Origin) -> str | None:
+    """Structured or unstructured, as far as it is known before the search."""
+    if origin.search is None:
+        from robust_tickets.ticket.ticket import Ticket
+
+        return Ticket.load(str(origin.folder)).kind
+    if hasattr(origin.search, "finds"):
+        return str(origin.search.finds)
+    if getattr(origin.search, "sparsity", None) is not None or (
+        origin.like is not None and kind_of(origin.like) == "unstructured"
+    ):
+        return "unstructured"
+    return "structured" if hasattr(origin.search, "neurons") else None
+
 
 SPARSITY = (
     "heads",

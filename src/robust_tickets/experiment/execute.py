@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
-from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.config import counted, describe, to_plain
 from robust_tickets.files import read_json, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of, name_of
-from robust_tickets.run import Stage
+from robust_tickets.stages import Stage
 from robust_tickets.train.finetune import resources_of
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None,
         start = redraw_inside(start, ticket, seed)
     if ticket.kind == "structured":
         return compact(start, ticket)
-    from robust_tickets.prune.apply import apply
+    from robust_tickets.prune.compact import apply
 
     return apply(start, ticket)
 
@@ -195,7 +195,7 @@ def attack(
 
     Where too many failed, a stage that is done is not: those are attacked again.
     """
-    from robust_tickets.attack.conclude import to_repeat
+    from robust_tickets.attack.engine import to_repeat
 
     if stage.found("attack"):
         if not to_repeat(stage.folder, max_failed):
@@ -263,7 +263,7 @@ def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
 
 
 def _plain(evaluation: Any, split: str) -> dict[str, Any]:
-    from robust_tickets.stats.metrics import wilson
+    from robust_tickets.stats.intervals import wilson
 
     interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
     return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}

@@ -7,19 +7,37 @@ from another arm's ticket, and may change ``train``. ``--set search.neurons=0.4`
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.attack.limits import check_numbers
+from robust_tickets.attack.attack import check_numbers
 from robust_tickets.config import Said, build, read_toml, setting
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.experiment.arms import Arm, Arms, Given
-from robust_tickets.experiment.per_task import length_for
-from robust_tickets.experiment.source import Source
-from robust_tickets.names import recipe_tree, recipes
-from robust_tickets.registry import ATTACKS
+from robust_tickets.experiment.arms import Arm, Arms, Given, Source, length_for
+from robust_tickets.registry import ADVERSARIES, ATTACKS, METHODS, adversaries, methods
+
+
+def recipes() -> tuple[str, ...]:
+    """Recipes that can be run by name: the files that ship, and one for every search and every adversary."""
+    shipped = (
+        file.name for file in files("robust_tickets.experiment.recipes").iterdir() if not file.name.startswith("_")
+    )
+    return tuple(sorted({*(n[:-5] for n in shipped if n.endswith(".toml")), *methods(), *adversaries()}))
+
+
+def recipe_tree(name: str) -> dict[str, Any]:
+    """The recipe called ``name`` as TOML says it: its own file, or the template of searches or adversaries filled in."""
+    folder = files("robust_tickets.experiment.recipes")
+    if (own := folder / f"{name}.toml").is_file():
+        return tomllib.loads(own.read_text("utf-8"))
+    registry, template = (METHODS, "_search.toml") if name in methods() else (ADVERSARIES, "_adversary.toml")
+    filled = (folder / template).read_text("utf-8").replace("TITLE", registry.spelled(name)).replace("NAME", name)
+    return tomllib.loads(filled)
+
 
 CALL = (
     "n",

@@ -11,25 +11,70 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.attack.failures import MAX_FAILED
+from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.config import digest, to_plain, uncounted
-from robust_tickets.data import bad_rows
-from robust_tickets.errors import in_table, inside
-from robust_tickets.experiment import allowed, execute
-from robust_tickets.experiment.arms import Arm, Origin
-from robust_tickets.experiment.origins import fingerprint, ticket_of
+from robust_tickets.data import diagnostics
+from robust_tickets.errors import TicketsError, in_table, inside
+from robust_tickets.experiment import arms as allowed
+from robust_tickets.experiment import execute
+from robust_tickets.experiment.arms import Arm, Origin, Source
 from robust_tickets.experiment.recipe import AttackPlan, Recipe
-from robust_tickets.experiment.source import Source
-from robust_tickets.files import locked, read_json, write_json
+from robust_tickets.files import locked, read_json, sha256_file, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
-from robust_tickets.run import Run, Stage, made, with_earlier
+from robust_tickets.stages import Run, Stage, made, with_earlier
 from robust_tickets.train.finetune import FineTune, resources_of
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Split, Task
+    from robust_tickets.experiment.arms import Origin
     from robust_tickets.ticket.ticket import Ticket
+
+
+def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
+    """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
+    from robust_tickets.ticket.ticket import Ticket
+
+    searched = None
+    if origin.search is None:
+        ticket, source = Ticket.load(str(origin.folder)), fingerprint(origin.folder)
+    else:
+        like = ticket_of(walk, origin.like)[0] if origin.like else None
+        searched = walk.run.stage("search", search_key(walk, origin, like))
+        task = walk.elsewhere[origin.searched_on] if origin.searched_on else walk.task
+        with walk.run.alone(searched):
+            ticket = execute.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
+        if origin.draw is None:
+            return ticket, searched, searched
+        source = digest(searched.key)
+    lies = walk.run.stage("ticket", execute.draw_key(source, origin.draw))
+    with walk.run.alone(lies):
+        return execute.draw(lies, ticket, origin.draw), searched, lies
+
+
+def search_key(walk: Walk, origin: Origin, like: Ticket | None) -> Mapping[str, Any]:
+    given = dict(walk.inputs)
+    if (
+        origin.searched_on is not None
+    ):  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+        other = walk.elsewhere[origin.searched_on]
+        given |= {
+            "task": other.digest,
+            "head": {"labels": list(other.labels), "columns": list(other.columns), "seed": walk.recipe.seed},
+        }
+    return execute.search_key(origin.search, given, like)
+
+
+def fingerprint(folder: str | Path | None) -> str:
+    """Hash of a saved ticket: its masks and the scores that other draws are made from."""
+    files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
+    if not files[0].is_file():
+        raise TicketsError(
+            f"no ticket in {folder}: {files[0].name} is missing", hint="give the folder that a search wrote"
+        )
+    return digest([sha256_file(file) for file in files if file.is_file()])
+
 
 SCHEMA = 1
 # how it is called, how often it is saved, and where files lie: those stand in the identity by their content
@@ -91,7 +136,7 @@ class Walk:
             self.run.goes_on_by(self.goes_on)
             env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
             write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
-            bad_rows.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
+            diagnostics.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
             rows = [self._arm(arm, max_failed) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
@@ -145,7 +190,7 @@ class Walk:
             "train_rows": len(self.task.train),
             "attacked_split": self.task.test_split,
             "skipped_rows": len(self.task.skipped),
-            "bad_rows": bad_rows.shown(self.task.skipped),
+            "bad_rows": diagnostics.shown(self.task.skipped),
             "warnings": list(self.task.warnings),
             "notes": [*self.task.notes, *self.recipe.notes],
         }
@@ -215,8 +260,7 @@ def plan_of(walk: Walk) -> list[str]:
 
 def chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
     """How many examples, which, and how many of each class: a small split cannot give what was asked for."""
-    from robust_tickets.attack.choose import rows_of
-    from robust_tickets.attack.chosen import by_class, how, short_of
+    from robust_tickets.attack.examples import by_class, how, rows_of, short_of
 
     rows = rows_of(split, None, plan.n, plan.seed, len(labels), plan.subset)
     which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))

@@ -35,10 +35,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
-from robust_tickets.checks import one_of
+from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
-from robust_tickets.prune.fused import fused
-from robust_tickets.prune.working import Part, Passed, Working, product
+from robust_tickets.prune.working import Part, Passed, Working, fused, product
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 START = math.log(5)
@@ -297,7 +296,7 @@ class _Gated:
         if self.gates.aside:
             return
         # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.half
+        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.bf16
         module.__dict__["weight"] = self.gates.gated(self.entry, args[0].dtype)
 
     def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

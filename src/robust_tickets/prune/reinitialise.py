@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from robust_tickets.backbone.layout import encoder_of, layout_of
-from robust_tickets.prune.apply import fitting
-from robust_tickets.prune.compact import check
+from robust_tickets.prune.compact import check, fitting
 from robust_tickets.prune.modeling import cuts
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket.ticket import Ticket

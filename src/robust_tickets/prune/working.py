@@ -1,12 +1,13 @@
 """Gated matrices in half precision: what a gate multiplies into the working weight, and what a backward pass brings the gate.
 
 Hooks multiply gates into a weight under autograd, in every pass, and autograd then handles gradients of the weight's size one after the
-other. Where weight gradients are taken by hand (``train.half``), so is the gates' part, beside the rest of the backward pass. The hooks
+other. Where weight gradients are taken by hand (``train.bf16``), so is the gates' part, beside the rest of the backward pass. The hooks
 step aside meanwhile.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,6 +15,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from robust_tickets import progress
 
 Part = tuple[
     nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]
@@ -79,3 +82,40 @@ def column_sums(values: Tensor) -> Tensor:
 @cache
 def _ones(count: int, device: torch.device) -> Tensor:
     return torch.ones((8, count), dtype=torch.bfloat16, device=device)  # matrix kernels like eight rows
+
+
+_COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def fused(function: Callable[..., Any], worth: bool) -> Callable[..., Any]:
+    """``function`` compiled, where that is ``worth`` it; a compiler that fails is said once, and the function itself is used."""
+    if not worth:
+        return function
+    if function not in _COMPILED:
+        _COMPILED[function] = _Trial(function)
+    return _COMPILED[function]
+
+
+class _Trial:
+    """The compiled function until it fails for the first time."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's compiler uses parts of torch that torch deprecates
+                if self.compiled is None:
+                    import torch
+
+                    self.compiled = torch.compile(self.function, dynamic=True)
+                return self.compiled(*args)
+        except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch
+            if self.compiled is self.function or "OutOfMemory" in type(problem).__name__:
+                raise
+            first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+            progress.say(f"{self.function.__name__} could not be compiled ({first}): it runs as separate operations")
+            self.compiled = self.function
+            return self.function(*args)

@@ -13,7 +13,8 @@ from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Axis, around, figure
 from robust_tickets.report.markup import Html
 from robust_tickets.report.run_data import Arm, Attack, Distances, Run, number
-from robust_tickets.stats.metrics import ERROR, FAILED, SUCCESS, wilson
+from robust_tickets.stats.classification import ERROR, FAILED, SUCCESS
+from robust_tickets.stats.intervals import wilson
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
 DASHES = 4  # kinds of lines, one an attack
@@ -88,7 +89,7 @@ def _range(values: list[float]) -> tuple[float, float]:
 class Curve:
     """One attack on one arm: when its examples fell, in order.
 
-    It is read off one run: an example counts as broken from the query on at which it fell (``attack.tally`` says how exact that is).
+    It is read off one run: an example counts as broken from the query on at which it fell (``attack.result`` says how exact that is).
     """
 
     index: int  # of the arm

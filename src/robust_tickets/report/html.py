@@ -30,7 +30,7 @@ from robust_tickets.report.run_data import Arm, Example, Run, number, read_attac
 from robust_tickets.report.tables import COLUMNS, Column, arms_table, joint_table, pairs_table, per_class_table
 from robust_tickets.report.text_diff import folded, opening
 from robust_tickets.report.verdict import conditions, costs, verdicts, warnings
-from robust_tickets.run import BAD_ROWS
+from robust_tickets.stages import BAD_ROWS
 
 MOST = 2000  # texts on the page over all attacks; the files hold all
 SIZE = 6_000_000  # characters of markup, likewise

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.attack.flags import FIRST
-from robust_tickets.attack.store import PART, RESULT
+from robust_tickets.attack.result import PART, RESULT
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, read_json, within
-from robust_tickets.run import RUN_FILES, STAGE_FILES, command_of, listing
-from robust_tickets.stats.metrics import FAILED, STATUSES, SUCCESS, UNKNOWN, wilson
+from robust_tickets.stages import RUN_FILES, STAGE_FILES, command_of, listing
+from robust_tickets.stats.classification import FAILED, STATUSES, SUCCESS, UNKNOWN
+from robust_tickets.stats.intervals import wilson
 
 if TYPE_CHECKING:
     from robust_tickets.ticket.ticket import Ticket

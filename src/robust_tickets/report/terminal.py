@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.attack.chosen import how, short_of
+from robust_tickets.attack.examples import how, short_of
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers

@@ -12,22 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from robust_tickets.attack.chosen import how, short_of
+from robust_tickets.attack.examples import how, short_of
 from robust_tickets.attack.flags import ONE_ANSWER
 from robust_tickets.files import listed, mapping
 from robust_tickets.report import format as numbers
 from robust_tickets.report.run_data import Arm, Attack, Interval, Run, WordTable, number, whole
-from robust_tickets.run import BAD_ROWS, BAD_ROWS_KEPT
-from robust_tickets.stats.metrics import (
-    ERROR,
-    FAILED,
-    FEW,
-    bootstrap_difference,
-    mcnemar_exact,
-    only_class,
-    paired_interval,
-)
-from robust_tickets.stats.verdict import holm
+from robust_tickets.stages import BAD_ROWS, BAD_ROWS_KEPT
+from robust_tickets.stats.classification import ERROR, FAILED, FEW, only_class
+from robust_tickets.stats.compare_runs import holm
+from robust_tickets.stats.intervals import mcnemar_exact, paired_interval
+from robust_tickets.stats.resampling import bootstrap_difference
 
 ALPHA = 0.05
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args
 
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.job import Flavour
-from robust_tickets.reproduce.places import ROLES, Places
+from robust_tickets.reproduce.paths import ROLES, Places
+from robust_tickets.reproduce.published import toml
 from robust_tickets.reproduce.rules import rules
-from robust_tickets.reproduce.toml import toml
 
 HALF = "float16"
 CONFIRM = "confirm"

@@ -10,13 +10,13 @@ from typing import Any
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.arms import arm
 from robust_tickets.reproduce.attacks import CONFIRM, attacks, confirms
 from robust_tickets.reproduce.claims import first_seed
 from robust_tickets.reproduce.job import BERT, Flavour, Unit
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.plan import Asked, Plan, of_table, settle
-from robust_tickets.reproduce.rows import arm
-from robust_tickets.reproduce.toml import toml
+from robust_tickets.reproduce.published import toml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.config import Said, digest
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
 from robust_tickets.report.run_data import number
+from robust_tickets.reproduce.arms import arm, arms, tree
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places, rows_of, share_of
 from robust_tickets.reproduce.plan import Plan
 from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
-from robust_tickets.reproduce.rows import arm, arms, tree
-from robust_tickets.reproduce.sizes import rows_of, share_of
-from robust_tickets.reproduce.toml import toml
+from robust_tickets.reproduce.published import toml
 
 Kind = Literal["search", "train", "attack"]
 UNKNOWN = {

@@ -17,12 +17,15 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
-from robust_tickets.stats.metrics import SUCCESS
+from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked, Outcome
+from robust_tickets.reproduce.paths import Places, rows_of, weights_of
+from robust_tickets.reproduce.protocol import part_of, rules
+from robust_tickets.stats.classification import SUCCESS
 
 if TYPE_CHECKING:
-    from robust_tickets.run import Stage
+    from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
+
 
 TEXTS = 12  # attacked texts that are kept of each attack
 POINTS = 150  # lines of a search's trace that are kept, evenly spread
@@ -191,3 +194,22 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_file():
         for line in path.read_text("utf-8").splitlines():
             yield json.loads(line)
+
+
+NEAR = (
+    1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
+)
+
+
+def foreign(known: Outcome, places: Places) -> str | None:
+    """Why a result cannot be of these data and weights; none: nothing speaks against it. Their hashes are not looked at."""
+    unit, part = known.unit, part_of(known.notes)
+    if part is not None and not places.subset:
+        return f"there is a result of a part of the data: {part}"
+    rows = rows_of(places, unit.task).get("train")
+    if part is None and rows is not None and rows not in rules(unit.task).train:
+        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {places.data}"
+    here, then = weights_of(places, unit.backbone), known.cost.get("dense_encoder_parameters")
+    if here and isinstance(then, int | float) and not 1 <= then / here <= NEAR:
+        return f"there is a result of a model with {then / 1e6:.3g} million parameters; the one in {places.models} has {here / 1e6:.3g}"
+    return None

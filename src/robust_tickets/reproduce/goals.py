@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.report.format import points, signed_span
-from robust_tickets.reproduce.claims import Judged, after_choice, family, judge, told
-from robust_tickets.reproduce.names import arm_title, attack_title
+from robust_tickets.reproduce.aggregate import Wanted, read_runs
+from robust_tickets.reproduce.arms import arm_title, attack_title
+from robust_tickets.reproduce.claims import Judged, after_choice, family, here, judge, told
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Wanted, read_runs
-from robust_tickets.reproduce.verdicts import here
-from robust_tickets.stats.runs import FEWEST_RUNS
-from robust_tickets.stats.student import Interval
-from robust_tickets.stats.verdict import compare_runs
+from robust_tickets.stats.compare_runs import FEWEST_RUNS, compare_runs
+from robust_tickets.stats.intervals import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

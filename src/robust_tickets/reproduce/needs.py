@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robust_tickets.reproduce.names import backbone_title, task_title
+from robust_tickets.reproduce.arms import backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.rules import told
 

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import to_plain
+from robust_tickets.environment import code, environment
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import locked, read_json
 from robust_tickets.progress import say, warn
-from robust_tickets.reproduce import gather, outcome, protocol, rows
+from robust_tickets.reproduce import arms as rows
+from robust_tickets.reproduce import gather, outcome, protocol
 from robust_tickets.reproduce.attacks import GROUPS
-from robust_tickets.reproduce.foreign import foreign
+from robust_tickets.reproduce.gather import foreign
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import CORPORA, ROLES, Places
-from robust_tickets.run import code, environment
+from robust_tickets.reproduce.paths import CORPORA, ROLES, Places
 
 if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import AttackPlan, Recipe
@@ -112,8 +113,7 @@ def _make(
     unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
     processes: int, search_only: bool, drop_models: bool,
 ) -> Outcome:  # fmt: skip
-    from robust_tickets.experiment.origins import ticket_of
-    from robust_tickets.experiment.runner import prepare
+    from robust_tickets.experiment.runner import prepare, ticket_of
 
     folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
     walk = prepare(recipe, out=folder, processes=processes)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.attacks import CONFIRM, GROUPS, HALF
 from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
 from robust_tickets.reproduce.attacks import attack as attack
 from robust_tickets.reproduce.attacks import attacks as attacks
 from robust_tickets.reproduce.job import Flavour, Unit
-from robust_tickets.reproduce.places import ROLES
+from robust_tickets.reproduce.paths import ROLES
 from robust_tickets.reproduce.rules import CARVED, NOTHING, Rules, told
 from robust_tickets.reproduce.rules import rules as rules
 
@@ -61,7 +61,7 @@ def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
 
 def _rounding(unit: Unit) -> dict[str, Any]:
     """How a ticket of heads and neurons is rounded; other tickets of the recipe follow the search that it names first."""
-    from robust_tickets.reproduce.tree import tree
+    from robust_tickets.reproduce.arms import tree
 
     rule = told()["tickets"]
     search = tree(unit).get("search") or {}
@@ -81,7 +81,7 @@ def on_cuda() -> bool:
 def _searches(unit: Unit) -> list[str]:
     """The precisions of the unit's searches, those that have one, and of the fine-tuning that some begin with."""
     from robust_tickets.registry import METHODS
-    from robust_tickets.reproduce.tree import tree
+    from robust_tickets.reproduce.arms import tree
 
     whole = tree(unit)
     tables = {

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.reproduce.toml import toml
+from robust_tickets.reproduce.published import toml
 
 CARVED, NOTHING = "carved", "nothing"
 

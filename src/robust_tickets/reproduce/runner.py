@@ -23,7 +23,7 @@ from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce import outcome
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import check_same, complete, found, recipe_of
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.worker import Request, write_failure
 
 if TYPE_CHECKING:

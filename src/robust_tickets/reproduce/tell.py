@@ -20,13 +20,11 @@ from typing import Any
 from robust_tickets.files import write_json, write_text
 from robust_tickets.progress import clean
 from robust_tickets.report.format import NONE, brief, points
-from robust_tickets.reproduce.claims import table_names
-from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.legend import intervals, legend, of_them_scattered, scattered, shown
-from robust_tickets.reproduce.names import attack_title, printed_as, task_title
-from robust_tickets.reproduce.verdicts import sentence
+from robust_tickets.reproduce.arms import attack_title, printed_as, task_title
+from robust_tickets.reproduce.claims import sentence, table_names
+from robust_tickets.reproduce.tables import Filled, FilledCell, intervals, legend, of_them_scattered, scattered, shown
 from robust_tickets.reproduce.wording import FIRST, INSIDE, count, markdown_table, measure, merged, numberless
-from robust_tickets.stats.runs import FEWEST_SHOWN
+from robust_tickets.stats.compare_runs import FEWEST_SHOWN
 
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 AGAINST = (

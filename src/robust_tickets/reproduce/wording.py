@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from robust_tickets.report.format import NONE
-from robust_tickets.reproduce.names import attack_title
+from robust_tickets.reproduce.arms import attack_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.protocol import part_of
 

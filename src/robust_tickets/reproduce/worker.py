@@ -23,7 +23,7 @@ from robust_tickets.progress import printed, warn
 from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import one
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 
 
 @dataclass(frozen=True, kw_only=True)

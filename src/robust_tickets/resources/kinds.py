@@ -24,8 +24,9 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json
 from robust_tickets.locate import digest_of, file_digest, hub_folder, packaged
 from robust_tickets.registry import FUNCTION, code_files, imported
-from robust_tickets.resources import sentence_encoder, tagger, vector_files, vectors
+from robust_tickets.resources import sentence_encoder, tagger, vectors
 from robust_tickets.resources import universal_sentence_encoder as use
+from robust_tickets.resources import vectors as vector_files
 from robust_tickets.resources.sentence_encoder import FILES
 
 NOTE = "resource.json"

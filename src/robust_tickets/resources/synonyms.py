@@ -36,8 +36,7 @@ from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import sha256_file, write_bytes
 from robust_tickets.resources import wordnet
 from robust_tickets.resources.kinds import Resource, note, resolve
-from robust_tickets.resources.vector_files import lacks
-from robust_tickets.resources.vectors import Vectors, read_lists, word_files
+from robust_tickets.resources.vectors import Vectors, lacks, read_lists, word_files
 from robust_tickets.resources.words import NLTK, TEXTFOOLER, like, words
 
 NEIGHBOURS = 50  # of a word in the vectors, and

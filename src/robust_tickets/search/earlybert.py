@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from robust_tickets.search._found import Found
-from robust_tickets.search._slim import Slim
+from robust_tickets.search.base import Found
+from robust_tickets.search.coefficient_search import Slim
 from robust_tickets.search.earlyrobust import TABLE6
 
 

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import component
-from robust_tickets.search._found import Found
-from robust_tickets.search._slim import Slim
+from robust_tickets.search.base import Found
+from robust_tickets.search.coefficient_search import Slim
 
 # Table 6 (L1 weights, step size) and §4.4 (neurons removed), with the released scripts' batch sizes
 TABLE6: dict[str, dict[str, float]] = {

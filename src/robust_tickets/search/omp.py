@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from robust_tickets.classifier.given import model_of
+from robust_tickets.classifier.base import model_of
 from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._found import Found
-from robust_tickets.search._magnitude import LTH, ROUND, magnitudes, origin
-from robust_tickets.search._per_task import PerTask
-from robust_tickets.search._tuned import tuned as tune
+from robust_tickets.search.base import Found, PerTask, origin
+from robust_tickets.search.base import tuned as tune
+from robust_tickets.search.imp import LTH, ROUND, magnitudes
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 

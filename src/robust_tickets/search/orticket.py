@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from robust_tickets.adversary._pairs import defined
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.classifier.given import model_of
+from robust_tickets.adversary.objective import defined
+from robust_tickets.classifier.base import model_of
 from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._found import Found
-from robust_tickets.search._slim import Slim
+from robust_tickets.search.base import Found
+from robust_tickets.search.coefficient_search import Slim
 from robust_tickets.seeds import derive
 from robust_tickets.train.finetune import resources_of
 

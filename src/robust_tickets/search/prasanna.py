@@ -16,21 +16,25 @@ The ticket carries no scores: how much goes is the rule's answer, not a setting,
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from robust_tickets import progress
-from robust_tickets.classifier.fits import fits
-from robust_tickets.classifier.given import model_of
+from robust_tickets.backbone.layout import Layout
+from robust_tickets.classifier.base import fits, model_of
 from robust_tickets.config import Settings, describe, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json
-from robust_tickets.run import record
-from robust_tickets.search import _tuned
-from robust_tickets.search._found import Found
+from robust_tickets.search import base
+from robust_tickets.search.base import Found
+from robust_tickets.stages import record
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
 
@@ -76,7 +80,6 @@ class Prasanna(Settings):
         """``tuned``: an already fine-tuned classifier, else ``tuning`` makes one in ``folder/tuned``. Goes on from the last iteration."""
         from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.gates import Gates
-        from robust_tickets.search._importance import importance
         from robust_tickets.train.evaluate import evaluate
 
         for given in (clf,) if tuned is None else (clf, tuned):
@@ -88,9 +91,9 @@ class Prasanna(Settings):
                 hint="give validation rows",
             )
         folder = Path(folder) if folder else None
-        theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
+        theta = base.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
         layout = layout_of(theta.model)
-        settings = replace(self, tuning=_tuned.determining(self.tuning, self.seed) if tuned is None else TUNING)
+        settings = replace(self, tuning=base.determining(self.tuning, self.seed) if tuned is None else TUNING)
         record = _Record(folder, identity_of(settings, clf if tuned is None else tuned, task) if folder else "")
         masks = _Masks(layout.heads_of(theta.model), layout.neurons_of(theta.model))
         batches = self._batches(theta, task)
@@ -252,3 +255,63 @@ class _Record:
 
 
 REGISTERED = Prasanna
+
+
+NOT_INPUTS = ("labels", "index")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importance:
+    """Sums over the examples, one array a layer (``mlps``: one number a layer)."""
+
+    heads: list[np.ndarray]
+    neurons: list[np.ndarray]
+    mlps: np.ndarray
+
+
+def importance(model: Any, layout: Layout, batches: Iterable[Mapping[str, Tensor]]) -> Importance:
+    """Of every unit of ``model`` as it runs now, in eval mode; its weights get no gradients."""
+    device = next(model.parameters()).device
+    sizes = {layout.attention_output: layout.heads_of(model), layout.down: layout.neurons_of(model)}
+    places = [(path, i, layer.get_submodule(path)) for i, layer in enumerate(layout.layers_of(model)) for path in sizes]
+    sums = {(path, i): torch.zeros(sizes[path][i], device=device) for path, i, _ in places}
+    whole = torch.zeros(len(sizes[layout.down]), device=device)  # a feed-forward layer's mask scales all its neurons
+    required = [p.requires_grad for p in model.parameters()]
+    training = model.training
+    model.requires_grad_(False).eval()
+    try:
+        for batch in batches:
+            batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+            masks = {
+                key: torch.ones((len(batch["labels"]), len(total)), device=device, requires_grad=True)
+                for key, total in sums.items()
+            }
+            hooks = [module.register_forward_pre_hook(_scaling(masks[path, i])) for path, i, module in places]
+            try:
+                logits = model(**{k: v for k, v in batch.items() if k not in NOT_INPUTS}).logits
+            finally:
+                for hook in hooks:
+                    hook.remove()
+            loss = F.cross_entropy(logits.float(), batch["labels"], reduction="sum")
+            for (path, i), gradient in zip(masks, torch.autograd.grad(loss, list(masks.values())), strict=True):
+                sums[path, i] += gradient.abs().sum(dim=0)
+                if path == layout.down:
+                    whole[i] += gradient.sum(dim=1).abs().sum()
+    finally:
+        for parameter, before in zip(model.parameters(), required, strict=True):
+            parameter.requires_grad_(before)
+        model.train(training)
+    found = {path: [sums[path, i].double().cpu().numpy() for i in range(len(counts))] for path, counts in sizes.items()}
+    return Importance(
+        heads=found[layout.attention_output], neurons=found[layout.down], mlps=whole.double().cpu().numpy()
+    )
+
+
+def _scaling(mask: Tensor) -> Any:
+    def scale(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = args[0]
+        spread = mask.repeat_interleave(x.shape[-1] // mask.shape[1], dim=1)
+        shape = [len(mask), *[1] * (x.ndim - 2), x.shape[-1]]
+        return (x * spread.view(shape).to(x.dtype), *args[1:])
+
+    return scale

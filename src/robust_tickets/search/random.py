@@ -17,11 +17,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets.backbone.layout import Layout, layout_of
-from robust_tickets.classifier.given import model_of
+from robust_tickets.classifier.base import model_of
 from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.errors import TicketsError
-from robust_tickets.search._found import Found, told
-from robust_tickets.search._per_task import PerTask
+from robust_tickets.search.base import Found, PerTask, told
 from robust_tickets.search.earlyrobust import TABLE6
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket.ticket import Ticket

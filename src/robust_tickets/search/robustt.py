@@ -21,28 +21,114 @@ turns all of them on, with the numbers of its scripts:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from robust_tickets.adversary._pairs import defined, usable
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.classifier.fits import fits
-from robust_tickets.classifier.given import model_of
+from robust_tickets.adversary.objective import defined, usable
+from robust_tickets.classifier.base import fits, model_of
 from robust_tickets.config import Settings, build, component, describe, fraction, setting
-from robust_tickets.data.feed import batches_of
-from robust_tickets.errors import TicketsError
-from robust_tickets.search import _tuned
-from robust_tickets.search._found import Found, told
-from robust_tickets.search._gatelog import GateLog
-from robust_tickets.search._per_task import PerTask
+from robust_tickets.data.batching import batches_of
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.search import base
+from robust_tickets.search.base import Found, PerTask, told
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of, updates_per_epoch
-from robust_tickets.train.optim import Optim, Optimised
+from robust_tickets.train.update import Optim, Optimised
+
+
+class GateLog:
+    """The loop's callback and memory. A line of ``lines`` has lambda, the mean loss since the line before, and the state of the gates.
+
+    ``R`` is the mean over matrices, ``R_global`` over weights; ``exact``: share that is 0 or 1 when evaluated; ``below_half``: under 0.5.
+    """
+
+    def __init__(self, gates: Any, *, every: int, per_epoch: int, penalty: Callable[[int], float]) -> None:
+        self.gates, self.every, self.per_epoch, self.penalty = gates, every, per_epoch, penalty
+        self.lines: list[dict[str, Any]] = []
+        self.loss_sum: Tensor | None = None  # since the last line; stays on the device
+        self.loss_count = 0
+        self.stale: dict[str, Any] = {}  # weights whose gradients are kept and clipped with the gates'
+
+    def __call__(self, step: int, loss: Tensor) -> bool:
+        self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
+        self.loss_count += 1
+        if step % self.every == 0 or step % self.per_epoch == 0:
+            self._write(step)
+        return False
+
+    def evaluated(self, accuracy: float) -> None:
+        """Validation accuracy, at the start and after an epoch's last line."""
+        if not self.lines:
+            self._write(0)
+        self.lines[-1]["accuracy"] = accuracy
+
+    def _write(self, step: int) -> None:
+        """The only place that waits for the device."""
+        loss = None if self.loss_sum is None else float(self.loss_sum) / self.loss_count
+        shares = self.gates.statistics().tolist()
+        if not all(math.isfinite(number) for number in (loss or 0.0, *shares)):
+            raise TicketsError(
+                f"the search diverged by step {step}: loss {loss}",
+                hint="lower its learning rate or step size",
+                exit_code=FAILED,
+            )
+        self.lines.append(
+            {
+                "step": step,
+                "epoch": round(step / self.per_epoch, 4),
+                "loss": loss,
+                "lambda": self.penalty(max(0, step - 1)),  # of the update just made
+                **dict(zip(("R", "R_global", "exact", "below_half"), shares, strict=True)),
+            }
+        )
+        self.loss_sum, self.loss_count = None, 0
+
+    def clipping_all(self, step: Any, model: Any, clip: float) -> Any:
+        """The released clipping: gates and weights by one norm, where the weights' gradients add up over the whole run.
+
+        What was clipped stays in the sum, scaled. The loop's own clipping then finds a norm that is small enough.
+        """
+        self.stale = dict(model.named_parameters())
+        everything = [*self.gates.parameters(), *self.stale.values()]
+
+        def run(batch: Any, backward: Any, update: Any) -> Tensor:
+            model.train()  # not a part of the loop, which would train it
+            loss = step.run(batch, backward, update)
+            torch.nn.utils.clip_grad_norm_(everything, clip)
+            return loss
+
+        return replace(step, run=run)
+
+    # the loop's Memory
+
+    def tensors(self) -> dict[str, Tensor]:
+        kept = {f"stale/{name}": p.grad for name, p in self.stale.items() if p.grad is not None}
+        return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "lines": [list(line.items()) for line in self.lines],
+            "loss_count": self.loss_count,
+        }  # pairs: JSON sorts keys
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])
+        self.loss_sum = tensors.get("loss")
+        if self.loss_sum is not None:
+            self.loss_sum = self.loss_sum.to(self.gates.log_alpha[0].device)
+        for name, parameter in self.stale.items():
+            saved = tensors.get(f"stale/{name}")
+            parameter.grad = None if saved is None else saved.to(parameter.device)
+
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
 MISCOUNT = 3  # what the released code adds to its count of steps in each of them
@@ -162,19 +248,19 @@ class RobustT(Settings, PerTask, Optimised):
         from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.hardconcrete import HardConcrete
         from robust_tickets.train.loop import Loop
-        from robust_tickets.train.step import Unclipped, full_precision, make_step
+        from robust_tickets.train.update import Unclipped, full_precision, make_step
 
         for given in (clf,) if tuned is None else (clf, tuned):
             model_of(given, "searched")
             fits(given, task)
         folder = Path(folder) if folder else None
         start = clf if tuned is None else tuned
-        tuning = _tuned.determining(self.tuning, self.seed) if tuned is None else TUNING
+        tuning = base.determining(self.tuning, self.seed) if tuned is None else TUNING
         searched = replace(
             self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning
         )  # how it is drawn changes no step
         identity = identity_of(searched, start, task) if folder else ""
-        theta = _tuned.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
+        theta = base.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
         layout = layout_of(theta.model)
         generators = {

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from robust_tickets.checks import one_of
+from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
 
 Scope = Literal["global", "layer"]

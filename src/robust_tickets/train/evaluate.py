@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.classifier.fits import HINT, same_columns
+from robust_tickets.classifier.base import HINT, same_columns
 from robust_tickets.errors import TicketsError
-from robust_tickets.stats.metrics import classification, only_class
+from robust_tickets.stats.classification import classification, only_class
 
 CHUNK = 1024  # rows held as text at a time, so that a split of millions is not
 KEPT = 64 * CHUNK  # rows kept encoded between two evaluations: some 90 MB at 256 tokens

@@ -8,22 +8,67 @@ RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from robust_tickets.adversary._pairs import defined, usable
-from robust_tickets.classifier.fits import fits
-from robust_tickets.classifier.given import model_of
+from robust_tickets.adversary.objective import defined, usable
+from robust_tickets.classifier.base import fits, model_of
 from robust_tickets.config import Settings, component, counted, digest, setting
-from robust_tickets.data.feed import batches_of, tell_cut
+from robust_tickets.data.batching import batches_of, tell_cut
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
 from robust_tickets.seeds import derive, numpy_generator, torch_generator
-from robust_tickets.train.average import Average
-from robust_tickets.train.optim import Optimised
+from robust_tickets.train.update import Optimised
+
+POINTS = 200  # at most; an update moves weights by little, so that more would not change the mean
+
+
+class Average:
+    """Called after every update; a loop's ``after_step`` and ``memory``."""
+
+    def __init__(self, model: nn.Module, share: float, total: int) -> None:
+        span = max(1, round(share * total))
+        self.model, self.total = model, total
+        self.every = -(-span // POINTS)
+        self.begins = total - span  # the last update is always one of the points
+        self.count, self.mean = 0, list[Tensor]()
+
+    def __call__(self, done: int, _loss: Tensor) -> bool:
+        """Take the weights in, where this is a place to; never stops a run."""
+        if done > self.begins and (self.total - done) % self.every == 0:
+            self._take()
+        return False
+
+    @torch.no_grad()
+    def _take(self) -> None:
+        weights = [parameter.detach() for parameter in self.model.parameters()]
+        self.count += 1
+        if self.count == 1:
+            self.mean = [weight.clone() for weight in weights]
+        else:
+            torch._foreach_lerp_(self.mean, weights, 1 / self.count)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Put the mean in the weights' place."""
+        torch._foreach_copy_([parameter.detach() for parameter in self.model.parameters()], self.mean)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"mean/{i}": value for i, value in enumerate(self.mean)}
+
+    def values(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.count = int(values["count"])
+        device = next(self.model.parameters()).device
+        self.mean = [tensors[f"mean/{i}"].to(device) for i in range(len(tensors))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +127,7 @@ class FineTune(Settings, Optimised):
         ``stop_after`` leaves after so many updates, with a checkpoint. The caller saves the model, then may remove the checkpoint.
         """
         from robust_tickets.train.loop import Loop
-        from robust_tickets.train.step import full_precision, make_step
+        from robust_tickets.train.update import full_precision, make_step
 
         model_of(clf, "trained")
         fits(clf, task)

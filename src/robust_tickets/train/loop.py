@@ -12,14 +12,18 @@ The model is trained where it is: move the classifier to a device first.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,16 +31,94 @@ from torch import Tensor, nn
 from robust_tickets import progress
 from robust_tickets.data.batching import prefetched
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import no_link
+from robust_tickets.progress import say
 from robust_tickets.seeds import seed_dropout
-from robust_tickets.train import checkpoint, state
+from robust_tickets.train import checkpoint
+from robust_tickets.train import checkpoint as state
+from robust_tickets.train.bf16 import Half
 from robust_tickets.train.cuda import Kind, engine_for
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
-from robust_tickets.train.half import Half
-from robust_tickets.train.interrupt import Interrupt
-from robust_tickets.train.optim import Optim, adamw, named_parameters
-from robust_tickets.train.step import Step, Unclipped
-from robust_tickets.train.track import Metrics
+from robust_tickets.train.update import Optim, Step, Unclipped, adamw, named_parameters
+
+
+class Metrics:
+    """Appends to ``path``; with no path it forgets everything."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, line: dict[str, Any]) -> None:
+        if self.path is None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab", opener=no_link) as out:
+                out.write((json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        except OSError as problem:
+            raise _failed(self.path, problem) from None
+
+    def length(self) -> int:
+        """Bytes written so far, safely on disk."""
+        if self.path is None or not self.path.exists():
+            return 0
+        with open(self.path, "rb") as stream:
+            os.fsync(stream.fileno())
+            return stream.seek(0, os.SEEK_END)
+
+    def cut(self, length: int) -> None:
+        """Forget what came after the first ``length`` bytes."""
+        if self.path is not None and self.path.exists() and self.path.stat().st_size > length:
+            try:
+                with open(self.path, "r+b", opener=no_link) as out:
+                    out.truncate(length)
+            except OSError as problem:
+                raise _failed(self.path, problem) from None
+
+
+def _failed(path: Path, problem: OSError) -> TicketsError:
+    return TicketsError(
+        f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+    )
+
+
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+
+class Interrupt:
+    """True once somebody asked to stop, while it is entered; ``title`` is whose steps are counted."""
+
+    def __init__(self, title: str, *, active: bool = True) -> None:
+        self.title, self.active = title, active
+        self._asked = False
+        self._before: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def __enter__(self) -> Self:
+        if self.active and threading.current_thread() is threading.main_thread():
+            for number, usual in USUAL.items():
+                if signal.getsignal(number) == usual:
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._put_back()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._put_back()
+        self._asked = True
+        with suppress(RuntimeError):  # the signal came while a line was printed
+            say(f"{self.title}: stopping after this step (again: at once, without a checkpoint)")
+
+    def _put_back(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
+
 
 LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time

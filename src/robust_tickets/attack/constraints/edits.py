@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
 from robust_tickets.errors import TicketsError

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robust_tickets.attack.asking import Encode, Steps
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Encode, Game, Steps
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
-from robust_tickets.checks import one_of
+from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
 
 METRICS = ("angular", "cosine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Candidate
 from robust_tickets.attack.text import Text
 

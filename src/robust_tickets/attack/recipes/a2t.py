@@ -12,7 +12,7 @@ Where paper and TextAttack 0.3.11 disagree, TextAttack is followed:
 
 - ranking: TextAttack leaves dropout on while it takes the gradient, so that its order is drawn anew each time; here dropout is off. The
   label of the loss is the predicted one, which is the true one for every example that is attacked. Since 0.3.11 the gradient is that of
-  the text up to the last word that may change, and no more words are ranked than the model has positions; see ``attack.gradient`` for how
+  the text up to the last word that may change, and no more words are ranked than the model has positions; see ``attack.services`` for how
   tokens are matched to words;
 - the paper's 10 % has no least number of words; TextAttack's 4 lets texts of fewer than 31 words change more;
 - the encoder is a DistilBERT tuned on similarity of sentences (STS-B). Stop words (NLTK's) stay. Of a pair, the premise stays, but only
@@ -25,16 +25,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.changed import ShareModified
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.masked import Masked
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.steepest import Steepest
+from robust_tickets.attack.greedy import Greedy, Steepest
+from robust_tickets.attack.services import Masked
 from robust_tickets.attack.transforms.masked import Blank
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.config import resource, setting

@@ -26,14 +26,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.changed import ShareChanged
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.masked import Masked
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.ranking import UNKNOWN, DropScore
+from robust_tickets.attack.greedy import UNKNOWN, DropScore, Greedy
+from robust_tickets.attack.services import Masked
 from robust_tickets.attack.transforms.masked import Suited
 from robust_tickets.config import resource, setting
 

@@ -21,12 +21,10 @@ import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.edits import EditDistance
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.ranking import UNKNOWN, DropScore
+from robust_tickets.attack.greedy import UNKNOWN, DropScore, Greedy
 from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
 from robust_tickets.attack.transforms.several import Several
 from robust_tickets.config import setting

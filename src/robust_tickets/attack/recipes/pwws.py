@@ -22,11 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.ranking import WeightedSaliency
+from robust_tickets.attack.greedy import Greedy, WeightedSaliency
 from robust_tickets.attack.transforms.wordnet import Synonyms
 
 

@@ -24,14 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.base import Attack
+from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.cosine import WordCosine
 from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.constraints.sentence import SentenceSimilarity
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.plan import Prepared
-from robust_tickets.attack.ranking import DropScore
+from robust_tickets.attack.greedy import DropScore, Greedy
 from robust_tickets.attack.transforms.neighbours import Neighbours
 from robust_tickets.config import resource, setting
 

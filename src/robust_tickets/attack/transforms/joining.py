@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from robust_tickets.attack import segments
-from robust_tickets.attack.literal import one_word
-from robust_tickets.attack.rules import Rules
+from robust_tickets.attack import textattack_compat
+from robust_tickets.attack.textattack_compat import Rules, one_word
 from robust_tickets.resources.masked_lm import CONTINUES
 from robust_tickets.resources.words import INSIDE, stands_in_words
 
@@ -70,7 +69,7 @@ def _hopeful(tokens: Sequence[Sequence[str]], cut: bool) -> list[set[Read]]:
 @lru_cache(maxsize=1 << 17)
 def _after(read: Read, token: str, cut: bool) -> Read:
     words, where, hashes, unclear = read
-    unclear = unclear or (cut and segments.chinese(token))
+    unclear = unclear or (cut and textattack_compat.chinese(token))
     for character in token:
         if character == "#":
             hashes = not hashes

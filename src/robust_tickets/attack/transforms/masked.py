@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.asking import Fill, Steps
-from robust_tickets.attack.game import Game
-from robust_tickets.attack.literal import one_word
-from robust_tickets.attack.masked import NOISE, Filled
-from robust_tickets.attack.rules import OWN, Rules
+from robust_tickets.attack.example import Fill, Game, Steps
+from robust_tickets.attack.services import MASKED_NOISE, Filled
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
+from robust_tickets.attack.textattack_compat import OWN, Rules, one_word
 from robust_tickets.attack.transforms.joining import joined
-from robust_tickets.classifier.texts import clean
+from robust_tickets.classifier.encode import clean
 from robust_tickets.resources.masked_lm import CONTINUES
 
 
@@ -99,7 +97,7 @@ class Blank:
         if place is None:
             return []
         filled: Filled = yield Fill(masked, at=place)
-        if not filled.exact and filled.gaps[0, -1] <= 2 * NOISE:
+        if not filled.exact and filled.gaps[0, -1] <= 2 * MASKED_NOISE:
             filled = yield Fill(masked, at=place, alone=True)
         tokens: Sequence[str] = [self.language.tokens[i].replace(CONTINUES, "") for i in filled.ids[0]]
         return [token for token in tokens if bare or any("a" <= letter <= "z" for letter in token.lower())]
@@ -124,7 +122,7 @@ def doubtful(gaps: np.ndarray, tried: int) -> bool:
         rounds, last = divmod((tried - 1) // inner, count)
         ends = {last, count - 1} if rounds else {last}
         ends |= {last - 1} if inner > 1 and last else set()
-        if min(row[end] for end in ends) <= 2 * NOISE:
+        if min(row[end] for end in ends) <= 2 * MASKED_NOISE:
             return True
     return False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game
 from robust_tickets.attack.text import Text
 from robust_tickets.resources.vectors import WordLists
 from robust_tickets.resources.words import like as like

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.attack.asking import Steps, steps
-from robust_tickets.attack.game import Game
+from robust_tickets.attack.example import Game, Steps, steps
 from robust_tickets.attack.text import Text
 
 

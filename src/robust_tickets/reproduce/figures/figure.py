@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.arms import older
+from robust_tickets.reproduce.aggregate import notes_of
+from robust_tickets.reproduce.arms import Row, backbone_title, older
+from robust_tickets.reproduce.arms import rows as rows_of
 from robust_tickets.reproduce.figures.agreement import agreement
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel
 from robust_tickets.reproduce.figures.gates import gates
@@ -17,12 +19,8 @@ from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
 from robust_tickets.reproduce.figures.traces import Survivors, by_head, survivors
 from robust_tickets.reproduce.job import Flavour
-from robust_tickets.reproduce.names import backbone_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import notes_of
-from robust_tickets.reproduce.rows import Row
-from robust_tickets.reproduce.rows import rows as rows_of
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
 STOPPED = {

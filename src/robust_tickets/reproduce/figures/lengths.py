@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from robust_tickets.reproduce.arms import arms, swept
+from robust_tickets.reproduce.arms import Row, arms, swept
 from robust_tickets.reproduce.figures.drawn import Drawn
 from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.sweeps import LINES, sweep
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.rows import Row
+from robust_tickets.reproduce.published import toml
 from robust_tickets.reproduce.rules import told
-from robust_tickets.reproduce.toml import toml
 
 ID, SWEEPS = "Lengths", "_epochs"  # sweeps over whole schedules end so; those along one schedule do not
 AXIS = Axis(title="epochs of training")

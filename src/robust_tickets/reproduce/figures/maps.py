@@ -7,10 +7,10 @@ from statistics import fmean
 
 from robust_tickets.report.figures import maps, stopped
 from robust_tickets.report.run_data import Distances
+from robust_tickets.reproduce.arms import task_title
 from robust_tickets.reproduce.figures.agreement import by_chance, mean_percent
 from robust_tickets.reproduce.figures.drawn import Panel, Table
 from robust_tickets.reproduce.figures.traces import distances, survivors
-from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.wording import listed
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from robust_tickets.report.charts import Scale, around, colour, folded, group, label, line, marker, places, svg
 from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.aggregate import Wanted, read_runs, timed_alone
+from robust_tickets.reproduce.arms import attack_title, told_apart
 from robust_tickets.reproduce.figures.beside import WIDEST, brackets, bunches
 from robust_tickets.reproduce.figures.drawn import Drawn, Panel, Table
 from robust_tickets.reproduce.figures.series import Point
 from robust_tickets.reproduce.figures.sweeps import place
 from robust_tickets.reproduce.job import BERT, Flavour
-from robust_tickets.reproduce.names import attack_title, told_apart
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Wanted, read_runs, timed_alone
-from robust_tickets.stats.runs import FEWEST_RUNS
+from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 LEFT, TOP, BELOW, APART = 50, 36, 46, 19
 LETTERS, LINES, LEADING = 34, 2, 15  # of a name: on a line, lines, and pixels from one to the next

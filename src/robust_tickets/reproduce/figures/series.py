@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from robust_tickets.report import format as numbers
-from robust_tickets.reproduce.reading import Reading
-from robust_tickets.stats.runs import FEWEST_RUNS
-from robust_tickets.stats.student import Interval, mean_interval
+from robust_tickets.reproduce.aggregate import Reading
+from robust_tickets.stats.compare_runs import FEWEST_RUNS
+from robust_tickets.stats.intervals import Interval, mean_interval
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from robust_tickets.reproduce.aggregate import Wanted, attacks_of, read_runs
+from robust_tickets.reproduce.arms import Row, attack_title, backbone_title, task_title
 from robust_tickets.reproduce.figures.drawn import Panel
 from robust_tickets.reproduce.figures.lines import Axis, lines, span_of
 from robust_tickets.reproduce.figures.series import Point, Series
 from robust_tickets.reproduce.job import BERT
-from robust_tickets.reproduce.names import attack_title, backbone_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Wanted, attacks_of, read_runs
-from robust_tickets.reproduce.rows import Row
 
 MAIN = ("textfooler-real", "textfooler-substitute")
 LINES = (

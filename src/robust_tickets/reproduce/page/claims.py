@@ -8,16 +8,25 @@ from pathlib import Path
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Scale, label, line
 from robust_tickets.report.markup import Html, join, tag
-from robust_tickets.reproduce.claims import Claim, Family, Judged, family, judge, table_names, told
+from robust_tickets.reproduce.arms import arm_title, attack_title, task_title
+from robust_tickets.reproduce.claims import (
+    Claim,
+    Family,
+    Judged,
+    answered,
+    family,
+    judge,
+    small,
+    table_names,
+    told,
+    word,
+)
 from robust_tickets.reproduce.goals import goals, reached_of
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.names import arm_title, attack_title, task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import anchor_of, exact
-from robust_tickets.reproduce.verdicts import answered, small, word
 from robust_tickets.reproduce.wording import count, listed, merged, numberless
-from robust_tickets.stats.runs import FEWEST_SHOWN
-from robust_tickets.stats.verdict import RunComparison
+from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunComparison
 
 WIDTH, HEIGHT = 300, 34  # pixels of a difference's drawing
 ROOM = 1.05  # of a drawing, over what it must hold

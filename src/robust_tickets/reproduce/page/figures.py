@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.arms import arm_title
 from robust_tickets.reproduce.figures.drawn import Drawn, show
 from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.pareto import pareto
 from robust_tickets.reproduce.figures.sweeps import place
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, anchor_of, attacks_of, by_task, flattered
 from robust_tickets.reproduce.published import Table

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from robust_tickets.report.markup import Html, join, scroll, tag
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.aggregate import NOT_RUN
+from robust_tickets.reproduce.arms import arm_title, task_title
 from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.names import arm_title, task_title
 from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.places import Places
+from robust_tickets.reproduce.paths import Places
 from robust_tickets.reproduce.plan import plan
-from robust_tickets.reproduce.reading import NOT_RUN
+from robust_tickets.reproduce.tables import Filled, FilledCell
 from robust_tickets.reproduce.wording import hours
-from robust_tickets.stats.runs import FEWEST_RUNS
+from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 
 def missing(tables: Sequence[Filled], undrawn: dict[str, str], outcomes: Sequence[Outcome]) -> Html | None:

@@ -11,9 +11,9 @@ from typing import Any
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import colour
 from robust_tickets.report.markup import Html, scroll, tag
+from robust_tickets.reproduce.aggregate import notes_of, number, seconds
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Against, Standing, exact, where
-from robust_tickets.reproduce.reading import notes_of, number, seconds
 from robust_tickets.reproduce.wording import count, listed
 
 HASH = 12  # characters of a hash that are shown; the files hold all

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.reproduce.figures.drawn import Drawn
-from robust_tickets.reproduce.fill import Filled
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.figures import one_figure
 from robust_tickets.reproduce.page.tables import key, table
 from robust_tickets.reproduce.published import Paper, tables
+from robust_tickets.reproduce.tables import Filled
 
 
 def paper_part(

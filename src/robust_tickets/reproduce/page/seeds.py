@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from robust_tickets.report import format as numbers
 from robust_tickets.report.markup import Html, scroll, tag
+from robust_tickets.reproduce.aggregate import Repeated, models_told, repeated
+from robust_tickets.reproduce.arms import arm_title
 from robust_tickets.reproduce.claims import spreads
-from robust_tickets.reproduce.names import arm_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task, exact, where
-from robust_tickets.reproduce.repeated import Repeated, models_told, repeated
 from robust_tickets.reproduce.wording import count
 
 FIRST = 2  # attacks in sight, on the first task

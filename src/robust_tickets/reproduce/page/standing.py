@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from robust_tickets.reproduce.aggregate import Reading, Wanted, number, read_runs
+from robust_tickets.reproduce.arms import ATTACKS, arm_title, attack_title, backbone_title, task_title, told_apart
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.job import Flavour, Unit
-from robust_tickets.reproduce.names import ATTACKS, arm_title, attack_title, backbone_title, task_title, told_apart
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.reading import Reading, Wanted, number, read_runs
-from robust_tickets.stats.runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
-from robust_tickets.stats.student import Interval
+from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.stats.intervals import Interval
 
 BASELINE = "finetune"
 Key = tuple[str, str]  # task and backbone

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import Scale, line, markers
 from robust_tickets.report.markup import Html, join, scroll, tag
-from robust_tickets.reproduce.consistency import summary
-from robust_tickets.reproduce.fill import Filled, FilledCell
-from robust_tickets.reproduce.legend import expected, further, of_them_scattered
-from robust_tickets.reproduce.names import metric_title, printed_as, task_title, variant
+from robust_tickets.reproduce.arms import metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page.claims import table_claims
 from robust_tickets.reproduce.page.standing import anchor, exact
-from robust_tickets.reproduce.published import Column
+from robust_tickets.reproduce.published import Column, summary
+from robust_tickets.reproduce.tables import Filled, FilledCell, expected, further, of_them_scattered
 from robust_tickets.reproduce.wording import FIRST, merged
-from robust_tickets.stats.runs import FEWEST_SHOWN
+from robust_tickets.stats.compare_runs import FEWEST_SHOWN
 
 WIDTH, HEIGHT = 104, 20  # pixels of a cell's drawing
 Place = tuple[str, str, str]  # task, row, backbone

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.data.tasks import TASKS
+from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import colour
 from robust_tickets.report.html import MACROS
 from robust_tickets.report.markup import Html, join, tag
 from robust_tickets.report.text_diff import folded, opening
-from robust_tickets.reproduce.names import task_title
+from robust_tickets.reproduce.aggregate import number
+from robust_tickets.reproduce.arms import task_title
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.reproduce.page.standing import Against, Standing, attacks_of, by_task
-from robust_tickets.reproduce.reading import number
 
 ARMS = 8  # on a card: those with most runs
 MOST = 90  # cards on the page

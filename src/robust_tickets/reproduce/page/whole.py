@@ -14,10 +14,9 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report.html import document
 from robust_tickets.report.markup import Html, join, tag
+from robust_tickets.reproduce.arms import task_title
 from robust_tickets.reproduce.claims import told
 from robust_tickets.reproduce.figures.figure import figure
-from robust_tickets.reproduce.fill import Filled, fill
-from robust_tickets.reproduce.names import task_title
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.board import board, legend
 from robust_tickets.reproduce.page.claims import claims, judged_all, reached, short
@@ -30,6 +29,7 @@ from robust_tickets.reproduce.page.standing import Standing, attacks_of, by_task
 from robust_tickets.reproduce.page.strip import strip
 from robust_tickets.reproduce.page.texts import texts
 from robust_tickets.reproduce.published import papers, tables
+from robust_tickets.reproduce.tables import Filled, fill
 from robust_tickets.reproduce.wording import count, rehearsed
 
 STYLES = (("report", "style.css"), ("reproduce.figures", "style.css"), ("reproduce.page", "style.css"))

@@ -8,8 +8,8 @@ import torch
 
 from robust_tickets import progress
 from robust_tickets.backbone.layout import has_layout, layout_of
-from robust_tickets.train.engine import Engine
-from robust_tickets.train.room import MULTIPLE
+from robust_tickets.train.bf16 import MULTIPLE
+from robust_tickets.train.update import Engine
 
 if TYPE_CHECKING:
     from robust_tickets.train.loop import Loop

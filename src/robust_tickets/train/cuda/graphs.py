@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from robust_tickets import progress
-from robust_tickets.train.engine import Batch, Engine, global_stream
+from robust_tickets.train.update import Batch, Engine, global_stream
 
 WARM_UP = 2  # eager updates of a shape before it is recorded
 MOST = 64  # graphs kept; shapes beyond run eagerly

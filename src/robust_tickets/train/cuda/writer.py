@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from robust_tickets.train import checkpoint
-from robust_tickets.train.checkpoint import State
-from robust_tickets.train.stream import size_of
+from robust_tickets.train.checkpoint import State, size_of
 
 AT_ONCE = ("cpu",)  # devices whose checkpoints are written by the caller itself
 SLAB = (

@@ -1,0 +1,239 @@
+"""What one step minimises, as an adversary sees it: a loss at a perturbation, and a way to backpropagate it.
+
+A perturbation enters as ``delta`` added to the output of the word-embedding module, by a forward hook. The papers' code calls the model
+with ``inputs_embeds`` instead; then RoBERTa and MPNet cannot derive position ids from the padding, and that code lost the token types
+of pairs on the way. With a hook the model is called exactly as in plain training, whatever its family, and every pass looks the
+embeddings up again, so that each pass owns its graph. Nothing here reads a value back from the device.
+
+An adversary that remembers something between steps (a table of perturbations, a critic, a synonym table) has ``begin(ground)``, which
+returns an ``nn.Module``: its parameters are trained with the model, its persistent buffers are saved in checkpoints, and every step finds
+it as ``objective.memory``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from robust_tickets.backbone.layout import Layout, encoder_of
+from robust_tickets.config import one_of
+from robust_tickets.errors import TicketsError
+
+IGNORED = -100  # the label of a token that a masked-language model is not asked for
+NOT_INPUTS = ("labels", "index")  # keys of a batch that the model is not called with
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy in fp32 or better; over sentences, or over tokens whose label is not -100."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What an adversary's ``begin`` may look at, once, before the first step."""
+
+    model: Any
+    layout: Layout
+    tokenizer: Any
+    seed: int
+
+
+class Seen:
+    """What a forward pass computed on its way: filled by :meth:`Objective.seeing`."""
+
+    embedded: Tensor  # input of the first layer: embeddings after normalisation and dropout
+    first: Tensor  # output of the first layer
+    last: Tensor  # output of the encoder
+
+
+@dataclass(kw_only=True)
+class Objective:
+    """One batch, the model, and how to descend; made anew for every step."""
+
+    model: Any
+    layout: Layout
+    batch: Mapping[str, Tensor]
+    backward: Callable[[Tensor], None]  # scales for gradient accumulation
+    generator: torch.Generator  # on the model's device; adversaries draw from nothing else
+    loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    regulariser: Callable[[], Tensor] | None = None
+    half: bool = False  # bf16 autocast around the forward pass
+    dropping: Callable[[], AbstractContextManager[None]] = (
+        nullcontext  # around gradients of weights that are thrown away
+    )
+    memory: nn.Module | None = None  # what the adversary's ``begin`` returned
+    update: Callable[[], None] | None = (
+        None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
+    )
+
+    def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
+        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places."""
+        inputs = {k: v for k, v in self.batch.items() if k not in NOT_INPUTS}
+        if ids is not None:
+            inputs["input_ids"] = ids
+        device = self.batch["input_ids"].device.type
+        with self._perturbed(delta), torch.autocast(device, torch.bfloat16) if self.half else nullcontext():
+            return self.model(**inputs).logits
+
+    def loss(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
+        return self.loss_fn(self.logits(delta, ids=ids), self.batch["labels"])
+
+    def first_layer(self, delta: Tensor) -> Tensor:
+        """The output of the first layer alone: the forward pass is left there, whatever the family does before and after."""
+
+        def leave(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            raise _Left(output[0] if isinstance(output, tuple) else output)
+
+        handle = self.layout.layers_of(self.model)[0].register_forward_hook(leave)
+        try:
+            self.logits(delta)
+        except _Left as left:
+            return left.output
+        finally:
+            handle.remove()
+        raise AssertionError("the forward pass never came to the first layer")
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of one value per sentence or, for a masked-language model, of one per token over the tokens that are asked for."""
+        if values.ndim == 1:
+            return values.mean()
+        return self.total(values) / (self.batch["labels"] != IGNORED).sum().clamp_min(1)
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over what :meth:`mean` is the mean of."""
+        return values.sum() if values.ndim == 1 else (values * (self.batch["labels"] != IGNORED)).sum()
+
+    @contextmanager
+    def seeing(self) -> Iterator[Seen]:
+        """While open, forward passes leave the first layer's input and output and the encoder's output in what it gives."""
+        seen, layers = Seen(), self.layout.layers_of(self.model)
+
+        def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            seen.embedded = args[0] if args else kwargs["hidden_states"]
+
+        def leave(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            seen.first = output[0] if isinstance(output, tuple) else output
+
+        def end(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            seen.last = output[0]
+
+        handles = [
+            layers[0].register_forward_pre_hook(enter, with_kwargs=True),
+            layers[0].register_forward_hook(leave),
+            encoder_of(self.model).register_forward_hook(end),
+        ]
+        try:
+            yield seen
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def penalty(self) -> Tensor | float:
+        """The regulariser, which a step adds once, in its last pass, undivided by the number of passes (EarlyRobust §3.3)."""
+        return self.regulariser() if self.regulariser else 0.0
+
+    @property
+    def mask(self) -> Tensor:
+        """1 at the positions that may be perturbed, 0 at padding; shape (batch, tokens, 1)."""
+        return self.batch["attention_mask"].unsqueeze(-1).to(self._weight.dtype)
+
+    def embedding_shape(self) -> tuple[int, int, int]:
+        rows, tokens = self.batch["input_ids"].shape
+        return rows, tokens, self._weight.shape[1]
+
+    def uniform(self, low: float, high: float) -> Tensor:
+        """A draw of the embeddings' shape from the step's own generator."""
+        unit = torch.rand(
+            self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype
+        )
+        return unit * (high - low) + low
+
+    def normal(self, deviation: float) -> Tensor:
+        """Gaussian noise of the embeddings' shape from the step's own generator."""
+        shape, like = self.embedding_shape(), self._weight
+        return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype) * deviation
+
+    @property
+    def words(self) -> Tensor:
+        """The table of word embeddings, (vocabulary, width)."""
+        return self._weight
+
+    @property
+    def _weight(self) -> Tensor:
+        return self.layout.words_of(self.model).weight
+
+    @contextmanager
+    def _perturbed(self, delta: Tensor | None) -> Iterator[None]:
+        if delta is None:
+            yield
+            return
+        words = self.layout.words_of(self.model)
+        handle = words.register_forward_hook(lambda _module, _inputs, output: output + delta.to(output.dtype))
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+class _Left(Exception):  # noqa: N818  # no error
+    """Takes a layer's output out of a forward pass whose rest is not wanted."""
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+
+class SameDropout:
+    """Rewinds torch's global stream, which dropout reads, so that all passes of a step drop the same units."""
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("dropout that is shared between passes rewinds the random stream, which a graph cannot")
+        self.device = device
+        self.at_start = self._state()
+
+    def rewind(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(self.at_start, self.device)
+        else:
+            torch.set_rng_state(self.at_start)
+
+    def _state(self) -> Tensor:
+        return torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
+
+
+Kind = Literal["classification", "mlm"]  # what is trained: a label for each text, or masked words
+
+
+def defined(adversary: Any, kind: Kind) -> None:
+    """Refuse an adversary that says it is undefined for ``kind``, with its reason; ``None`` (no adversary) is always fine."""
+    one_of("the kind of training", kind, get_args(Kind))
+    undefined: Mapping[str, str] = getattr(adversary, "undefined", {})
+    if kind in undefined:
+        where = "a masked-language model" if kind == "mlm" else "a classifier"
+        raise TicketsError(
+            f"{type(adversary).__name__} is not defined for the training of {where}: {undefined[kind]}",
+            hint="choose another adversary (FreeLB works everywhere), or none",
+        )
+
+
+def usable(adversary: Any, accumulate: int = 1) -> None:
+    """Refuse what is no adversary, and one that updates within a batch where batches are accumulated: before anything is trained."""
+    if isinstance(adversary, str | type):
+        name = repr(adversary) if isinstance(adversary, str) else f"the class {adversary.__name__}"
+        raise TicketsError(
+            f"an adversary is a configured object, got {name}", hint="for example adversary=rt.FreeLB(steps=5), or None"
+        )
+    updates = getattr(adversary, "updates", 1)
+    if updates > 1 and accumulate > 1:
+        raise TicketsError(
+            f"an adversary that updates {updates} times a batch cannot accumulate {accumulate} batches",
+            hint="set accumulate to 1",
+        )

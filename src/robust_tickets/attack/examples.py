@@ -1,0 +1,153 @@
+"""Which examples are attacked, and how the labels of data and classifier correspond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.seeds import numpy_generator
+
+if TYPE_CHECKING:
+    from robust_tickets.data.task import Split
+
+
+SUBSETS = ("balanced", "random", "first", "first-of-each")
+
+
+def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int, subset: str) -> np.ndarray:
+    """Row numbers of the attack set: a sample as ``subset`` says, or the examples asked for in the order they were named."""
+
+    if not len(split):
+        raise TicketsError(f"the split {split.name!r} has no rows to attack", hint="give a split with labelled texts")
+    if subset not in SUBSETS:
+        raise TicketsError(f"subset is one of {', '.join(SUBSETS)}, got {subset!r}", hint=did_you_mean(subset, SUBSETS))
+    if ids is None:
+        count = min(n, len(split)) or len(split)
+        if subset == "first":
+            return np.arange(count)
+        if subset == "random":
+            return np.sort(numpy_generator(seed, "attack_set", "random").permutation(len(split))[:count])
+        return attack_set(split, n, seed, n_labels, first=subset == "first-of-each")
+    wanted = list(ids)
+    if len(set(wanted)) != len(wanted) or not wanted:
+        raise TicketsError("ids must name at least one example, each once", hint="take them from a result's ids")
+    if all(isinstance(i, int | np.integer) for i in wanted):
+        outside = [i for i in wanted if not 0 <= int(i) < len(split)]
+        if outside:
+            raise TicketsError(
+                f"row {outside[0]} is not in the split {split.name!r} of {len(split)} rows", hint="rows count from 0"
+            )
+        return np.array(wanted, dtype=np.int64)
+    names = set(wanted)
+    where = {example.id: row for row, example in enumerate(split) if example.id in names}
+    missing = [i for i in wanted if i not in where]
+    if missing:
+        raise TicketsError(
+            f"the split {split.name!r} has no example {missing[0]!r}", hint="take ids from a result on the same split"
+        )
+    return np.array([where[str(i)] for i in wanted], dtype=np.int64)
+
+
+def classes_of(
+    task: Sequence[str] | None, model: tuple[str, ...], label_map: Mapping[str, int | str] | None = None
+) -> tuple[int, ...] | None:
+    """Which of the classifier's classes each of the task's labels is: by ``label_map`` where it says so, else by name, never by order.
+
+    Case and spaces are ignored where that is unambiguous; the labels 0, 1, … are class numbers of a classifier whose classes nobody named.
+    """
+    from robust_tickets.data.schema import match, pasted
+
+    if task is None:
+        return None
+    unknown = [name for name in label_map or {} if name not in task]
+    if unknown:
+        raise TicketsError(
+            f"the label map names {unknown[0]!r}; the data has {', '.join(task)}, the classifier {', '.join(model)}",
+            hint="NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, by number or by name",
+        )
+    found = match(tuple(task), model, "the data", label_map=label_map, by_id=False).ids
+    missing = [label for label in task if label not in found]
+    if missing:
+        raise TicketsError(
+            f"the data has the label {missing[0]!r}, the classifier knows {', '.join(model)}",
+            hint=f"labels are matched by name, never by order; if these are the pairs: {pasted(tuple(task), model)}",
+        )
+    return tuple(found[label] for label in task)
+
+
+MOST = 6  # classes named with their counts
+WIDEST = 40  # characters of a class's name
+
+
+def by_class(labels: np.ndarray, n_labels: int) -> list[int]:
+    """Examples of each class; a label that is none of them has no place here, and is an error of its example."""
+    known = labels[(labels >= 0) & (labels < n_labels)]
+    return np.bincount(known, minlength=n_labels).tolist()
+
+
+def how(subset: str, seed: int | None, names: Sequence[str], counts: Sequence[int], rows: int | None) -> str:
+    """How the examples were chosen, and how many of each class they are; empty where ``subset`` is unknown."""
+    drawn = "drawn at random"
+    if subset == "balanced":
+        least, most = min(counts, default=0), max(counts, default=0)
+        if most - least > 1:
+            drawn += ", as even over the classes as the rows allow"
+        elif least:  # fewer examples than classes are balanced over nothing
+            drawn += ", balanced over the classes"
+    seeded = f"{drawn}, seed {seed}" if seed is not None else drawn
+    firsts = {"first": "the first of the split", "first-of-each": "the first of each class in the split"}
+    said = {"balanced": seeded, "random": seeded, **firsts, "ids": "named one by one"}.get(subset, "")
+    if rows is not None and rows == sum(counts) and subset != "ids":
+        said = f"all {rows} rows"
+    return f"{said} ({_counted(names, counts)})" if said and counts else said
+
+
+def short_of(asked: int | None, chosen: int) -> str:
+    """What is said where there are fewer examples than were asked for; 0 asks for all."""
+    return f"{chosen} of the {asked} asked for: there are no more" if asked and asked > chosen else ""
+
+
+def _counted(names: Sequence[str], counts: Sequence[int]) -> str:
+    if len(counts) > MOST:
+        return f"{min(counts)} to {max(counts)} of each of {len(counts)} classes"
+    called = [
+        name if len(name) <= WIDEST else name[: WIDEST - 1] + "…"
+        for name in (*names, *map(str, range(len(names), len(counts))))
+    ]
+    return ", ".join(f"{name} {count}" for name, count in zip(called, counts, strict=False))
+
+
+def attack_set(split: Split, n: int, seed: int, n_labels: int, *, first: bool = False) -> np.ndarray:
+    """Sorted row indices of ``n`` examples, as even over the classes as the split allows; all rows if ``n`` is 0 or too large.
+
+    Classes are filled in turns, so the set for a smaller ``n`` is part of the set for a larger one with the same seed.
+    ``first`` takes the first rows of each class instead of random ones.
+    """
+    if n < 0:
+        raise TicketsError(f"the number of examples to attack cannot be {n}", hint="give a number, or 0 for all")
+    if n == 0 or n >= len(split):
+        return np.arange(len(split))
+    pools = [np.flatnonzero(split.labels == label) for label in range(n_labels)]
+    quotas = _quotas([len(p) for p in pools], n, numpy_generator(seed, "attack_set", "turns").permutation(n_labels))
+    chosen = [
+        (pool if first else numpy_generator(seed, "attack_set", label).permutation(pool))[:quota]
+        for label, (pool, quota) in enumerate(zip(pools, quotas, strict=True))
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def _quotas(sizes: list[int], n: int, turns: np.ndarray) -> list[int]:
+    quotas = [0] * len(sizes)
+    while n > 0:
+        open_classes = [int(c) for c in turns if quotas[c] < sizes[c]]
+        if not open_classes:
+            break
+        each = min(n // len(open_classes), min(sizes[c] - quotas[c] for c in open_classes))
+        for c in open_classes if each else open_classes[:n]:
+            quotas[c] += max(1, each)
+            n -= max(1, each)
+    return quotas

@@ -1,0 +1,256 @@
+"""Run folder: content-addressed stages that are done once, and a manifest written last.
+
+A stage's folder is named by the hash of what determines it (its key). ``stage.json``, written last, lists the stage's files with
+their sizes and hashes: where it is there and fits, the stage is done and is never run again. Where it does not fit, the stage is run
+again, and what is damaged is kept in ``damaged``.
+Anything else in the folder is the work of an interrupted run, which the stage's own code goes on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from robust_tickets.config import digest, to_plain
+from robust_tickets.environment import environment
+from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.files import (
+    DAMAGED,
+    listed,
+    locked,
+    mapping,
+    read_json,
+    set_aside,
+    sha256_file,
+    within,
+    write_json,
+)
+from robust_tickets.progress import say, warn
+
+SCHEMA = 1
+# what stages write into their folder; anything else in it is the user's and none of our business. The scores of an unstructured ticket
+# (scores.safetensors) are listed in the manifest only: they may be removed to save disk, and the stage is still done.
+STAGE_FILES = (
+    "ticket.safetensors", "ticket.json", "trace.jsonl", "distances.json", "metrics.jsonl", "model", "evaluation.json", "cost.json",
+    "adversary.json", "result.json", "examples.jsonl",
+)  # fmt: skip
+# what the phases of a search leave behind: listed in the manifest, not needed again
+PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
+SHARERS = "processes.json"
+BAD_ROWS, BAD_ROWS_KEPT = (
+    "bad_rows.csv",
+    10_000,
+)  # rows that a run left out, and how many: who has more has one fault in all of them
+RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
+HASHED = (
+    1 << 22
+)  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
+COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One house's work for one key."""
+
+    folder: Path
+    key: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Path relative to the run folder, as ``search/1a2b3c4d``."""
+        return Path(*self.folder.parts[-2:]).as_posix()
+
+    @property
+    def sharers(self) -> int:
+        """The most processes that were at work on the device while it ran, as far as that was noted."""
+        noted = record(self.folder / SHARERS).get("processes")
+        return noted if isinstance(noted, int) else 1
+
+    @property
+    def mark(self) -> Path:
+        return self.folder / "stage.json"
+
+    def done(self) -> bool:
+        """Whether an earlier run finished this stage and its files are, at a glance, still what they were."""
+        return self.mark.is_file() and self._harmed(HASHED) is None
+
+    def found(self, what: str) -> bool:
+        """``done``, and reported; else, where it was finished once, which file is the reason to run it again. Weights are hashed.
+
+        That file and the mark are set aside: with them a half-made stage could be taken for a whole one.
+        """
+        harmed = self._harmed(None) if self.mark.is_file() else self.mark
+        if harmed is None:
+            say(f"{what}: found done in {self.name}")
+            return True
+        if not self.mark.is_file():
+            return False
+        state = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
+        warn(f"{what}: {harmed} {state} {self.name} is run again")
+        for path in dict.fromkeys(
+            (harmed, self.mark)
+        ):  # the mark last: after a kill in between, a file is still missing
+            set_aside(path, self.folder)
+        return False
+
+    def _harmed(self, most: int | None) -> Path | None:
+        """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well.
+
+        Files of more bytes than ``most`` are not looked into.
+        """
+        try:
+            about = read_json(self.mark)
+            if isinstance(about["key"], dict) and (about["schema"] != SCHEMA or about["key"] != to_plain(self.key)):
+                raise TicketsError(
+                    f"{self.folder} holds other work (see its stage.json)",
+                    hint="give another --out, or remove the folder",
+                    code="stage.other_work",
+                )
+            files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
+        except (DamagedError, KeyError, TypeError, AttributeError):
+            return self.mark
+        if any(
+            ".." in path.parts or not path.is_relative_to(self.folder) for path in files
+        ):  # what is harmed is moved: none but our own
+            return self.mark
+        return next((path for path, entry in files.items() if not _whole(path, *entry, most)), None)
+
+    def finish(self) -> None:
+        """Mark the stage as done."""
+        write_json(self.mark, {"schema": SCHEMA, "key": to_plain(self.key), "files": listing(self.folder, STAGE_FILES)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches).
+
+    ``processes`` may work in the folder at a time, each stage being one's (``alone``); none: this one has the whole of it, by ``locked``.
+    """
+
+    folder: Path
+    processes: int | None = None
+    used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
+
+    def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
+        """The stage of ``house`` that ``key`` determines; makes its folder."""
+        stage = Stage(folder=within(self.folder, f"{house}/{digest(key)[:8]}"), key=key)
+        stage.folder.mkdir(parents=True, exist_ok=True)
+        self.used[stage.name] = None
+        return stage
+
+    @contextmanager
+    def alone(self, stage: Stage) -> Iterator[None]:
+        """Hold the stage while it is looked at, run or read: who comes second waits, and finds it done.
+
+        How many processes share the device is noted where the stage is still to be run: a time taken then is no time of the method.
+        """
+        if self.processes is None:
+            yield
+            return
+        with locked(stage.folder, wait=True):
+            if not stage.done() and self.processes > stage.sharers:
+                write_json(stage.folder / SHARERS, {"processes": self.processes})
+            yield
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Write config.json; where another one lies there, what was concluded from it goes first, its finished stages stay."""
+        path = self.folder / "config.json"
+        if path.is_file() and record(path) != config:
+            for name in ("manifest.json", "report.html", "arms.json"):
+                (self.folder / name).unlink(missing_ok=True)
+        write_json(path, config)
+
+    def goes_on_by(self, command: str) -> None:
+        """Note the command that goes on with the run, until it is finished; the file's time is when it was begun."""
+        if command and command != command_of(self.folder):
+            write_json(self.folder / COMMAND, {"command": command})
+
+    def done(self) -> bool:
+        """Whether the manifest is there and belongs to the config beside it."""
+        manifest, config = self.folder / "manifest.json", self.folder / "config.json"
+        if not manifest.is_file() or not config.is_file():
+            return False
+        try:
+            return bool(record(manifest)["files"]["config.json"]["sha256"] == sha256_file(config))
+        except (KeyError, TypeError):
+            return False
+
+    def finish(self, stages: Iterable[str]) -> None:
+        """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
+        files = listing(self.folder, RUN_FILES)
+        for stage in sorted(set(stages)):
+            left = [path.name for pattern in PHASE_FILES for path in (self.folder / stage).glob(pattern)]
+            inner = listing(self.folder / stage, (*STAGE_FILES, "stage.json", *left))
+            files |= {f"{stage}/{name}": entry for name, entry in inner.items()}
+        write_json(self.folder / "manifest.json", {"schema": SCHEMA, "files": files})
+        (self.folder / COMMAND).unlink(missing_ok=True)
+
+
+def record(path: Path) -> dict[str, Any]:
+    """What a file of notes about work says; nothing where there is none, or where it is damaged, which is told: then nothing is done."""
+    try:
+        told = read_json(path) if path.is_file() else {}
+    except DamagedError:
+        told = None
+    if isinstance(told, dict):
+        return told
+    warn(f"{path} is damaged, and taken as not there")
+    return {}
+
+
+def command_of(folder: Path) -> str:
+    """The command that goes on with an unfinished run; empty where none is noted."""
+    return str(record(folder / COMMAND).get("command", ""))
+
+
+def _whole(path: Path, size: int, sha256: str, most: int | None) -> bool:
+    unread = most is not None and size > most
+    return path.is_file() and path.stat().st_size == size and (unread or sha256_file(path) == sha256)
+
+
+def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Those of ``names`` that are in ``folder`` (folders with all their files), each file with its size and sha256."""
+    found = {}
+    for path in sorted(
+        p for name in names for p in ([folder / name] if (folder / name).is_file() else (folder / name).rglob("*"))
+    ):
+        if path.is_file() and not path.name.endswith(".part"):
+            found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+    return found
+
+
+_command = ""  # what was typed, while that is carried out
+
+
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """What is made meanwhile was made by this command."""
+    global _command
+    before, _command = _command, command
+    try:
+        yield
+    finally:
+        _command = before
+
+
+def made(files: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """``environment``, the date, the command if one was typed, and the data's files (name, sha256): for readers, in no digest."""
+    data = [{"name": name, "sha256": content} for name, content in dict.fromkeys(files)]
+    known = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "command": _command, "data": data}
+    return {**environment(), **{name: value for name, value in known.items() if value}}
+
+
+def with_earlier(env: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """``env``, and under ``earlier`` the other environments of the run whose env.json is ``path``: it may be resumed elsewhere."""
+    before = record(path)
+    now = dict(environment())
+    earlier: list[dict[str, Any]] = []
+    for one in map(mapping, [*listed(before.get("earlier")), before]):
+        known = {name: one[name] for name in now if name in one}
+        if known and known != now and known not in earlier:
+            earlier.append(known)
+    return {**env, "earlier": earlier} if earlier else dict(env)

@@ -1,0 +1,416 @@
+"""The training run as the unit: what an arm's runs say together.
+
+A run is one training with all that follows it, down to one number. Its examples are not the unit: 872 of them attacked on one model say how
+good that model is, not how good its method is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+
+from robust_tickets.config import Settings, one_of, setting
+from robust_tickets.errors import TicketsError
+from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
+from robust_tickets.stats.intervals import (
+    LEVEL,
+    Interval,
+    as_values,
+    check_level,
+    check_margin,
+    deviation_interval,
+    mean_interval,
+    prediction_interval,
+    welch,
+)
+from robust_tickets.stats.resampling import RESAMPLES, percent, permutation_p, two_level_difference, two_level_interval
+
+FEWEST_RUNS = 5  # with fewer the number is shown, and nothing is claimed
+FEWEST_SHOWN = 3  # of two runs an interval reaches past any scale
+ROUNDED = 0.051  # points between a value and the percentage of its outcomes: tables keep one decimal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun(Settings):
+    """One training run: its value, and by example id whether the example came out right, where that is known.
+
+    ``repeat`` numbers runs of one seed and one config, from 0. ``source`` says where the value can be looked up.
+    """
+
+    value: float
+    seed: int
+    repeat: int = setting(0, at_least=0)
+    outcomes: Mapping[str, bool] | None = field(default=None, repr=False, hash=False)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.isfinite(self.value):
+            raise TicketsError(f"a run's value is a finite number, got {self.value}", hint="leave out the run")
+        if self.outcomes is None:
+            return
+        share = percent(self.outcomes)
+        if abs(share - self.value) > ROUNDED:
+            raise TicketsError(
+                f"the run of seed {self.seed} has the value {self.value}, its outcomes say {share:.3f} %",
+                hint="give the outcomes of the same measure, or the value alone",
+            )
+        object.__setattr__(self, "outcomes", {str(name): bool(x) for name, x in self.outcomes.items()})
+
+    @classmethod
+    def of_outcomes(cls, outcomes: Mapping[str, bool], *, seed: int, repeat: int = 0, source: str = "") -> TrainedRun:
+        """A run whose value is the percentage of examples that came out true."""
+        return cls(value=percent(outcomes), seed=seed, repeat=repeat, outcomes=outcomes, source=source)
+
+    @classmethod
+    def of_statuses(
+        cls,
+        statuses: Mapping[str, str],
+        *,
+        seed: int,
+        repeat: int = 0,
+        source: str = "",
+        measure: Literal["aua", "clean", "suc"] = "aua",
+    ) -> TrainedRun:
+        """A run from what an attack did to each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
+
+        Examples whose clean text was not answered are left out; for ``suc`` also those that were not attacked, being wrong before, and
+        those whose attack did not come to its end, which count as fallen elsewhere.
+        """
+        one_of("measure", measure, ("aua", "clean", "suc"))
+        for status in set(statuses.values()):
+            one_of("a status", status, STATUSES)
+        left_out = (ERROR, SKIPPED, UNKNOWN) if measure == "suc" else (ERROR,)
+        counted = {name: status for name, status in statuses.items() if status not in left_out}
+        true = {"aua": (FAILED,), "clean": (FAILED, SUCCESS, UNKNOWN), "suc": (SUCCESS,)}[measure]
+        return cls.of_outcomes(
+            {name: status in true for name, status in counted.items()}, seed=seed, repeat=repeat, source=source
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSet:
+    """The runs of one arm. Of each seed its run number 0 is a unit; further repeats serve ``spread.seed_spread`` alone.
+
+    Otherwise a seed that happened to be repeated would weigh more than the others.
+    """
+
+    name: str
+    runs: tuple[TrainedRun, ...]
+
+    def __post_init__(self) -> None:
+        places = [(run.seed, run.repeat) for run in self.runs]
+        twice = sorted({place for place in places if places.count(place) > 1})
+        if twice:
+            seed, repeat = twice[0]
+            raise TicketsError(
+                f"{self.name} holds repeat {repeat} of seed {seed} twice",
+                hint="number the repeats of a seed from 0; give each result once",
+            )
+
+    @classmethod
+    def of_values(cls, name: str, values: Sequence[float]) -> RunSet:
+        """An arm of which only the numbers are known, one per run, each of another seed."""
+        return cls(name=name, runs=tuple(TrainedRun(value=float(value), seed=i) for i, value in enumerate(values)))
+
+    @property
+    def units(self) -> tuple[TrainedRun, ...]:
+        return tuple(run for run in self.runs if run.repeat == 0)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(run.value for run in self.units)
+
+    @property
+    def mean(self) -> float:
+        """Of the units' values, the same bits in every Python: ``sum()`` is another one since 3.12."""
+        return fmean(self.values)
+
+    @property
+    def outcomes(self) -> tuple[Mapping[str, bool], ...] | None:
+        """Of every unit; ``None`` where one has none."""
+        found = tuple(run.outcomes for run in self.units if run.outcomes is not None)
+        return found if found and len(found) == len(self.units) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What an arm's runs say together. Intervals are ``None`` where they cannot be had: ``student`` and ``resample`` say when."""
+
+    name: str
+    n: int
+    mean: float
+    deviation: float | None
+    interval: Interval | None  # of the mean, on these examples
+    prediction: Interval | None  # of the mean of ``further`` more runs, on these examples
+    over_examples: Interval | None  # of the mean, on further examples too
+    level: float
+    further: int = 1
+
+    @property
+    def enough(self) -> bool:
+        """Whether anything may be claimed from these runs."""
+        return self.n >= FEWEST_RUNS
+
+    @property
+    def shown(self) -> Interval | None:
+        """The interval of the mean where it tells a reader something."""
+        return self.interval if self.n >= FEWEST_SHOWN else None
+
+    def published_inside(self, value: float) -> bool | None:
+        """Whether a published number, the mean of ``further`` runs of others, lies where ours would; ``None``: the runs cannot say."""
+        if self.prediction is None or not self.enough:
+            return None
+        low, high = self.prediction
+        return low <= value <= high
+
+
+def summarise_runs(
+    arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, further: int = 1
+) -> RunSummary:
+    """Mean, spread and intervals over an arm's runs; see ``student`` and ``resample`` for what each interval assumes.
+
+    ``resamples=0`` leaves out the bootstrap over examples. ``further``: runs of which the number to be held against these is the mean.
+    """
+    values = unit_values(arm)
+    bootstrap = (
+        two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed)
+        if resamples and arm.outcomes
+        else None
+    )
+    return RunSummary(
+        name=arm.name,
+        n=values.size,
+        mean=float(values.mean()),
+        deviation=float(values.std(ddof=1)) if values.size > 1 else None,
+        interval=mean_interval(values, level),
+        prediction=prediction_interval(values, level, further),
+        over_examples=bootstrap,
+        level=level,
+        further=further,
+    )
+
+
+def unit_values(arm: RunSet) -> np.ndarray:
+    """The values of an arm's units; at least one."""
+    if not arm.units:
+        raise TicketsError(f"{arm.name} has no run that is a unit", hint="give at least one run with repeat=0")
+    return np.array(arm.values)
+
+
+Verdict = Literal["different", "equivalent", "undecided", "too few runs"]
+MARGIN = 5.0  # points of accuracy under attack
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunComparison:
+    """``arm`` minus ``other``, in the unit of the values.
+
+    The adjusted p values count the ``of`` claims of the family it stands in, by itself one; they are ``None`` where it makes no claim.
+    """
+
+    arm: str
+    other: str
+    n: tuple[int, int]  # runs of each
+    difference: float
+    interval: Interval | None  # Welch's; on these examples, not adjusted
+    over_examples: Interval | None  # two-level bootstrap; on further examples too
+    p: float | None  # that there is no difference
+    permutation_p: float
+    equivalence_p: float | None  # that the difference is ``margin`` or more
+    adjusted_p: float | None
+    adjusted_equivalence_p: float | None
+    of: int
+    margin: float
+    level: float
+
+    @property
+    def enough(self) -> bool:
+        return min(self.n) >= FEWEST_RUNS
+
+    @property
+    def shown(self) -> Interval | None:
+        """Welch's interval where it tells a reader something; of two runs it may look sure by chance, or reach past any scale."""
+        return self.interval if min(self.n) >= FEWEST_SHOWN else None
+
+    @property
+    def shown_over_examples(self) -> Interval | None:
+        """The bootstrap's, likewise: two runs drawn again and again are still two."""
+        return self.over_examples if min(self.n) >= FEWEST_SHOWN else None
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the difference was shown to lie within the margin; one that is different may be so too, being small and sure."""
+        return self.enough and self.adjusted_equivalence_p is not None and self.adjusted_equivalence_p < 1 - self.level
+
+    @property
+    def different(self) -> bool:
+        return self.enough and self.adjusted_p is not None and self.adjusted_p < 1 - self.level
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.enough:
+            return "too few runs"
+        return "different" if self.different else "equivalent" if self.equivalent else "undecided"
+
+
+def compare_runs(
+    arm: RunSet | Sequence[float],
+    other: RunSet | Sequence[float],
+    *,
+    margin: float = MARGIN,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> RunComparison:
+    """Compare two arms over their training runs: given as run sets, or as one number per run.
+
+    Runs are independent and not paired, whatever their seeds; ``mcnemar_exact`` is for two given models. Fewer than five runs in an arm:
+    the numbers are there, the verdict is "too few runs". ``seed`` is of the resampling; ``resamples=0`` leaves out the bootstrap over
+    examples, which also needs the outcomes of all runs. A claim among several goes through ``judge_family``.
+    """
+    check_margin(margin)
+    check_level(level)
+    first, second = (
+        x if isinstance(x, RunSet) else RunSet.of_values(name, x) for x, name in ((arm, "arm"), (other, "other"))
+    )
+    a, b = as_values(first.values), as_values(second.values)
+    found, permuted = welch(a, b), permutation_p(a, b, seed=seed)
+    p = None if found is None else found.p
+    same = None if found is None else found.equivalence_p(margin)
+    if found is not None and found.error == 0:
+        p, same = (
+            permuted,
+            max(
+                permutation_p(a + margin, b, side="greater", seed=seed),
+                permutation_p(a - margin, b, side="less", seed=seed),
+            ),
+        )
+    bootstrap = None
+    if resamples and first.outcomes and second.outcomes:
+        bootstrap = two_level_difference(first.outcomes, second.outcomes, level=level, resamples=resamples, seed=seed)
+    alone = RunComparison(
+        arm=first.name,
+        other=second.name,
+        n=(a.size, b.size),
+        difference=float(a.mean() - b.mean()),
+        interval=None if found is None else found.interval(level),
+        over_examples=bootstrap,
+        p=p,
+        permutation_p=permuted,
+        equivalence_p=same,
+        adjusted_p=None,
+        adjusted_equivalence_p=None,
+        of=0,
+        margin=margin,
+        level=level,
+    )
+    return judge_family([alone])[0]
+
+
+def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) -> tuple[RunComparison, ...]:
+    """The same comparisons as one family: p values adjusted by Holm, over those that have the runs for a claim.
+
+    ``of`` is how many claims the family is to have in the end, where some are still to be run: what is said now then stands.
+
+    Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted apart, so that at level 95 % a
+    family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a family is
+    fixed beforehand, such as all claims of a table on one task. Those with too few runs make no claim, and have no adjusted values.
+    """
+    levels = {comparison.level for comparison in comparisons}
+    if len(levels) > 1:
+        raise TicketsError(
+            f"a family of claims has one level, got {sorted(levels)}", hint="compare all of them at the same level"
+        )
+    claims = [comparison for comparison in comparisons if comparison.enough]
+    count = max(of or 0, len(claims))
+    different = iter(holm([_known_p(claim.p) for claim in claims], count))
+    equivalent = iter(holm([_known_p(claim.equivalence_p) for claim in claims], count))
+    return tuple(
+        replace(
+            comparison,
+            adjusted_p=next(different) if comparison.enough else None,
+            adjusted_equivalence_p=next(equivalent) if comparison.enough else None,
+            of=count,
+        )
+        for comparison in comparisons
+    )
+
+
+def holm(values: Sequence[float], of: int | None = None) -> list[float]:
+    """p values adjusted for how many are looked at (Holm's step-down), in the order they came. ``of``: with those to come."""
+    adjusted, running = [0.0] * len(values), 0.0
+    count = len(values) if of is None else of
+    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        running = max(running, min(1.0, values[i] * (count - rank)))
+        adjusted[i] = running
+    return adjusted
+
+
+def _known_p(p: float | None) -> float:
+    assert p is not None  # five runs an arm always have one
+    return p
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedSpread:
+    """Standard deviations, each with its interval: between seeds, and between repeats of one seed (pooled over the repeated seeds).
+
+    ``share``: how much of the variance between seeds the repeats alone would make, at most 1. Near 1, the seed fixes nothing that matters,
+    and repeats are as good as seeds. Ranges are largest minus smallest; that of repeats, the largest among the seeds.
+    """
+
+    name: str
+    seeds: int
+    between: float | None
+    between_interval: Interval | None
+    between_range: float | None
+    repeated: int  # runs of seeds that were run more than once
+    degrees: int  # of freedom of ``within``: those runs, less one for each such seed
+    within: float | None
+    within_interval: Interval | None
+    within_range: float | None
+    share: float | None
+
+
+def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
+    """The spread between repeats of one seed beside that between seeds.
+
+    Assumes that repeats of every seed spread alike, and normal values for the intervals, which are wide: with three repeats the upper end
+    is six times the estimate. ``None`` where nothing was repeated; no interval where runs do not differ at all.
+    """
+    values = unit_values(arm)
+    by_seed: dict[int, list[float]] = {}
+    for run in arm.runs:
+        by_seed.setdefault(run.seed, []).append(run.value)
+    groups = [np.array(found) for found in by_seed.values() if len(found) > 1]
+    between = float(values.std(ddof=1)) if values.size > 1 else None
+    degrees = sum(group.size - 1 for group in groups)
+    within = (
+        math.sqrt(math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees)
+        if degrees
+        else None
+    )
+    return SeedSpread(
+        name=arm.name,
+        seeds=values.size,
+        between=between,
+        between_interval=_known_deviation(between, values.size - 1, level),
+        between_range=None if between is None else float(np.ptp(values)),
+        repeated=sum(group.size for group in groups),
+        degrees=degrees,
+        within=within,
+        within_interval=_known_deviation(within, degrees, level),
+        within_range=max((float(np.ptp(group)) for group in groups), default=None),
+        share=min(1.0, (within / between) ** 2) if within is not None and between else None,
+    )
+
+
+def _known_deviation(deviation: float | None, degrees: int, level: float) -> Interval | None:
+    """Runs that agree to the last digit say nothing of how far others would lie apart: an interval from 0 to 0 would."""
+    return deviation_interval(deviation, degrees, level) if deviation else None
