@@ -34,13 +34,16 @@ def device_of(asked: str | torch.device | None) -> torch.device:
         device = torch.device(asked)
     except (RuntimeError, TypeError):
         raise TicketsError(
-            f"{asked!r} is no device", hint="'cpu', 'cuda' or, of several, 'cuda:1'; left out, a CUDA device is taken"
+            f"{asked!r} is no device",
+            hint="'cpu', 'cuda' or, of several, 'cuda:1'; left out, a CUDA device is taken",
+            code="device.unknown",
         ) from None
     if device.type == "cuda" and (device.index or 0) >= count:
         told = f"torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)} here"
         raise TicketsError(
             f"the device {asked!s} was asked for, and {told}",
             hint="leave it out or take 'cpu'; nvidia-smi shows what is there",
+            code="device.absent",
         )
     return device
 
