@@ -1,4 +1,4 @@
-"""docs/speed.md: what was aimed at beside what was reached, and what was not run."""
+"""docs/dev/speed.md: what was aimed at beside what was reached, and what was not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/speed.md: what makes a step quick on a CPU."""
+"""docs/dev/speed.md: what makes a step quick on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/speed.md: what an epoch costs beyond its updates, and how texts come to them."""
+"""docs/dev/speed.md: what an epoch costs beyond its updates, and how texts come to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/speed.md: the headline, where its factor comes from, and the other methods."""
+"""docs/dev/speed.md: the headline, where its factor comes from, and the other methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of docs/speed.md share: results read, tables and provenance written."""
+"""What the parts of docs/dev/speed.md share: results read, tables and provenance written."""
 
 from __future__ import annotations
 

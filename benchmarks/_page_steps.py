@@ -1,4 +1,4 @@
-"""docs/speed.md: step times, peak memory and growth."""
+"""docs/dev/speed.md: step times, peak memory and growth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/speed.md: how fast tickets infer, against what their FLOPs promise."""
+"""docs/dev/speed.md: how fast tickets infer, against what their FLOPs promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/speed.md: what is said by hand. Numbers of the package's own settings are read from it."""
+"""docs/dev/speed.md: what is said by hand. Numbers of the package's own settings are read from it."""
 
 from __future__ import annotations
 

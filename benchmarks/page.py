@@ -1,4 +1,4 @@
-"""Makes docs/speed.md from results/*.json. What was not measured is left out; no number stands there that is not in a result.
+"""Makes docs/dev/speed.md from results/*.json. What was not measured is left out; no number stands there that is not in a result.
 
 python benchmarks/page.py
 """
@@ -17,7 +17,7 @@ from _page_tickets import tickets
 from _page_words import ABOVE, BELOW
 
 HERE = Path(__file__).parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "speed.md"
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "dev" / "speed.md"
 PARTS = {  # in the page's order
     "headline": headline,
     "step_time": step_times,

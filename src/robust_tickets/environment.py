@@ -48,7 +48,7 @@ def device_of(asked: str | torch.device | None) -> torch.device:
     return device
 
 
-CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the memory-efficient kernel (docs/speed.md)
+CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the memory-efficient kernel (docs/dev/speed.md)
 ORDER = f"memory-efficient below {CUDNN_FROM} tokens, then cuDNN"
 
 

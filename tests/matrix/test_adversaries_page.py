@@ -1,4 +1,4 @@
-"""docs/adversaries.md says what the code does: costs, defaults, switches, and which adversaries go with which methods, which are run."""
+"""docs/guides/adversaries.md says what the code does: costs, defaults, switches, and which adversaries go with which methods, which are run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from robust_tickets.train.finetune import FineTune
 from tiny import tiny_model, tiny_tokenizer
 from toy import toy_task
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adversaries.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "adversaries.md").read_text()
 CLASSES = {cls.__name__: cls for cls in map(ADVERSARIES.get, ADVERSARIES.names())}
 SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3}
 USERS: dict[str, Callable[..., Any]] = {

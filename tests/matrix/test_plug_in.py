@@ -1,4 +1,4 @@
-"""A user's own backbones, as docs/backbones.md tells: the page's files, installed with entry points, in a fresh process."""
+"""A user's own backbones, as docs/guides/backbones.md tells: the page's files, installed with entry points, in a fresh process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from plugging import block, install
 from robust_tickets.backbone.layout import REFUSED
 
-PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "backbones.md"
 # what the page's own example does not show: gates, masks and training on a plug-in
 MORE = """
 import torch, robust_tickets as rt

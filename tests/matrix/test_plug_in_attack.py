@@ -1,4 +1,4 @@
-"""A user's own attack, as docs/attacks/recipes.md tells: the page's file, installed with its entry point, from the command line."""
+"""A user's own attack, as docs/guides/attacks/recipes.md tells: the page's file, installed with its entry point, from the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from plugging import install
 
-PAGE = Path(__file__).parents[2] / "docs" / "attacks" / "recipes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "attacks" / "recipes.md"
 # calls a text good by its letters a, and does not know them in capitals
 VICTIM = """
 def probabilities(texts):

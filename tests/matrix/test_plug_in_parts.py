@@ -1,4 +1,4 @@
-"""A user's own search and adversary, as docs/extending.md tells: the page's file, installed with its entry points, in the page's recipe."""
+"""A search and an adversary from outside, as the page docs/guides/extending.md has them, installed with their entry points and run by a recipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from plugging import block, install
 from tiny import tiny_classifier
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "extending.md"
 SMALL = ("model=tiny", "task=rows.csv", "train.epochs=1", "attack.n=4", "max_length=32")
 
 

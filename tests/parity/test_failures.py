@@ -1,6 +1,6 @@
 """What is answered on the texts TextAttack itself fails on: exactly this, under each profile and under own rules.
 
-docs/attacks/parity.md has the reasons. ``MARKED`` holds the mark by which TextAttack joins columns; on the other two BERT-Attack would try
+docs/guides/attacks/parity.md has the reasons. ``MARKED`` holds the mark by which TextAttack joins columns; on the other two BERT-Attack would try
 48^9 combinations of pieces for the word rock'n'roll.
 """
 

@@ -1,6 +1,6 @@
 """TextAttack's own results, replayed: status, final text, changed words and number of queries of every example are the same.
 
-The files were written by ``scripts/textattack_parity`` running TextAttack; docs/attacks/parity.md says what they prove.
+The files were written by ``scripts/textattack_parity`` running TextAttack; docs/guides/attacks/parity.md says what they prove.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TextAttack's results on real rows with real vectors, tagger, sentence encoder and masked language model: ours are the same.
 
-The files hold row numbers, counts and digests of final texts, because the texts may not be kept. docs/attacks/parity.md has the numbers.
+The files hold row numbers, counts and digests of final texts, because the texts may not be kept. docs/guides/attacks/parity.md has the numbers.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_each_is_raised_alone(changes: dict[str, Any], code: str) -> None:
 
 def test_the_codes_are_those_that_are_raised_and_those_of_the_page() -> None:
     assert set(CODES) == {code for _, code in RAISED}
-    page = (Path(__file__).parents[2] / "docs/attacks/honesty.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/guides/attacks/honesty.md").read_text()
     table = page.partition("## Flags")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == list(CODES)
 

@@ -139,7 +139,7 @@ def test_the_checker_can_object(result: AttackResult) -> None:
 
 
 def test_the_page_names_every_field() -> None:
-    page = (Path(__file__).parents[2] / "docs/attacks/results.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/attacks/results.md").read_text("utf-8")
     for name in ("result", "example"):
         for field in schema(name)["properties"]:
             assert f"`{field}`" in page, field

@@ -303,5 +303,5 @@ def test_commands_on_the_page_run_today(script: Any) -> None:
 def test_the_committed_page_is_what_the_committed_results_give(script: Any) -> None:
     page = script("page")
     if not page.PAGE.is_file():
-        pytest.skip("no docs/speed.md yet")
+        pytest.skip("no docs/dev/speed.md yet")
     assert page.PAGE.read_text() == page.made(), "run python benchmarks/page.py"

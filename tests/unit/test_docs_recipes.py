@@ -1,4 +1,4 @@
-"""The examples of docs/recipes.md are recipes, and its tables name the keys that there are."""
+"""The examples of docs/guides/recipes.md are recipes, and its tables name the keys that there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from robust_tickets.experiment import arms, recipe
 from robust_tickets.experiment.recipe import recipes
 
-PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 

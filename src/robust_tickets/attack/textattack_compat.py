@@ -1,7 +1,7 @@
 """Whose rules an attack follows: this package's own, or those of one version of TextAttack (``compat``).
 
 The algorithms are the same; versions of TextAttack differ in what counts as a word, how a word is found again in its text, which words
-are ranked, how rounding is treated, which stop words there are and how many words BERT-Attack considers (docs/attacks/versions.md has
+are ranked, how rounding is treated, which stop words there are and how many words BERT-Attack considers (docs/guides/attacks/versions.md has
 the whole list). A profile is offered for a recipe only where files of TextAttack's own results are replayed by the tests (``OFFERED``).
 Own rules are those of 0.3.11, except for the places that page lists.
 """

@@ -157,7 +157,7 @@ def layout_of(model: Any) -> Layout:
     if name not in BACKBONES.names():
         raise TicketsError(
             f"the backbone family {family!r} has no layout; known: {', '.join(BACKBONES.names())}",
-            hint="choose a known family, or describe yours in a few lines (docs/backbones.md)",
+            hint="choose a known family, or describe yours in a few lines (docs/guides/backbones.md)",
             code="backbone.unknown",
         )
     layout = BACKBONES.get(name)
@@ -165,7 +165,7 @@ def layout_of(model: Any) -> Layout:
         found = f"one of {layout.family!r}" if isinstance(layout, Layout) else f"a {type(layout).__name__}"
         raise TicketsError(
             f"the backbone {name!r} must be a Layout of the family {stock!r}, its entry point gives {found}",
-            hint="name the entry point like the family, with _ for - (docs/backbones.md)",
+            hint="name the entry point like the family, with _ for - (docs/guides/backbones.md)",
             code="backbone.not_a_layout",
         )
     return layout

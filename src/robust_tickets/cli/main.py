@@ -91,7 +91,7 @@ for verb in (
 def main(argv: Sequence[str] | None = None) -> None:
     """Run ``tickets`` and exit with its code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Spinning OpenMP threads cost a training step 6 times its time where another process wants a core too (docs/log.md);
+    # Spinning OpenMP threads cost a training step 6 times its time where another process wants a core too (docs/dev/log.md);
     # the setting is read when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if (

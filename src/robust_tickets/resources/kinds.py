@@ -311,7 +311,7 @@ def _function(kind: str, name: str) -> Resource:
     if not callable(function) or not files:
         raise TicketsError(
             f"{kind}={name} is {function!r:.60} ({type(function).__name__}), expected a function that a file defines",
-            hint=f"name one as docs/attacks/resources.md has it: {kind}=my_module:function",
+            hint=f"name one as docs/guides/attacks/resources.md has it: {kind}=my_module:function",
         )
     return Resource(
         kind=kind,
