@@ -20,8 +20,9 @@ from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.resources.kinds import Resource
 from robust_tickets.resources.synonyms import SynonymTable
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.loop import Loop
-from robust_tickets.train.update import Optim, Precision, Unclipped, make_step
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import TrainingRun
+from robust_tickets.train.update import Precision, Step, Unclipped, make_step
 
 Engines = Literal["auto", "eager", "graph"]
 SYNONYMS = 8  # candidates of every word of the synthetic table
@@ -144,8 +145,8 @@ def batch_of(
 class Updates:
     """``updates(batch)`` makes one whole update, as training does: gradients, clipping, schedule, AdamW."""
 
-    def __init__(self, loop: Loop) -> None:
-        loop._prepare()
+    def __init__(self, loop: TrainingRun, parts: Mapping[str, nn.Module], step: Step) -> None:
+        loop._prepare(parts, step)
         loop._begin()
         self.loop = loop
 
@@ -166,7 +167,8 @@ def updates(kind: Kind, model: Any, *, engine: Engines, precision: Precision) ->
     device = next(model.parameters()).device
     generator = torch_generator(0, "benchmark", device=device)
     parts: dict[str, nn.Module] = {"model": model}
-    generators, more = {"adversary": generator}, {}  # type: dict[str, torch.Generator], dict[str, Any]
+    generators = {"adversary": generator}
+    penalty: Unclipped | None = None
     gates: Any = None
     regulariser = None
     if kind.coefficients:
@@ -175,25 +177,15 @@ def updates(kind: Kind, model: Any, *, engine: Engines, precision: Precision) ->
     if kind.gates:
         generators["gates"] = torch_generator(0, "gates", device=device)
         gates = HardConcrete(model, generator=generators["gates"], granularity=kind.gates).attach()  # type: ignore[arg-type]
-        more = {"unclipped": Unclipped(loss=gates.regulariser, weight=lambda _done: 0.1)}
+        penalty = Unclipped(loss=gates.regulariser, weight=lambda _done: 0.1)
     if gates is not None:
         parts["gates"] = gates
     step = make_step(
         model, generator=generator, adversary=kind.adversary, precision=precision, regulariser=regulariser, gates=gates
     )
-    loop = Loop(
-        title="benchmark",
-        parts={**parts, **step.parts},
-        step=step,
-        batches=Endless(),
-        optim=Optim(weight_decay=1e-2),
-        epochs=1,
-        seed=0,
-        generators=generators,
-        engine_kind=engine,
-        **more,
-    )
-    return Updates(loop)
+    run = TrainingRun(settings=FineTune(weight_decay=1e-2, epochs=1, engine=engine), model=model, batches=Endless())
+    run.seed, run.generators, run.unclipped, run.evaluate = 0, generators, penalty, None
+    return Updates(run, parts, step)
 
 
 def step_flops(model: Any, rows: int, tokens: int, passes: float) -> float:

@@ -17,7 +17,8 @@ from robust_tickets import FreeLB, load_classifier
 from robust_tickets.backbone.cost import peak_memory
 from robust_tickets.prune.gates import Gates
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.update import Optim, adamw, make_step
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw, make_step
 
 BATCH, TOKENS, REPEATS, K = 16, 32, 20, 5
 QUESTION = "Time and peak memory of a FreeLB step over a plain step, and of a search step over a FreeLB step"

@@ -27,7 +27,8 @@ from _measure import batch_of, ratio
 from _store import Store, milliseconds
 
 from robust_tickets import load_classifier
-from robust_tickets.train.update import Optim, adamw
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw
 
 ROWS, TOKENS, WARM_UP = 16, 32, 3
 ROUNDS, REPEATS = 3, 10

@@ -43,7 +43,7 @@ from robust_tickets.train.checkpoint import size_of
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune, updates_per_epoch
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 
 QUESTION = "Seconds of an epoch beyond its bare updates, by kind, as a share of the epoch"
 KINDS = ("data", "metrics", "checkpoint", "evaluation")
@@ -120,7 +120,7 @@ class Watch:
 
         return waited
 
-    def hold(self, loop: Loop) -> None:
+    def hold(self, loop: TrainingRun) -> None:
         """An epoch's last update is made: note what passed since the last hold, and make the epoch's updates once more, bare."""
         self.idle()
         now = clocks()
@@ -151,7 +151,7 @@ class Watch:
 def watched(watch: Watch, run: Callable[[], Any]) -> None:
     """``run()`` with the loop's parts timed."""
     kept: list[tuple[Any, str, Any]] = [
-        (Loop, name, getattr(Loop, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")
+        (TrainingRun, name, getattr(TrainingRun, name)) for name in ("_log", "_evaluate", "_check_weights", "_after")
     ]
     kept += [
         (checkpoint, "capture", checkpoint.capture),
@@ -161,12 +161,12 @@ def watched(watch: Watch, run: Callable[[], Any]) -> None:
     kept += [(Late, "_wait", Late._wait)]
     of = {name: value for _, name, value in kept}
 
-    def after(loop: Loop, loss: Any) -> None:
+    def after(loop: TrainingRun, loss: Any) -> None:
         if loop.done % loop.per_epoch == 0:
             watch.hold(loop)
         of["_after"](loop, loss)
 
-    def capture(loop: Loop) -> Any:
+    def capture(loop: TrainingRun) -> Any:
         taken = of["capture"](loop)
         watch.state_bytes = max(watch.state_bytes, sum(map(size_of, taken.tensors.values())))
         return taken

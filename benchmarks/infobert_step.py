@@ -23,7 +23,8 @@ from robust_tickets import FreeLB, InfoBERT, load_classifier
 from robust_tickets.adversary.infobert import most_anchored
 from robust_tickets.adversary.objective import Objective, Seen
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.update import Optim, adamw, make_step
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw, make_step
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import infobert_loops as loops

@@ -28,7 +28,7 @@ from robust_tickets.reproduce.paths import Places
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.bf16 import Half
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 
 WAYS: dict[str, dict[str, Any]] = {
     "graph-bf16": {"engine": "graph", "precision": "bf16"},
@@ -53,20 +53,20 @@ class Watched:
         self.losses: list[torch.Tensor] = []
         self.widths: list[int] = []
         self.places: list[int] = []
-        self._update = before = Loop._update
+        self._update = before = TrainingRun._update
 
-        def update(loop: Loop, group: Any) -> torch.Tensor:
+        def update(loop: TrainingRun, group: Any) -> torch.Tensor:
             loss = before(loop, group)
             self.losses.append(loss.detach().clone())
             self.widths.append(group[0]["input_ids"].shape[1])
             self.places.append(torch.cuda.default_generators[0].get_offset() if loss.is_cuda else 0)
             return loss
 
-        Loop._update = update  # type: ignore[method-assign]
+        TrainingRun._update = update  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        Loop._update = self._update  # type: ignore[method-assign]
+        TrainingRun._update = self._update  # type: ignore[method-assign]
 
     def told(self) -> dict[str, Any]:
         losses = torch.stack(self.losses).double().tolist()

@@ -32,8 +32,9 @@ from robust_tickets.prune.gates import Gates
 from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.loop import Loop
-from robust_tickets.train.update import Optim, Unclipped, make_step
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import TrainingRun
+from robust_tickets.train.update import Unclipped, make_step
 from tiny import tiny_classifier, tiny_model
 
 Batch = dict[str, torch.Tensor]
@@ -70,7 +71,7 @@ def loop_on(
     adversary: Any = None,
     clip: float = 1.0,
     trained: Callable[[str], bool] = lambda name: True,
-) -> Loop:
+) -> TrainingRun:
     """A loop that has begun: ``loop.engine.update([batch], done)`` is one update. ``trained``: the parameters that are not frozen."""
     settings = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     clf = tiny_classifier(family, **settings)
@@ -107,20 +108,14 @@ def loop_on(
         **extra,
     )
     penalty = Unclipped(loss=lambda: gates.regulariser(), weight=lambda done: 0.1 * done) if "gates" in kind else None
-    loop = Loop(
-        title=kind,
-        parts={**parts, **step.parts},
-        step=step,
-        batches=[None] * 40,  # never read: only their number counts here
-        optim=Optim(lr=1e-2, warmup=0.1, weight_decay=0.01, clip=clip),
-        epochs=1,
-        seed=0,
-        generators=generators,
-        unclipped=penalty,
-        rates={"gates": 3e-2},
-        engine_kind=engine,
+    loop = TrainingRun(
+        settings=FineTune(lr=1e-2, warmup=0.1, weight_decay=0.01, clip=clip, epochs=1, engine=engine),
+        model=model,
+        batches=[None] * 40,  # type: ignore[arg-type]  # never read: only their number counts here
     )
-    loop._prepare()
+    loop.title, loop.seed, loop.generators = kind, 0, generators
+    loop.unclipped, loop.evaluate = penalty, None
+    loop._prepare(parts, step, {"gates": 3e-2})
     loop.engine.continues = True  # as recorded updates draw: engines are compared draw by draw
     loop._begin()
     return loop
@@ -142,7 +137,7 @@ def batches(*, mlm: bool = False, device: str = "cpu") -> list[Batch]:
 
 
 def run(
-    loop: Loop, count: int, *, accumulate: int = 1, device: str = "cpu"
+    loop: TrainingRun, count: int, *, accumulate: int = 1, device: str = "cpu"
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of ``count`` updates, and the parameters after them."""
     made = batches(mlm=loop.title == "mlm", device=device)
@@ -152,7 +147,7 @@ def run(
     return [float(loss) for loss in losses], {name: p.detach().clone() for name, p in loop.parameters.items()}
 
 
-def gradients(loop: Loop, *, accumulate: int = 1) -> dict[str, torch.Tensor]:
+def gradients(loop: TrainingRun, *, accumulate: int = 1) -> dict[str, torch.Tensor]:
     """What one update leaves behind."""
     loop.engine.update(batches(mlm=loop.title == "mlm")[:accumulate], 0)
     return {name: p.grad.clone() for name, p in loop.parameters.items() if p.grad is not None}

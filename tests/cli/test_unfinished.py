@@ -15,7 +15,7 @@ import torch
 from fake_run import make_run
 from robust_tickets.cli.main import main
 from robust_tickets.environment import environment
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 
 Capture = pytest.CaptureFixture[str]
 
@@ -67,7 +67,7 @@ def test_a_run_that_is_resumed_elsewhere_keeps_all_environments(
             environment.cache_clear()
             with monkeypatch.context() as patch:
                 if threads != 3:
-                    stopped(patch, Loop, "_update")
+                    stopped(patch, TrainingRun, "_update")
                 tickets(capsys, *command, code=0 if threads == 3 else 130)
     finally:
         torch.set_num_threads(before)
@@ -92,7 +92,7 @@ def test_an_unfinished_run_says_the_command_that_goes_on(
     ]
     command += ["--set", "train.epochs=1", "--set", "max_length=32", "--out", "runs/my own"]
     with monkeypatch.context() as patch:
-        stopped(patch, Loop, "_update")
+        stopped(patch, TrainingRun, "_update")
         tickets(capsys, *command, code=130)
     shown, _ = tickets(capsys, "ls", "runs")
     assert "my own  unfinished" in shown

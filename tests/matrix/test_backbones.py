@@ -17,7 +17,8 @@ from robust_tickets.backbone.layout import encoder_of, layout_of
 from robust_tickets.data.task import Split, Task
 from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import ADVERSARIES, BACKBONES
-from robust_tickets.train.update import Optim, adamw
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw
 from tiny import VARIANTS, tiny_classifier, tiny_model, tiny_tokenizer
 
 ALL = [*BACKBONES.names(), *VARIANTS]

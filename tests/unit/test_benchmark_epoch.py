@@ -14,7 +14,7 @@ import torch
 
 from robust_tickets.train.cuda import late, writer
 from robust_tickets.train.cuda.late import Late
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -47,9 +47,9 @@ def test_an_epoch_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g
         monkeypatch.setattr(torch.cuda, "Event", lambda **_: event)
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["somewhere/epoch_overhead.py", "--data", "/secret", "--batch", "4"])
-    original = Loop._after, Loop._log, Late._wait
+    original = TrainingRun._after, TrainingRun._log, Late._wait
     script.main(["--data", str(tmp_path), "--batch", "4", "--rows", "0", "--out", str(tmp_path)])
-    assert (Loop._after, Loop._log, Late._wait) == original
+    assert (TrainingRun._after, TrainingRun._log, Late._wait) == original
     told = json.loads((tmp_path / "epoch_overhead.json").read_text())
     assert told["command"] == "python benchmarks/epoch_overhead.py --data FOLDER --batch 4"
     answer = told["answer"]

@@ -25,7 +25,7 @@ from robust_tickets.search.robustt import TABLE7, GateLog, RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -46,14 +46,14 @@ class KilledError(Exception):
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, title: str, step: int) -> None:
     """The first loop of that title dies before its update number ``step`` + 1."""
-    original = Loop._update
+    original = TrainingRun._update
 
-    def update(self: Loop, group: Any) -> Any:
+    def update(self: TrainingRun, group: Any) -> Any:
         if self.title == title and self.done == step:
             raise KilledError
         return original(self, group)
 
-    monkeypatch.setattr(Loop, "_update", update)
+    monkeypatch.setattr(TrainingRun, "_update", update)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_the_ticket(ran: Any) -> None:
 
 def test_other_sparsities_come_from_one_search(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clf, task, _, found, folder = ran
-    monkeypatch.setattr(Loop, "_update", lambda self, group: pytest.fail("searched again"))
+    monkeypatch.setattr(TrainingRun, "_update", lambda self, group: pytest.fail("searched again"))
     for sparsity in (0.1, 0.5, 0.9):
         drawn = found.ticket.draw(sparsity=sparsity)
         assert drawn.sparsity == pytest.approx(sparsity, abs=1e-4)

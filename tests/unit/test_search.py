@@ -30,7 +30,7 @@ from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -187,8 +187,8 @@ def test_the_same_seed_finds_the_same_and_another_seed_another(ran: Any) -> None
 def test_stopping_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a generous gamma each rule stops as early as it can, and no step is run after it."""
     steps: list[int] = []
-    original = Loop._update
-    monkeypatch.setattr(Loop, "_update", lambda self, group: (steps.append(1), original(self, group))[1])
+    original = TrainingRun._update
+    monkeypatch.setattr(TrainingRun, "_update", lambda self, group: (steps.append(1), original(self, group))[1])
     for stop, points, drawn, apart in (("paper", 6, 1, 10), ("official", 6, 0, 1), ("early_bird", 5, 4, 1)):
         steps.clear()
         found = EarlyRobust(**SMALL, stop=stop, gamma=1.1, mini=0.05)(tiny_classifier(), toy_task(80))  # type: ignore[arg-type]
@@ -398,7 +398,7 @@ def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
 def test_an_impossible_sparsity_is_refused_before_any_step(
     impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Loop, "run", lambda self: pytest.fail("trained"))
+    monkeypatch.setattr(TrainingRun, "steps", lambda self, *_, **__: pytest.fail("trained"))
     with pytest.raises(TicketsError, match="remov"):
         EarlyRobust(**{**SMALL, **impossible})(tiny_classifier(neurons=8), toy_task(16))
 

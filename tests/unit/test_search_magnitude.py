@@ -24,7 +24,7 @@ from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import removed_count
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -137,7 +137,7 @@ def test_a_killed_search_goes_on_and_ends_the_same(when: str, tmp_path: Path, mo
     with monkeypatch.context() as patch:
         calls = {"n": 0}
         owner, name, at = {
-            "in the midst of round 2": (Loop, "_update", 5),
+            "in the midst of round 2": (TrainingRun, "_update", 5),
             "before round 1 is noted": (_rounds.Rounds, "finish", 1),
             "after round 2 is noted": (imp, "rewound", 3),
         }[when]
@@ -159,7 +159,7 @@ def test_a_killed_search_goes_on_and_ends_the_same(when: str, tmp_path: Path, mo
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not list((tmp_path / "again").glob("round-*/checkpoint"))
     before = Ticket.load(tmp_path / "again")
-    monkeypatch.setattr(Loop, "_update", None)  # a finished search trains nothing
+    monkeypatch.setattr(TrainingRun, "_update", None)  # a finished search trains nothing
     assert method(clf, task, folder=tmp_path / "again").ticket == before
     with pytest.raises(TicketsError, match="another run"):
         IMP(sparsity=0.3, checkpoint_steps=1, **{**SMALL, "seed": 4})(clf, task, folder=tmp_path / "again")

@@ -25,7 +25,7 @@ from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.orticket import ORTicket
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import save_encoder, tiny_classifier, tiny_model, tiny_tokenizer
 from toy import toy_task
 
@@ -264,16 +264,16 @@ def test_a_search_that_is_killed_goes_on_to_the_same_ticket(
 ) -> None:
     method, task = ORTicket(**SMALL, gamma=0.0, mini=0.25, epochs=2, checkpoint_steps=1), toy_task(30)
     whole = method(start, task)
-    original = Loop._update
+    original = TrainingRun._update
 
-    def update(self: Loop, group: Any) -> Any:
+    def update(self: TrainingRun, group: Any) -> Any:
         if self.done == dying:
             raise _Killed
         return original(self, group)
 
     for dying in (1, 4, 6):
         with monkeypatch.context() as patch:
-            patch.setattr(Loop, "_update", update)
+            patch.setattr(TrainingRun, "_update", update)
             with pytest.raises(_Killed):
                 method(start, task, folder=tmp_path)
         monkeypatch.setenv(

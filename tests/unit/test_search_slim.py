@@ -19,7 +19,7 @@ from robust_tickets.search.base import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.orticket import ORTicket
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import toy_task
 
@@ -272,15 +272,15 @@ def test_a_search_that_is_killed_goes_on_to_the_same_ticket(
 ) -> None:
     clf, task = tiny_classifier(), toy_task(40 if method.at != "before" else 80)
     whole = method(clf, task)
-    original = Loop._update
+    original = TrainingRun._update
 
-    def update(self: Loop, group: Any) -> Any:
+    def update(self: TrainingRun, group: Any) -> Any:
         if self.done == at:
             raise _Killed
         return original(self, group)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_update", update)
+        patch.setattr(TrainingRun, "_update", update)
         with pytest.raises(_Killed):
             method(clf, task, folder=tmp_path)
     again = method(clf, task, folder=tmp_path)

@@ -24,7 +24,7 @@ from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train import checkpoint
 from robust_tickets.train.checkpoint import State
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -186,9 +186,9 @@ def search(folder: Path | None, **settings: Any) -> str:
 def _dies(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], after: int) -> None:
     """Run until ``after`` updates are done, counted over this attempt, and die before the loop has handled the last of them."""
     done = 0
-    original = Loop._after
+    original = TrainingRun._after
 
-    def counted(self: Loop, loss: torch.Tensor) -> None:
+    def counted(self: TrainingRun, loss: torch.Tensor) -> None:
         nonlocal done
         done += 1
         if done == after:
@@ -196,7 +196,7 @@ def _dies(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], after: int
         original(self, loss)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_after", counted)
+        patch.setattr(TrainingRun, "_after", counted)
         with pytest.raises(Killed):
             run()
 

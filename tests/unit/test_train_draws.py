@@ -18,7 +18,7 @@ from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import derive, torch_generator
 from robust_tickets.train import checkpoint
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -54,23 +54,23 @@ RUNS: dict[str, Callable[[Path | None], str]] = {
 
 def drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on something draws from every stream after each update, and so does the evaluation."""
-    after, evaluate = Loop._after, Loop._evaluate
+    after, evaluate = TrainingRun._after, TrainingRun._evaluate
 
-    def draw(loop: Loop) -> None:
+    def draw(loop: TrainingRun) -> None:
         torch.rand(3)
         for generator in loop.generators.values():
             torch.rand(5, generator=generator)
 
-    def wrapped(loop: Loop, loss: torch.Tensor) -> None:
+    def wrapped(loop: TrainingRun, loss: torch.Tensor) -> None:
         draw(loop)
         after(loop, loss)
 
-    def evaluated(loop: Loop) -> None:
+    def evaluated(loop: TrainingRun) -> None:
         evaluate(loop)
         draw(loop)
 
-    monkeypatch.setattr(Loop, "_after", wrapped)
-    monkeypatch.setattr(Loop, "_evaluate", evaluated)
+    monkeypatch.setattr(TrainingRun, "_after", wrapped)
+    monkeypatch.setattr(TrainingRun, "_evaluate", evaluated)
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -83,9 +83,9 @@ def test_what_is_drawn_between_updates_changes_nothing(kind: str, monkeypatch: p
 @pytest.mark.parametrize("kind", ["shared", "infobert", "gates"])
 def test_a_run_resumes_without_any_random_stream(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ended after its second update, in a process whose streams stand anywhere."""
-    expected, end = RUNS[kind](None), Loop._last
+    expected, end = RUNS[kind](None), TrainingRun._last
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_last", lambda loop: min(2, end(loop)))
+        patch.setattr(TrainingRun, "_last", lambda loop: min(2, end(loop)))
         RUNS[kind](tmp_path)
     found = checkpoint.read(tmp_path / "checkpoint")
     assert found is not None

@@ -18,7 +18,7 @@ from robust_tickets.train.cuda import late
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop, Metrics
+from robust_tickets.train.loop import Metrics, TrainingRun
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -127,15 +127,15 @@ def test_a_line_is_written_when_the_next_one_is_due(
         notes.append(text)
         note(self, count, text)
 
-    def after(self: Loop, loss: torch.Tensor) -> None:
+    def after(self: TrainingRun, loss: torch.Tensor) -> None:
         seen["done"] = self.done
         handled(self, loss)
 
     notes: list[str] = []
-    seen["done"], handled = 0, Loop._after
+    seen["done"], handled = 0, TrainingRun._after
     monkeypatch.setattr(Metrics, "write", write)
     monkeypatch.setattr(progress.Bar, "advance", advance)
-    monkeypatch.setattr(Loop, "_after", after)
+    monkeypatch.setattr(TrainingRun, "_after", after)
     monkeypatch.setattr(Writer, "busy", True)  # no checkpoint but the last
     finetune(tmp_path, evaluate=evaluate, epochs=1, batch_size=2, log_every=3)
     losses = [(3, 6, "loss"), (6, 9, "loss"), (9, 10, "loss"), (10, 10, "loss")]
@@ -156,17 +156,17 @@ def test_a_killed_run_loses_and_doubles_no_line(
     tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch, run: Any
 ) -> None:
     expected = run(tmp_path / "whole")
-    handled, whole = Loop._after, lines(tmp_path / "whole")
+    handled, whole = TrainingRun._after, lines(tmp_path / "whole")
     for last in (2, 5, 7, whole[-1]["step"]):
         folder = tmp_path / f"cut-{last}"
 
-        def dying(self: Loop, loss: torch.Tensor, last: int = last) -> None:
+        def dying(self: TrainingRun, loss: torch.Tensor, last: int = last) -> None:
             if self.done == last:
                 raise Killed
             handled(self, loss)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Loop, "_after", dying)
+            patch.setattr(TrainingRun, "_after", dying)
             with pytest.raises(Killed):
                 run(folder, checkpoint_steps=3)
         assert run(folder, checkpoint_steps=4) == expected
@@ -188,12 +188,12 @@ def test_one_that_went_wrong_is_found_an_interval_later_and_before_an_evaluation
 ) -> None:
     seen: list[int] = []
 
-    def after(self: Loop, loss: torch.Tensor) -> None:
+    def after(self: TrainingRun, loss: torch.Tensor) -> None:
         seen.append(self.done)
         handled(self, loss * float("nan") if self.done == broken else loss)
 
-    handled = Loop._after
-    monkeypatch.setattr(Loop, "_after", after)
+    handled = TrainingRun._after
+    monkeypatch.setattr(TrainingRun, "_after", after)
     for broken, found, told in ((2, 6, 3), (3, 6, 3), (4, 9, 6), (8, 10, 9), (10, 10, 10)):
         seen.clear()
         with pytest.raises(TicketsError, match=f"the loss became nan by step {told}"):
@@ -205,26 +205,26 @@ def test_one_that_went_wrong_is_found_an_interval_later_and_before_an_evaluation
 def test_an_exploded_gradient_is_told_with_its_loss(
     tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def after(self: Loop, loss: torch.Tensor) -> None:
+    def after(self: TrainingRun, loss: torch.Tensor) -> None:
         if self.done == 2:
             self.engine.exploded.fill_(True)
         handled(self, loss)
 
-    handled = Loop._after
-    monkeypatch.setattr(Loop, "_after", after)
+    handled = TrainingRun._after
+    monkeypatch.setattr(TrainingRun, "_after", after)
     with pytest.raises(TicketsError, match="the gradient exploded by step 2"):
         finetune(tmp_path)
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def after(self: Loop, loss: torch.Tensor) -> None:
+    def after(self: TrainingRun, loss: torch.Tensor) -> None:
         if self.done == 3:
             with torch.no_grad():
                 next(iter(self.parameters.values())).view(-1)[-1] = float("inf")
         handled(self, loss)
 
-    handled = Loop._after
-    monkeypatch.setattr(Loop, "_after", after)
+    handled = TrainingRun._after
+    monkeypatch.setattr(TrainingRun, "_after", after)
     with pytest.raises(TicketsError, match="the weights are not finite after step 3"):
         finetune(tmp_path, checkpoint_steps=3)
 
@@ -259,9 +259,9 @@ def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypa
     plain = evaluations(tmp_path / "cpu")
     assert all("precision" not in numbers for numbers in plain)
 
-    class Working(Loop):
-        def _prepare(self) -> None:
-            super()._prepare()
+    class Working(TrainingRun):
+        def _prepare(self, *given: Any) -> None:
+            super()._prepare(*given)
             self.engine.on_device = False  # updates as on the CPU
 
         def _evaluate(self) -> None:
@@ -269,7 +269,7 @@ def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypa
             super()._evaluate()
             self.engine.on_device = False
 
-    monkeypatch.setattr("robust_tickets.train.loop.Loop", Working)
+    monkeypatch.setattr("robust_tickets.train.loop.TrainingRun", Working)
     rounded = evaluations(tmp_path / "gpu")
     assert [numbers.pop("precision") for numbers in rounded] == ["bf16"] * 3
     assert rounded != plain
@@ -279,7 +279,7 @@ def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypa
     assert not any("precision" in line.get("evaluation", {}) for line in lines(tmp_path / "fp32"))
     monkeypatch.setattr(bf16, "KIND", torch.float32)  # half precision that is not half: the same numbers
     exact = evaluations(tmp_path / "exact")
-    monkeypatch.setattr("robust_tickets.train.loop.Loop", Loop)
+    monkeypatch.setattr("robust_tickets.train.loop.TrainingRun", TrainingRun)
     assert [numbers["loss"] for numbers in exact] == pytest.approx(
         [numbers["loss"] for numbers in evaluations(tmp_path / "plain")], abs=1e-6
     )

@@ -24,8 +24,9 @@ from robust_tickets.prune.compact import compact
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune, identity_of
-from robust_tickets.train.loop import Loop
-from robust_tickets.train.update import Optim, adamw, make_step, named_parameters
+from robust_tickets.train.loop import TrainingRun
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw, named_parameters
 from tiny import tiny_classifier
 from toy import QUICK, STILL, toy_task
 
@@ -116,27 +117,10 @@ def test_accumulation_equals_one_large_batch(adversary: Any) -> None:
     def weights(batches: Any, accumulate: int) -> dict[str, torch.Tensor]:
         twin = tiny_classifier(**STILL)
         twin.model.double()
-        generator = torch.Generator().manual_seed(0)
         bias = twin.model.classifier.bias
-        step = make_step(
-            twin.model,
-            generator=generator,
-            adversary=adversary,
-            tokenizer=twin.tokenizer,
-            regulariser=lambda: 0.1 * bias.abs().sum(),
-        )
-        optim = Optim(lr=1e-3, clip=0.5)
-        Loop(
-            title="t",
-            parts={"m": twin.model},
-            step=step,
-            batches=batches,
-            optim=optim,
-            epochs=1,
-            seed=0,
-            accumulate=accumulate,
-            generators={"a": generator},
-        ).run()
+        settings = FineTune(lr=1e-3, clip=0.5, epochs=1, accumulate=accumulate)
+        with TrainingRun(settings=settings, model=twin.model, batches=batches, classifier=twin) as run:
+            list(run.steps({"m": twin.model}, under=adversary, penalty=lambda: 0.1 * bias.abs().sum()))
         return twin.model.state_dict()
 
     one = weights(cut(9, 9, 4), 1)
@@ -239,16 +223,8 @@ def test_every_epoch_sees_every_row_once_in_another_order() -> None:
                 seen[-1] += [tuple(row) for row in batch["input_ids"].tolist()]
                 yield batch
 
-    step = make_step(clf.model, generator=torch.Generator())
-    Loop(
-        title="t",
-        parts={"m": clf.model},
-        step=step,
-        batches=Spy(batches_of(clf, task, 5, 0)),
-        optim=Optim(),
-        epochs=2,
-        seed=0,
-    ).run()
+    with TrainingRun(settings=FineTune(epochs=2), model=clf.model, batches=Spy(batches_of(clf, task, 5, 0))) as run:
+        list(run.steps({"m": clf.model}))
     assert len(seen) == 2
     assert len(seen[0]) == len(seen[1]) == 22
     assert seen[0] != seen[1]
@@ -336,3 +312,49 @@ def test_evaluation_of_a_wrapped_callable() -> None:
 
 
 # --- what surrounds a run: the classifier, the task, the caller's state ------------------------------------------------
+
+
+def ended(way: str, folder: Path) -> tuple[int, str, list[dict[str, Any]]]:
+    """A run that its caller ends after four updates: those done, the weights, and metrics.jsonl but for the time."""
+    clf, task = tiny_classifier(), toy_task(40)
+
+    def left(run: TrainingRun) -> None:
+        for done in run.steps({"model": clf.model}):
+            if done == 4 and way == "stop":
+                run.stop()
+            elif done == 4 and way == "return":
+                return
+            elif done == 4:
+                break
+
+    settings = FineTune(epochs=2, batch_size=8, lr=1e-3, log_every=3)
+    with TrainingRun(settings=settings, model=clf.model, batches=batches_of(clf, task, 8, 0), folder=folder) as run:
+        left(run)
+    assert not clf.model.training
+    return run.done, clf.digest, [{k: v for k, v in line.items() if k != "seconds"} for line in lines(folder)]
+
+
+def test_stop_break_and_return_mean_the_same(tmp_path: Path) -> None:
+    expected = ended("stop", tmp_path / "stop")
+    assert expected[0] == 4
+    assert [line["step"] for line in expected[2]] == [3, 4]
+    for way in ("break", "return"):
+        assert ended(way, tmp_path / way) == expected
+        assert (tmp_path / way / "checkpoint" / "step-00000004").is_dir()
+        assert ended(way, tmp_path / way) == expected  # resumed: nothing is left to do
+
+
+def test_after_an_exception_nothing_is_saved(tmp_path: Path) -> None:
+    clf, task = tiny_classifier(), toy_task(40)
+    run = TrainingRun(
+        settings=FineTune(epochs=2), model=clf.model, batches=batches_of(clf, task, 8, 0), folder=tmp_path
+    )
+
+    def fails() -> None:
+        with run:
+            for _ in run.steps({"model": clf.model}):
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert not (tmp_path / "checkpoint").exists()

@@ -14,8 +14,9 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
-from robust_tickets.train.update import Optim, adamw, make_step
+from robust_tickets.train.loop import TrainingRun
+from robust_tickets.train.settings import Optim
+from robust_tickets.train.update import adamw
 from tiny import tiny_classifier
 from toy import QUICK, STILL, toy_task
 
@@ -122,20 +123,12 @@ class Explodes:
 @pytest.mark.parametrize("at", [1, 2])
 def test_an_exploded_update_is_neither_saved_nor_returned(clip: float, at: int, tmp_path: Path) -> None:
     clf, task = tiny_classifier(**STILL), toy_task(16)
-    generator = torch.Generator()
-    loop = Loop(
-        title="t",
-        parts={"m": clf.model},
-        step=make_step(clf.model, generator=generator, adversary=Explodes(at)),
-        batches=batches_of(clf, task, 8, 0),
-        optim=Optim(clip=clip),
-        epochs=1,
-        seed=0,
-        folder=tmp_path,
-        log_every=50,
-    )
-    with pytest.raises(TicketsError, match=r"exploded|loss became|not finite") as problem:
-        loop.run()
+    settings = FineTune(epochs=1, clip=clip, log_every=50)
+    with (
+        pytest.raises(TicketsError, match=r"exploded|loss became|not finite") as problem,
+        TrainingRun(settings=settings, model=clf.model, batches=batches_of(clf, task, 8, 0), folder=tmp_path) as run,
+    ):
+        list(run.steps({"m": clf.model}, under=Explodes(at)))
     assert problem.value.exit_code == 3
     assert not (tmp_path / "checkpoint").exists()
 

@@ -25,7 +25,7 @@ from robust_tickets.train.checkpoint import TYPES, State, write_tensors
 from robust_tickets.train.cuda import writer
 from robust_tickets.train.cuda.writer import ALIGN, SLAB, Writer, _places
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Loop
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -224,14 +224,14 @@ def test_a_failed_write_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_training_does_not_wait_for_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None) -> None:
     gate = Gate(monkeypatch)
     monkeypatch.setattr("robust_tickets.train.loop.CHECKPOINT_SHARE", 1e9)
-    original: Callable[..., None] = Loop._after
+    original: Callable[..., None] = TrainingRun._after
 
-    def after(self: Loop, loss: torch.Tensor) -> None:
+    def after(self: TrainingRun, loss: torch.Tensor) -> None:
         if self.done == 5:
             gate.open.set()
         original(self, loss)
 
-    monkeypatch.setattr(Loop, "_after", after)
+    monkeypatch.setattr(TrainingRun, "_after", after)
     finetune(tmp_path, checkpoint_every=0.0)
     written = [step for what, step in gate.seen if what == "is written"]
     assert written[0] == 1

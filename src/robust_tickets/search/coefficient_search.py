@@ -23,17 +23,16 @@ import torch
 from torch import Tensor
 
 from robust_tickets import progress
-from robust_tickets.adversary.objective import defined, usable
 from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import Settings, component, describe, fraction, setting
+from robust_tickets.config import describe, fraction, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import stopping
 from robust_tickets.search.base import Found, PerTask, told
-from robust_tickets.seeds import derive, torch_generator
+from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import identity_of, updates_per_epoch
-from robust_tickets.train.update import Optimised
+from robust_tickets.train.finetune import identity_of
+from robust_tickets.train.settings import Length, TrainingSettings
 
 GROUPS = ("heads", "neurons")
 Scores = Mapping[str, Sequence[np.ndarray]]
@@ -159,14 +158,13 @@ APART = 3.5  # random walks: heads' coefficients closer together are hardly rank
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slim(Settings, PerTask, Optimised):
+class Slim(PerTask, TrainingSettings):
     """Settings of a coefficient search; ``heads`` and ``neurons`` are the fractions removed."""
 
     heads: float = fraction()
     neurons: float = fraction()
     head_l1: float = setting(at_least=0)
     neuron_l1: float = setting(at_least=0)
-    adversary: Any = component("adversaries")
     head_scope: Literal["global", "layer"] = "global"
     neuron_scope: Literal["global", "layer"] = "global"
     round_to: Literal[1, 8, 16, 64] = (
@@ -180,30 +178,16 @@ class Slim(Settings, PerTask, Optimised):
     # first: of the paper's rule, and its default; before: of the official one
     at: Literal["auto", "current", "first", "before"] = setting("auto", resolved="drawn")
     at_epoch: float = 0.2  # where stop="fixed" draws
-    # training
-    # the most that is run; more where few rows leave the paper's rule too few points
-    epochs: int = setting(1, at_least=1)
+    # training; ``epochs`` is the most that is run: more where few rows leave the paper's rule too few points
     horizon: int = setting(0, at_least=0)  # epochs that the learning rate's schedule is made for; 0: epochs
-    lr: float = 2e-5
-    batch_size: int = setting(32, at_least=1)
     weight_decay: float = 1e-2
     warmup: float = 0.1
-    clip: float = 1.0
-    accumulate: int = setting(1, at_least=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    # graph: CUDA graphs, where there is a CUDA device
-    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     # the released code's ways
     rule: Literal["exact", "quantile"] = "exact"
     loader_shuffle: bool = True
-    log_every: int = setting(10, at_least=1)
-    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
-    checkpoint_steps: int = setting(0, at_least=0, counts=False)
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        usable(self.adversary, self.accumulate)
         name = type(self).__name__
         for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
             if not 0 < getattr(self, part) <= self.epochs:
@@ -220,7 +204,6 @@ class Slim(Settings, PerTask, Optimised):
                 raise TicketsError(
                     f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}"
                 )
-        self.optim  # noqa: B018  # checks its numbers
 
     @property
     def drawn(self) -> str:
@@ -229,25 +212,24 @@ class Slim(Settings, PerTask, Optimised):
             return self.at
         return "first" if self.stop == "paper" else "current"
 
-    def _per_epoch(self, task: Any) -> int:
-        """Updates of an epoch."""
-        return updates_per_epoch(task, self.batch_size, self.accumulate)
+    def length(self, per_epoch: int) -> Length:
+        epochs = self._epochs(per_epoch)
+        return Length(epochs * per_epoch, epochs * per_epoch, max(self.horizon, epochs) * per_epoch)
 
     def steps(self, task: Any = None) -> int:
         """Updates at most; the rule usually stops earlier."""
-        per_epoch = self._per_epoch(task)
-        return self._points(per_epoch)[-1] if self.stop == "fixed" else self._epochs(per_epoch) * per_epoch
+        per_epoch = self.per_epoch(task)
+        return self._points(per_epoch)[-1] if self.stop == "fixed" else self.length(per_epoch).last
 
     def soonest(self, task: Any) -> int:
         """The first update at which the rule may stop the search: `early_bird` compares ``window`` points, the others one more."""
         most = self.steps(task)
         wanted = (self.window + (self.stop != "early_bird")) * (2 if self.at == "before" else 1)
-        points = self._points(self._per_epoch(task))
+        points = self._points(self.per_epoch(task))
         return most if self.stop == "fixed" or len(points) < wanted else points[wanted - 1]
 
     def on_task(self, clf: Any, task: Any, folder: Path | str | None) -> Found:
         """Search on the labels of ``task``'s training split, from theta_0 with the classifier it has."""
-        defined(self.adversary, "classification")
         model_of(clf, "searched")
         fits(clf, task)
         theta = clf.copy()  # theta_0 stays as it is
@@ -261,7 +243,7 @@ class Slim(Settings, PerTask, Optimised):
                 file_order=not self.loader_shuffle,
                 reads=self.steps(task) * self.accumulate,
             ),
-            tokenizer=theta.tokenizer,
+            clf=theta,
             origin={
                 "model": {"identity": clf.identity, "digest": clf.digest},
                 "task": {"name": task.name, "digest": task.digest},
@@ -275,7 +257,7 @@ class Slim(Settings, PerTask, Optimised):
         model: Any,
         batches: Any,
         *,
-        tokenizer: Any,
+        clf: Any,
         origin: Mapping[str, Any],
         identity: str,
         folder: Path | str | None,
@@ -283,8 +265,8 @@ class Slim(Settings, PerTask, Optimised):
         """Train ``model`` (which is used up) and its coefficients on ``batches``; draw the ticket."""
         from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.gates import Gates
-        from robust_tickets.train.loop import Loop
-        from robust_tickets.train.update import full_precision, make_step
+        from robust_tickets.train.loop import TrainingRun
+        from robust_tickets.train.update import full_precision
 
         full_precision(model)
         layout = layout_of(model)
@@ -298,46 +280,34 @@ class Slim(Settings, PerTask, Optimised):
             progress.say(
                 f"search: up to {epochs} epochs of {per_epoch} updates, for {self.window + 1} points {LEAST} updates apart"
             )
-        generator = torch_generator(self.seed, "search", "adversary", device=model.device)
-        with Gates(model, layout) as c:
-            penalised = self.head_l1 > 0 or self.neuron_l1 > 0
-            watch = Watch(
-                snapshot=c.snapshot,
-                draw=partial(self._draw, **about),
-                rule=self._rule(points),
-                points=points,
-                per_epoch=per_epoch,
+        run = TrainingRun(
+            settings=self,
+            model=model,
+            batches=batches,
+            classifier=clf,
+            name="search",
+            folder=Path(folder) if folder else None,
+            identity=identity,
+        )
+        penalised = self.head_l1 > 0 or self.neuron_l1 > 0
+        with Gates(model, layout) as c, run:
+            watch = run.remember(
+                Watch(
+                    snapshot=c.snapshot,
+                    draw=partial(self._draw, **about),
+                    rule=self._rule(points),
+                    points=points,
+                    per_epoch=per_epoch,
+                )
             )
-            step = make_step(
-                model,
-                generator=generator,
-                adversary=self.adversary,
-                precision=self.precision,
-                regulariser=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
-                tokenizer=tokenizer,
-                seed=derive(self.seed, "search", "adversary"),
-                gates=c,
-            )
-            steps = Loop(
-                title="search",
-                parts={"model": model, "gates": c, **step.parts},
-                step=step,
-                batches=batches,
-                optim=self.optim,
-                epochs=epochs,
-                horizon=self._horizon(per_epoch),
-                accumulate=self.accumulate,
-                seed=derive(self.seed, "search"),
-                generators={"adversary": generator},
-                after_step=watch,
-                memory=watch,
-                folder=Path(folder) if folder else None,
-                identity=identity,
-                checkpoint_every=self.checkpoint_every,
-                checkpoint_steps=self.checkpoint_steps,
-                engine_kind=self.engine,
-                log_every=self.log_every,
-            ).run()
+            for step in run.steps(
+                {"model": model, "gates": c},
+                under=self.adversary,
+                penalty=(lambda: c.l1(self.head_l1, self.neuron_l1)) if penalised else None,
+            ):
+                if watch(step, run.loss):
+                    run.stop()
+        steps = run.done
         found = self._found(watch, origin, steps)
         if folder:
             found.save(folder)
@@ -348,9 +318,6 @@ class Slim(Settings, PerTask, Optimised):
         if self.stop != "paper" or self.mini * per_epoch >= LEAST:
             return self.epochs
         return max(self.epochs, math.ceil((self.window + 1) * LEAST / per_epoch))
-
-    def _horizon(self, per_epoch: int) -> int:
-        return max(self.horizon, self._epochs(per_epoch)) * per_epoch
 
     def _points(self, per_epoch: int) -> list[int]:
         """Updates after which the coefficients are recorded."""
@@ -385,7 +352,7 @@ class Slim(Settings, PerTask, Optimised):
         """
         pulls = np.zeros(watch.per_epoch)
         for i in range(watch.steps[point]):
-            pulls[i % watch.per_epoch] += self.optim.lr_at(i, self._horizon(watch.per_epoch))
+            pulls[i % watch.per_epoch] += self.optim.lr_at(i, self.length(watch.per_epoch).horizon)
         walk = float(np.sqrt((pulls**2).sum()))
         return float(np.concatenate(watch.records[point]["heads"]).std()) / walk if walk else 0.0
 

@@ -28,16 +28,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.adversary.objective import defined, usable
 from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import Settings, component, describe, setting
+from robust_tickets.config import describe, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, PerTask, origin
 from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best, removed_count
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
-from robust_tickets.train.update import Optimised
+from robust_tickets.train.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,7 +163,7 @@ def magnitudes(clf: Any) -> tuple[str, dict[str, np.ndarray]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMP(Settings, PerTask, Optimised):
+class IMP(PerTask, TrainingSettings):
     """``IMP(sparsity=0.6)(classifier, task)``: six rounds of fine-tuning; the classifier stays as it was."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = LTH
@@ -173,22 +172,14 @@ class IMP(Settings, PerTask, Optimised):
     step: float = 0.1  # of all weights, each round
     classifier: Literal["kept", "rewound"] = "kept"
     schedule: Literal["run", "round"] = "run"
-    adversary: Any = component("adversaries")
     # training of one round
-    epochs: int = setting(ROUND["epochs"], at_least=1)
+    epochs: int = ROUND["epochs"]
     lr: float = ROUND["lr"]
-    batch_size: int = setting(ROUND["batch_size"], at_least=1)
+    batch_size: int = ROUND["batch_size"]
     weight_decay: float = ROUND["weight_decay"]
     warmup: float = ROUND["warmup"]
     clip: float = ROUND["clip"]
-    accumulate: int = setting(1, at_least=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     evaluation_rows: int = setting(2000, at_least=0)  # of the validation split, after each round; 0: all
-    log_every: int = setting(10, at_least=1)
-    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
-    checkpoint_steps: int = setting(0, at_least=0, counts=False)
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,9 +188,6 @@ class IMP(Settings, PerTask, Optimised):
                 f"IMP.step and IMP.sparsity must be 0 < step <= sparsity < 1, got {self.step} and {self.sparsity}",
                 hint="sparsity=0.6 in steps of 0.1 is six rounds",
             )
-        usable(self.adversary, self.accumulate)
-        defined(self.adversary, "classification")
-        self.optim  # noqa: B018  # checks its numbers
 
     @property
     def rungs(self) -> list[float]:

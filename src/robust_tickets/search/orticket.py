@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.adversary.objective import defined
+from robust_tickets.adversary.objective import Kind
 from robust_tickets.classifier.base import model_of
 from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
@@ -36,6 +36,8 @@ CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
 @dataclass(frozen=True, kw_only=True)
 class ORTicket(Slim):
     """``ORTicket(corpus="wiki.txt")(classifier)`` finds one ticket for all tasks; ``corpus="task"`` takes a task's own training texts."""
+
+    trains: ClassVar[Kind] = "mlm"
 
     # neurons removed, from the parameters that the paper's Table 2 tells: 87 M (0.3) or 93 M (0.2)
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -67,7 +69,6 @@ class ORTicket(Slim):
                 f"ORTicket.mask_share and random_share are {self.mask_share} and {self.random_share} of the {self.mask_probability} chosen",
                 hint="BERT's are 0.8 and 0.1 of 0.15",
             )
-        defined(self.adversary, "mlm")
 
     @property
     def needs_task(self) -> bool:
@@ -82,7 +83,7 @@ class ORTicket(Slim):
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
         return {**read, "mlm": digest_of_head(self.mlm)} if self.mlm else read
 
-    def _per_epoch(self, task: Any = None) -> int:
+    def per_epoch(self, task: Any = None) -> int:
         """Updates of an epoch, about: the corpus is counted in characters, not yet in tokens."""
         from robust_tickets.data.mlm import find_corpus
 
@@ -130,7 +131,7 @@ class ORTicket(Slim):
             "tokenizer": digest_of(clf.tokenizer),
             **resources_of(self),
         }
-        return self.slim(theta, batches, tokenizer=clf.tokenizer, origin=origin, identity=digest(told), folder=folder)
+        return self.slim(theta, batches, clf=clf, origin=origin, identity=digest(told), folder=folder)
 
     def _fits(self, clf: Any) -> None:
         from robust_tickets.backbone.layout import layout_of

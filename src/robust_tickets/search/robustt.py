@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,17 +33,16 @@ import torch
 from torch import Tensor
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.adversary.objective import defined, usable
 from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import Settings, build, component, describe, fraction, setting
+from robust_tickets.config import build, component, describe, fraction, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import base
 from robust_tickets.search.base import Found, PerTask, told
-from robust_tickets.seeds import derive, torch_generator
+from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of, updates_per_epoch
-from robust_tickets.train.update import Optim, Optimised
+from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
+from robust_tickets.train.settings import Length, Optim, TrainingSettings
 
 
 class GateLog:
@@ -152,7 +152,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustT(Settings, PerTask, Optimised):
+class RobustT(PerTask, TrainingSettings):
     """``RobustT()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``sparsity``: fraction removed.
 
     ``granularity`` says what one gate covers. For ``"head"`` and ``"neuron"`` the ticket is structured and ``sparsity`` a fraction of
@@ -175,21 +175,11 @@ class RobustT(Settings, PerTask, Optimised):
     # leave after so many of them; 0: all. The released selection draws at 13 to 19
     run_epochs: int = setting(0, at_least=0)
     lr: float = 0.05
-    batch_size: int = setting(32, at_least=1)
     weight_decay: float = 1e-6
     warmup: float = 0.1
-    clip: float = 1.0
-    accumulate: int = setting(1, at_least=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    # graph: CUDA graphs, where there is a CUDA device
-    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     evaluate: Literal["epoch", "never"] = "epoch"  # accuracy on the validation split with the gates' expected values
     evaluation_rows: int = setting(2000, at_least=0)  # at most so many, drawn by the seed; 0: all
     trace_every: int = setting(100, at_least=1)  # updates between two lines of the trace
-    log_every: int = setting(10, at_least=1)
-    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
-    checkpoint_steps: int = setting(0, at_least=0, counts=False)
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,14 +195,11 @@ class RobustT(Settings, PerTask, Optimised):
             raise TicketsError(
                 "RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0"
             )
-        usable(self.adversary, self.accumulate)
         if self.clip_scope == "all" and getattr(self.adversary, "updates", 1) > 1:
             raise TicketsError(
                 "RobustT(clip_scope='all') is defined for one update a batch",
                 hint="use clip_scope='gates' with this adversary",
             )
-        defined(self.adversary, "classification")
-        self.optim  # noqa: B018  # checks its numbers
 
     @classmethod
     def released(cls, name: str, **changes: Any) -> RobustT:
@@ -227,9 +214,10 @@ class RobustT(Settings, PerTask, Optimised):
         """The kind of its tickets, known before the search."""
         return "structured" if self.granularity in ("head", "neuron") else "unstructured"
 
-    def steps(self, task: Any) -> int:
+    def length(self, per_epoch: int) -> Length:
         """Updates of the gates; the first stage has ``tuning.steps(task)`` more."""
-        return (self.run_epochs or self.epochs) * updates_per_epoch(task, self.batch_size, self.accumulate)
+        total = self.epochs * per_epoch
+        return Length(total, (self.run_epochs or self.epochs) * per_epoch, total)
 
     def work(self, task: Any) -> float:
         return self.tuning.work(task) + super().work(task)
@@ -247,8 +235,8 @@ class RobustT(Settings, PerTask, Optimised):
         """
         from robust_tickets.backbone.layout import layout_of
         from robust_tickets.prune.hardconcrete import HardConcrete
-        from robust_tickets.train.loop import Loop
-        from robust_tickets.train.update import Unclipped, full_precision, make_step
+        from robust_tickets.train.loop import TrainingRun
+        from robust_tickets.train.update import Unclipped, full_precision
 
         for given in (clf,) if tuned is None else (clf, tuned):
             model_of(given, "searched")
@@ -263,64 +251,55 @@ class RobustT(Settings, PerTask, Optimised):
         theta = base.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
         layout = layout_of(theta.model)
-        generators = {
-            name: torch_generator(self.seed, "search", name, device=theta.device) for name in ("adversary", "gates")
-        }
-        gates = HardConcrete(
-            theta.model,
-            layout,
-            generator=generators["gates"],
-            granularity=self.granularity,
-            freeze=self.clip_scope == "gates",
-        )
-        per_epoch = updates_per_epoch(task, self.batch_size, self.accumulate)
-        total = self.epochs * per_epoch
-        log = GateLog(
-            gates, every=self.trace_every, per_epoch=per_epoch, penalty=lambda done: self.penalty_at(done, total)
-        )
         batches = batches_of(
-            theta, task, self.batch_size, derive(self.seed, "search", "batches"), reads=total * self.accumulate
+            theta,
+            task,
+            self.batch_size,
+            derive(self.seed, "search", "batches"),
+            reads=self.epochs * self.per_epoch(task) * self.accumulate,
         )
-        with gates:
-            step = make_step(
+        with TrainingRun(
+            settings=self,
+            model=theta.model,
+            batches=batches,
+            classifier=theta,
+            name="search",
+            folder=folder,
+            identity=identity,
+        ) as run:
+            per_epoch, total = run.per_epoch, run.total
+            gates = HardConcrete(
                 theta.model,
-                generator=generators["adversary"],
-                adversary=self.adversary,
-                precision=self.precision,
-                tokenizer=theta.tokenizer,
-                seed=derive(self.seed, "search", "adversary"),
-                gates=gates,
-                autocast=self.clip_scope == "all",  # the weights' gradients must lie where autograd puts them
+                layout,
+                generator=run.draws("gates"),
+                granularity=self.granularity,
+                freeze=self.clip_scope == "gates",
             )
-            if self.clip_scope == "all":
-                step = log.clipping_all(step, theta.model, self.clip)
-            steps = Loop(
-                title="search",
-                parts={"gates": gates, **({"model": theta.model} if gates.freeze else {}), **step.parts},
-                step=step,
-                batches=batches,
-                optim=self.optim,
-                rates={
-                    "adversary": Optim.lr
-                },  # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
-                epochs=self.epochs,
-                accumulate=self.accumulate,
-                seed=derive(self.seed, "search"),
-                generators=generators,
-                evaluate=self._evaluation(theta, task, log),
-                unclipped=Unclipped(
-                    loss=lambda: gates.regulariser(self.normalisation), weight=lambda done: self.penalty_at(done, total)
-                ),
-                after_step=log,
-                memory=log,
-                folder=folder,
-                identity=identity,
-                checkpoint_every=self.checkpoint_every,
-                checkpoint_steps=self.checkpoint_steps,
-                engine_kind=self.engine,
-                log_every=self.log_every,
-                stop_after=self.steps(task),
-            ).run()
+            with gates:
+                log = run.remember(
+                    GateLog(
+                        gates,
+                        every=self.trace_every,
+                        per_epoch=per_epoch,
+                        penalty=lambda done: self.penalty_at(done, total),
+                    )
+                )
+                for step in run.steps(
+                    {"gates": gates, **({"model": theta.model} if gates.freeze else {})},
+                    under=self.adversary,
+                    after_clip=Unclipped(
+                        loss=lambda: gates.regulariser(self.normalisation),
+                        weight=lambda done: self.penalty_at(done, total),
+                    ),
+                    evaluate=self._evaluation(theta, task, log),
+                    wrap=partial(log.clipping_all, model=theta.model, clip=self.clip)
+                    if self.clip_scope == "all"
+                    else None,
+                    # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
+                    rates={"adversary": Optim.lr},
+                ):
+                    log(step, run.loss)
+        steps = run.done
         if steps > self.steps(task):
             raise TicketsError(
                 f"the search in {folder} has run {steps / per_epoch:g} epochs already, asked for {self.run_epochs}",

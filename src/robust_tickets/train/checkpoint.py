@@ -29,7 +29,7 @@ from robust_tickets.files import read_json, sha256_file
 from robust_tickets.progress import warn
 
 if TYPE_CHECKING:
-    from robust_tickets.train.loop import Loop
+    from robust_tickets.train.loop import TrainingRun
 
 
 TYPES = {
@@ -192,67 +192,67 @@ class Memory(Protocol):
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None: ...
 
 
-def capture(loop: Loop) -> State:
-    """The loop as it stands between two steps."""
-    tensors = {f"part/{name}": value for name, value in _trained(loop).items()}
+def capture(run: TrainingRun) -> State:
+    """The run as it stands between two steps."""
+    tensors = {f"part/{name}": value for name, value in _trained(run).items()}
     if not (
-        loop.stopped or loop.done >= loop.total
+        run.stopped or run.done >= run.total
     ):  # after the last update nobody asks for the moments, two thirds of the bytes
-        for name, parameter in loop.parameters.items():
-            for key, value in loop.optimiser.state.get(parameter, {}).items():
+        for name, parameter in run.parameters.items():
+            for key, value in run.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{key}/{name}"] = value
-    if loop.engine.continues:
-        tensors |= _streams(loop)
-    tensors["running"] = loop.running
+    if run.engine.continues:
+        tensors |= _streams(run)
+    tensors["running"] = run.running
     values: dict[str, Any] = {
-        "identity": loop.identity,
-        "total": loop.total,
-        "device": loop.device.type,
+        "identity": run.identity,
+        "total": run.total,
+        "device": run.device.type,
         "threads": torch.get_num_threads(),
-        "reading": getattr(loop.batches, "reading", ""),
-        "stopped": loop.stopped,
-        "counted": loop.counted,
-        "seconds": loop._seconds(),
-        "metrics": loop.metrics.length(),
+        "reading": getattr(run.batches, "reading", ""),
+        "stopped": run.stopped,
+        "counted": run.counted,
+        "seconds": run._seconds(),
+        "metrics": run.metrics.length(),
     }
-    if loop.memory is not None:
-        tensors |= {f"memory/{name}": value for name, value in loop.memory.tensors().items()}
-        values["memory"] = loop.memory.values()
-    return State(step=loop.done, tensors=tensors, values=values)
+    if run.memory is not None:
+        tensors |= {f"memory/{name}": value for name, value in run.memory.tensors().items()}
+        values["memory"] = run.memory.values()
+    return State(step=run.done, tensors=tensors, values=values)
 
 
-def restore(loop: Loop, state: State) -> None:
-    """Put a fresh loop where ``state`` was captured; refuses the checkpoint of another run."""
-    if state.values["identity"] != loop.identity or state.values["total"] != loop.total:
+def restore(run: TrainingRun, state: State) -> None:
+    """Put a fresh run where ``state`` was captured; refuses the checkpoint of another run."""
+    if state.values["identity"] != run.identity or state.values["total"] != run.total:
         raise TicketsError(
-            f"{loop.folder} holds the checkpoint of another run (other settings, data or starting weights)",
+            f"{run.folder} holds the checkpoint of another run (other settings, data or starting weights)",
             hint="give another folder, or remove this one to start anew",
         )
     begun_on = state.values["device"]
-    if begun_on != loop.device.type:  # other random streams, other rounding: it would not be the same run
+    if begun_on != run.device.type:  # other random streams, other rounding: it would not be the same run
         raise TicketsError(
-            f"the run in {loop.folder} was begun on {begun_on}, the model is on {loop.device.type}",
-            hint=f"continue on the device it was begun on, or remove {loop.folder}/checkpoint to start anew",
+            f"the run in {run.folder} was begun on {begun_on}, the model is on {run.device.type}",
+            hint=f"continue on the device it was begun on, or remove {run.folder}/checkpoint to start anew",
         )
     threads, here = state.values.get("threads"), torch.get_num_threads()
     if begun_on == "cpu" and threads not in (None, here):
         warn(
-            f"{loop.folder} was trained with {threads} threads until now, and resumes with {here}: its weights may differ in the last bits "
+            f"{run.folder} was trained with {threads} threads until now, and resumes with {here}: its weights may differ in the last bits "
             f"from those of a run with one number of threads (OMP_NUM_THREADS={threads} gives that)"
         )
-    now = getattr(loop.batches, "reading", "")
+    now = getattr(run.batches, "reading", "")
     before = state.values.get("reading", PLAIN if now else "")  # one of an older version does not say
     if before != now:  # rows would be read twice and others never
         raise TicketsError(
-            f"the run in {loop.folder} read its texts {before}, now they would be read {now}",
+            f"the run in {run.folder} read its texts {before}, now they would be read {now}",
             hint="set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way "
-            f"round), or remove {loop.folder}/checkpoint to start anew",
+            f"round), or remove {run.folder}/checkpoint to start anew",
         )
-    trained = _trained(loop)
+    trained = _trained(run)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
     if saved.keys() != trained.keys():
         raise TicketsError(
-            f"the checkpoint in {loop.folder} does not fit the model", hint="remove the folder to start anew"
+            f"the checkpoint in {run.folder} does not fit the model", hint="remove the folder to start anew"
         )
     with torch.no_grad():
         for name, value in trained.items():
@@ -260,43 +260,43 @@ def restore(loop: Loop, state: State) -> None:
     for name, value in state.tensors.items():
         if name.startswith("optimiser/"):
             _, key, parameter = name.split("/", 2)
-            owner = loop.parameters[parameter]
-            loop.optimiser.state[owner][key] = value.to(owner.device)
-    loop.done, loop.stopped = state.step, bool(state.values["stopped"])
-    loop.running, loop.counted = state.tensors["running"].to(loop.device), int(state.values["counted"])
-    loop.spent, loop.started = float(state.values["seconds"]), time.monotonic()
-    loop.metrics.cut(int(state.values["metrics"]))
-    if loop.memory is not None:
+            owner = run.parameters[parameter]
+            run.optimiser.state[owner][key] = value.to(owner.device)
+    run.done, run.stopped = state.step, bool(state.values["stopped"])
+    run.running, run.counted = state.tensors["running"].to(run.device), int(state.values["counted"])
+    run.spent, run.started = float(state.values["seconds"]), time.monotonic()
+    run.metrics.cut(int(state.values["metrics"]))
+    if run.memory is not None:
         memory = {
             name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")
         }
-        loop.memory.restore(memory, state.values["memory"])
-    if loop.engine.continues and "random/cpu" in state.tensors:  # not in one that another engine left
-        _continue(loop, state.tensors)  # last: nothing above may draw
+        run.memory.restore(memory, state.values["memory"])
+    if run.engine.continues and "random/cpu" in state.tensors:  # not in one that another engine left
+        _continue(run, state.tensors)  # last: nothing above may draw
 
 
-def _streams(loop: Loop) -> dict[str, Tensor]:
+def _streams(run: TrainingRun) -> dict[str, Tensor]:
     """Where the random streams stand."""
-    streams = {f"generator/{name}": generator.get_state() for name, generator in loop.generators.items()}
+    streams = {f"generator/{name}": generator.get_state() for name, generator in run.generators.items()}
     streams["random/cpu"] = torch.get_rng_state()
-    if loop.device.type == "cuda":
-        streams["random/cuda"] = torch.cuda.get_rng_state(loop.device)
+    if run.device.type == "cuda":
+        streams["random/cuda"] = torch.cuda.get_rng_state(run.device)
     return streams
 
 
-def _continue(loop: Loop, streams: Mapping[str, Tensor]) -> None:
+def _continue(run: TrainingRun, streams: Mapping[str, Tensor]) -> None:
     """Put the random streams where they stood."""
-    for name, generator in loop.generators.items():
+    for name, generator in run.generators.items():
         generator.set_state(streams[f"generator/{name}"])
-    if loop.device.type == "cuda":
-        torch.cuda.set_rng_state(streams["random/cuda"], loop.device)
+    if run.device.type == "cuda":
+        torch.cuda.set_rng_state(streams["random/cuda"], run.device)
     torch.set_rng_state(streams["random/cpu"])
 
 
-def _trained(loop: Loop) -> dict[str, Tensor]:
+def _trained(run: TrainingRun) -> dict[str, Tensor]:
     """Trainable parameters and saved buffers of all parts; frozen weights come from where they came from before."""
-    found: dict[str, Tensor] = dict(loop.parameters)
-    for part, module in loop.parts.items():
+    found: dict[str, Tensor] = dict(run.parameters)
+    for part, module in run.parts.items():
         kept = module.state_dict().keys()
         found |= {f"{part}.{name}": buffer for name, buffer in module.named_buffers() if name in kept}
     return found

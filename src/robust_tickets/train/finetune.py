@@ -7,30 +7,33 @@ RobustT's differ: ``FineTune(weight_decay=1e-2, warmup=0.1)``.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary.objective import defined, usable
 from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import Settings, component, counted, digest, setting
+from robust_tickets.config import counted, digest, setting
 from robust_tickets.data.batching import batches_of, tell_cut
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.registry import code_of
-from robust_tickets.seeds import derive, numpy_generator, torch_generator
-from robust_tickets.train.update import Optimised
+from robust_tickets.seeds import derive, numpy_generator
+from robust_tickets.train.settings import Length, TrainingSettings
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Split, Task
+
 
 POINTS = 200  # at most; an update moves weights by little, so that more would not change the mean
 
 
 class Average:
-    """Called after every update; a loop's ``after_step`` and ``memory``."""
+    """The mean so far; a run's memory."""
 
     def __init__(self, model: nn.Module, share: float, total: int) -> None:
         span = max(1, round(share * total))
@@ -39,11 +42,10 @@ class Average:
         self.begins = total - span  # the last update is always one of the points
         self.count, self.mean = 0, list[Tensor]()
 
-    def __call__(self, done: int, _loss: Tensor) -> bool:
-        """Take the weights in, where this is a place to; never stops a run."""
+    def take(self, done: int) -> None:
+        """Take the weights in after ``done`` updates, where that is a point."""
         if done > self.begins and (self.total - done) % self.every == 0:
             self._take()
-        return False
 
     @torch.no_grad()
     def _take(self) -> None:
@@ -55,7 +57,7 @@ class Average:
             torch._foreach_lerp_(self.mean, weights, 1 / self.count)
 
     @torch.no_grad()
-    def settle(self) -> None:
+    def replace_weights(self) -> None:
         """Put the mean in the weights' place."""
         torch._foreach_copy_([parameter.detach() for parameter in self.model.parameters()], self.mean)
 
@@ -72,35 +74,21 @@ class Average:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTune(Settings, Optimised):
+class FineTune(TrainingSettings):
     """A configured trainer: ``FineTune(epochs=3)(classifier, task)`` trains in place and returns the classifier."""
 
-    epochs: int = setting(10, at_least=1)
+    epochs: int = 10
     run_epochs: int = setting(0, at_least=0)  # leave after so many of them, on the schedule of all; 0: all
     # updates; also the schedule's horizon
     max_steps: int | None = setting(None, at_least=1, hint="leave it out for whole epochs")
     # updates that the schedule is made for, where more than are run
     horizon: int | None = setting(None, at_least=1, hint="leave it out to decay to the end")
-    lr: float = 2e-5
-    batch_size: int = setting(32, at_least=1)
-    weight_decay: float = 0.0
-    warmup: float = 0.0  # fraction of the updates
-    clip: float = 1.0
-    accumulate: int = setting(1, at_least=1)  # batches per update
-    precision: Literal["fp32", "bf16"] = "fp32"
-    # graph: CUDA graphs, where there is a CUDA device
-    engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
-    adversary: Any = component("adversaries")
     # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
     average: float = setting(0.0, at_least=0, at_most=1, hint="0.2 averages the last fifth")
     evaluate: Literal["epoch", "never"] = (
         "epoch"  # on the validation split: at the start, after every epoch, at the end
     )
     evaluation_rows: int = setting(2000, at_least=0)  # at most so many, drawn by the seed; 0: all
-    log_every: int = setting(10, at_least=1)
-    checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
-    checkpoint_steps: int = setting(0, at_least=0, counts=False)  # updates; 0: by time and at epoch ends only
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,27 +100,25 @@ class FineTune(Settings, Optimised):
             raise TicketsError(
                 "FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out"
             )
-        usable(self.adversary, self.accumulate)
-        defined(self.adversary, "classification")
-        self.optim  # noqa: B018  # checks its numbers
 
-    def steps(self, task: Any) -> int:
-        """Updates that training on ``task`` takes."""
-        whole = (self.run_epochs or self.epochs) * updates_per_epoch(task, self.batch_size, self.accumulate)
-        return whole if self.max_steps is None else min(self.max_steps, whole)
+    def length(self, per_epoch: int) -> Length:
+        total = (self.run_epochs or self.epochs) * per_epoch
+        total = total if self.max_steps is None else min(self.max_steps, total)
+        return Length(total, total, self.epochs * per_epoch if self.run_epochs else self.horizon or total)
 
-    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, stop_after: int | None = None) -> Any:
-        """Train ``clf`` in place. ``folder`` receives metrics.jsonl and checkpoint/, and an interrupted run goes on from there.
+    def __call__(
+        self, clf: Classifier, task: Task, *, folder: Path | str | None = None, stop_after: int | None = None
+    ) -> Classifier:
+        """Train ``clf`` in place. ``folder`` receives metrics.jsonl and checkpoint/, and an interrupted run is resumed from there.
 
         ``stop_after`` leaves after so many updates, with a checkpoint. The caller saves the model, then may remove the checkpoint.
         """
-        from robust_tickets.train.loop import Loop
-        from robust_tickets.train.update import full_precision, make_step
+        from robust_tickets.train.loop import TrainingRun
+        from robust_tickets.train.update import full_precision
 
-        model_of(clf, "trained")
+        model = model_of(clf, "trained")
         fits(clf, task)
-        full_precision(clf.model)
-        generator = torch_generator(self.seed, "finetune", "adversary", device=clf.device)
+        full_precision(model)
         batches = batches_of(
             clf,
             task,
@@ -141,43 +127,25 @@ class FineTune(Settings, Optimised):
             reads=self.steps(task) * self.accumulate,
         )
         tell_cut(batches)
-        step = make_step(
-            clf.model,
-            generator=generator,
-            adversary=self.adversary,
-            precision=self.precision,
-            tokenizer=clf.tokenizer,
-            seed=derive(self.seed, "finetune", "adversary"),
-        )
-        average = Average(clf.model, self.average, self.steps(task)) if self.average else None
-        done = Loop(
-            title="train",
-            parts={"model": clf.model, **step.parts},
-            step=step,
+        with TrainingRun(
+            settings=self,
+            model=model,
             batches=batches,
-            optim=self.optim,
-            epochs=self.run_epochs or self.epochs,
-            max_steps=self.max_steps,
-            horizon=replace(self, run_epochs=0).steps(task) if self.run_epochs else self.horizon,
-            accumulate=self.accumulate,
-            seed=derive(self.seed, "finetune"),
-            generators={"adversary": generator},
-            evaluate=self._evaluation(clf, task),
+            classifier=clf,
             folder=Path(folder) if folder else None,
             identity=identity_of(self, clf, task) if folder else "",
-            checkpoint_every=self.checkpoint_every,
-            checkpoint_steps=self.checkpoint_steps,
-            engine_kind=self.engine,
-            log_every=self.log_every,
-            stop_after=stop_after,
-            after_step=average,
-            memory=average,
-        ).run()
-        if average is not None and done == average.total:
-            average.settle()
+        ) as run:
+            mean = run.remember(Average(model, self.average, run.total)) if self.average else None
+            for done in run.steps(
+                {"model": model}, under=self.adversary, evaluate=self._evaluation(clf, task), until=stop_after
+            ):
+                if mean is not None:
+                    mean.take(done)
+            if mean is not None and run.done == run.total:
+                mean.replace_weights()
         return clf
 
-    def _evaluation(self, clf: Any, task: Any) -> Any:
+    def _evaluation(self, clf: Classifier, task: Task) -> Callable[[], dict[str, Any]] | None:
         from robust_tickets.train.evaluate import Again
 
         if self.evaluate == "never" or len(task.validation) == 0:
@@ -187,7 +155,7 @@ class FineTune(Settings, Optimised):
         return lambda: again().numbers()
 
 
-def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
+def evaluated_rows(split: Split, most: int, seed: int, *purpose: str) -> Split:
     """At most so many rows of ``split``, drawn by the seed for a ``purpose`` (fine-tuning's evaluation by default); 0: all."""
     if not 0 < most < len(split):
         return split
@@ -196,12 +164,7 @@ def evaluated_rows(split: Any, most: int, seed: int, *purpose: str) -> Any:
     )
 
 
-def updates_per_epoch(task: Any, batch_size: int, accumulate: int) -> int:
-    batches = math.ceil(len(task.train) / batch_size)
-    return math.ceil(batches / accumulate)
-
-
-def identity_of(method: Any, clf: Any, task: Any) -> str:
+def identity_of(method: Any, clf: Classifier, task: Task) -> str:
     """Hash of what determines a run: the method's settings, the task's rows, the starting weights, the files behind its adversary."""
     told = {"method": type(method).__name__, "settings": counted(method), "task": task.digest, "model": clf.digest}
     return digest({**told, **resources_of(method)})

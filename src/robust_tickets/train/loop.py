@@ -1,11 +1,15 @@
-"""The one training loop. Fine-tuning, adversarial training and every search supply a step; the loop owns the rest.
+"""The one training loop. Fine-tuning and every search iterate over its steps; the run owns the rest.
+
+    with TrainingRun(settings=settings, model=model, batches=batches) as run:
+        for done in run.steps({"model": model}, under=adversary):
+            ...  # ``run.loss`` is that of the last step; ``run.stop()``, ``break`` and ``return`` end the run
 
 Order, metrics, progress, evaluation, stopping and checkpoints live here; what one update computes (accumulation, clipping, schedule,
 precision, draws) is its engine's, eager or captured, see ``engine.py``. A run that is killed and started again ends with the same
 weights, bit for bit on CPU: a checkpoint holds parameters, optimiser and the step, and everything else (learning rate, epoch, place in
 the data, what is drawn) is a function of the step; of captured updates, whose random streams continue, it holds the streams too. A
-checkpoint is taken only between steps, after the step's log line, evaluation and callback are done. Ctrl-C and SIGTERM end a run with
-one (``interrupt.py``).
+checkpoint is taken only between steps, after the caller's part of the step, its log line and its evaluation. Ctrl-C and SIGTERM end a
+run with one (``interrupt.py``); after an exception nothing is saved.
 
 The model is trained where it is: move the classifier to a device first.
 """
@@ -17,13 +21,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,14 +37,19 @@ from robust_tickets.data.batching import prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import no_link
 from robust_tickets.progress import say
-from robust_tickets.seeds import seed_dropout
+from robust_tickets.seeds import derive, seed_dropout, torch_generator
 from robust_tickets.train import checkpoint
 from robust_tickets.train import checkpoint as state
 from robust_tickets.train.bf16 import Half
-from robust_tickets.train.cuda import Kind, engine_for
+from robust_tickets.train.cuda import engine_for
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
-from robust_tickets.train.update import Optim, Step, Unclipped, adamw, named_parameters
+from robust_tickets.train.settings import TrainingSettings
+from robust_tickets.train.update import Step, Unclipped, adamw, make_step, named_parameters
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
 
 
 class Metrics:
@@ -107,15 +116,16 @@ class Interrupt:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._put_back()
+        self.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._put_back()
+        self.close()
         self._asked = True
         with suppress(RuntimeError):  # the signal came while a line was printed
             say(f"{self.title}: stopping after this step (again: at once, without a checkpoint)")
 
-    def _put_back(self) -> None:
+    def close(self) -> None:
+        """Put the handlers back."""
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -123,104 +133,173 @@ class Interrupt:
 LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time
 
+M = TypeVar("M", bound=state.Memory)
+Batch = Mapping[str, Tensor]
 
-@dataclass(kw_only=True)
-class Loop:
-    """One run. ``batches`` has ``len`` (micro-batches an epoch) and ``epoch(number, start=…)``."""
 
-    title: str
-    parts: Mapping[str, nn.Module]  # what is trained and saved
-    step: Step
-    batches: Any
-    optim: Optim
-    epochs: int
-    seed: int
-    max_steps: int | None = None  # of updates, also the schedule's horizon
-    horizon: int | None = None  # updates that the schedule is made for, where more than are run
-    accumulate: int = 1  # micro-batches per update
-    rates: Mapping[str, float] = field(default_factory=dict)  # of parts that learn at another rate than optim's
-    generators: Mapping[str, torch.Generator] = field(default_factory=dict)  # that the step draws from, by name
-    evaluate: Callable[[], dict[str, Any]] | None = None  # at the start, after every epoch and at the end
-    unclipped: Unclipped | None = None  # a loss whose gradient joins after the others were clipped
-    after_step: Callable[[int, Tensor], bool] | None = (
-        None  # updates done and the loss (on the device); True stops the run
-    )
-    memory: state.Memory | None = None  # what a method remembers between steps
+class Feed(Sized, Protocol):
+    """Micro-batches, ``len`` of them an epoch."""
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+
+
+@dataclass(kw_only=True, eq=False)
+class TrainingRun:
+    """One run. ``name`` is the word that its draws are derived from."""
+
+    settings: TrainingSettings
+    model: Any  # what the adversary sees
+    batches: Feed
+    classifier: Classifier | None = None  # around the model: what evaluates it, and its tokenizer
+    task: Task | None = None
+    name: Literal["finetune", "search"] = "finetune"
     folder: Path | None = None  # metrics.jsonl and checkpoint/
     identity: str = ""  # hash of what determines the run; a checkpoint of another run is refused
-    checkpoint_every: float = 30.0  # seconds
-    checkpoint_steps: int = 0  # also after every so many updates
-    log_every: int = 10  # updates between two reads of the loss, and the NaN check; a GPU's are read one interval later
-    stop_after: int | None = None  # leave after so many updates in all, with a checkpoint
-    engine_kind: Kind = "auto"
 
     def __post_init__(self) -> None:
-        if self.accumulate < 1 or self.epochs < 1 or self.log_every < 1:
-            raise TicketsError("epochs, accumulate and log_every must be at least 1", hint="give whole numbers from 1")
-        if len(self.batches) == 0:
-            raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
-        self.updates = getattr(self.step, "updates", 1)  # optimiser steps a batch
-        if self.updates > 1 and self.accumulate > 1:
-            raise TicketsError(
-                f"an adversary that updates {self.updates} times a batch cannot accumulate {self.accumulate} batches",
-                hint="accumulate=1",
-            )
+        self.title: str = "train" if self.name == "finetune" else self.name
+        self.seed = derive(self.settings.seed, self.name)
+        self.optim, self.accumulate = self.settings.optim, self.settings.accumulate
+        self.engine_kind = self.settings.engine
         self.per_epoch = -(-len(self.batches) // self.accumulate)
-        self.total = (
-            self.epochs * self.per_epoch
-            if self.max_steps is None
-            else min(self.max_steps, self.epochs * self.per_epoch)
-        )
+        self.total, self._end, self.horizon = self.settings.length(self.per_epoch)
+        self.device = next(self.model.parameters()).device
+        self.generators: dict[str, torch.Generator] = {}
+        self.memory: state.Memory | None = None
+        self.done, self.stopped, self.note = 0, False, ""
+        self._unfinished = self._concluded = False
 
-    def run(self) -> int:
-        """Train to the end, or to where the callback stops it; returns the updates done, over all attempts."""
-        self._prepare()
+    def __enter__(self) -> Self:
+        self._open = ExitStack()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, problem, trace)
+
+    def draws(self, name: str) -> torch.Generator:
+        """A generator for the run's steps: what it gives is a function of the seed, the update and the micro-batch."""
+        if name not in self.generators:
+            self.generators[name] = torch_generator(self.settings.seed, self.name, name, device=self.device)
+        return self.generators[name]
+
+    def remember(self, memory: M) -> M:
+        """Save ``memory`` with every checkpoint, and restore it with the one that is resumed."""
+        self.memory = memory
+        return memory
+
+    def steps(
+        self,
+        parts: Mapping[str, nn.Module],
+        *,
+        under: Any = None,
+        penalty: Callable[[], Tensor] | None = None,
+        after_clip: Unclipped | None = None,
+        evaluate: Callable[[], dict[str, Any]] | None = None,
+        wrap: Callable[[Step], Step] | None = None,
+        rates: Mapping[str, float] | None = None,
+        until: int | None = None,
+    ) -> Iterator[int]:
+        """Train ``parts``; the number of updates done, over all attempts, after each of them.
+
+        ``under`` is an adversary, ``penalty`` joins the loss in its last pass, ``after_clip`` after the gradients were clipped.
+        ``evaluate`` is asked at the start, after every epoch and at the end; ``wrap`` changes the step, which then has no working
+        weights; ``rates`` are of parts that learn at another rate; ``until`` leaves after so many updates in all, with a checkpoint.
+        """
+        step = make_step(
+            self.model,
+            generator=self.draws("adversary"),
+            adversary=under,
+            precision=self.settings.precision,
+            regulariser=penalty,
+            tokenizer=None if self.classifier is None else self.classifier.tokenizer,
+            seed=derive(self.settings.seed, self.name, "adversary"),
+            gates=parts.get("gates"),
+            autocast=wrap is not None,  # the gradients must lie where autograd puts them
+        )
+        self.evaluate, self.unclipped = evaluate, after_clip
+        if until is not None:
+            self._end = min(self._end, until)
+        self._prepare(parts, wrap(step) if wrap else step, rates)
+        enter = self._open.enter_context
         # dropout reads torch's global stream: the caller's is put back
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            try:
-                with self.writer or nullcontext():
-                    self._train()
-            finally:
-                self.optimiser.zero_grad(set_to_none=True)  # gradients are as large as the model
+        enter(torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []))
+        self._open.callback(self.optimiser.zero_grad, set_to_none=True)  # gradients are as large as the model
+        enter(self.writer or nullcontext())
+        self._begin()
+        self._asked = enter(Interrupt(self.title, active=self.writer is not None))
+        self._reading = enter(ExitStack())
+        self._bar = self._reading.enter_context(progress.track(self.title, self._last(), self.done))
+        self._groups = self._reading.enter_context(closing(self._read()))
+        self._open.push(self._left)
+        return iter(self._next, None)
+
+    def stop(self) -> None:
+        """End the run after this step, with a checkpoint."""
+        self.stopped = True
+
+    def _next(self) -> int | None:
+        """Finish the step before and make another one; none when all are made."""
+        self._finish_step()
+        if self._concluded or self._over() or self._asked:
+            self._conclude()
+            return None
+        self.loss = self._update(next(self._groups))
+        self._unfinished = True
         return self.done
 
-    def _train(self) -> None:
-        self._begin()
-        with Interrupt(self.title, active=self.writer is not None) as asked:
-            self._steps(asked)
-            self._check_loss()
-            self._check_weights()
-            self._save(always=True)
-            if asked:
-                progress.say(f"{self.title}: saved after step {self.done} of {self._last()}")
-                raise KeyboardInterrupt
+    def _finish_step(self) -> None:
+        """What belongs after the caller's part of a step."""
+        if self._unfinished:
+            self._unfinished = False
+            self._after(self.loss)
+            self._bar.advance(1, self.note)
+
+    def _left(self, kind: type[BaseException] | None, *_: object) -> None:
+        """The caller left the run: without an exception that is a stop."""
+        if kind is None and not self._concluded:
+            self.stop()
+            self._finish_step()
+            self._conclude()
+
+    def _conclude(self) -> None:
+        if self._concluded:
+            return
+        self._concluded = True
+        self._reading.close()
+        self._check_loss()
+        self._check_weights()
+        self._save(always=True)
         for part in self.parts.values():
             part.eval()
+        self._asked.close()
+        if self._asked:
+            progress.say(f"{self.title}: saved after step {self.done} of {self._last()}")
+            raise KeyboardInterrupt
 
-    def _steps(self, asked: Interrupt) -> None:
-        """Update until all is done or somebody asked to stop."""
-        with progress.track(self.title, self._last(), self.done) as bar:
-            while not (self._over() or asked):
-                epoch, within = divmod(self.done, self.per_epoch)
-                with closing(self._batches(epoch, within * self.accumulate)) as batches:
-                    for group in groups(batches, self.accumulate):
-                        loss = self._update(group)
-                        self._after(loss)
-                        bar.advance(1, self.note)
-                        if self._over() or asked or self.done % self.per_epoch == 0:
-                            break
+    def _read(self) -> Generator[list[Batch], None, None]:
+        """The micro-batches of each update, from where the run stands."""
+        while True:
+            epoch, within = divmod(self.done, self.per_epoch)
+            with closing(self._batches(epoch, within * self.accumulate)) as batches:
+                for group in groups(batches, self.accumulate):
+                    yield group
+                    if self.done % self.per_epoch == 0:
+                        break
 
-    def _prepare(self) -> None:
+    def _prepare(self, parts: Mapping[str, nn.Module], step: Step, rates: Mapping[str, float] | None = None) -> None:
         one_process()
-        self.optimiser = adamw(self.parts, self.optim, self.rates)
+        if self.per_epoch == 0:
+            raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
+        self.step, self.parts = step, {**parts, **step.parts}
+        self.optimiser = adamw(self.parts, self.optim, rates)
         self.parameters = named_parameters(self.parts)
-        self.device = next(iter(self.parameters.values())).device
         self.writer = Writer(self.folder / "checkpoint", self.device) if self.folder else None
         self.engine = engine_for(self)
 
     def _begin(self) -> None:
         self.metrics = Metrics(self.folder / "metrics.jsonl" if self.folder else None)
-        self.done, self.stopped, self.note = 0, False, ""
         self.spent, self.started = 0.0, time.monotonic()
         self.running, self.counted = torch.zeros((), device=self.device), 0
         self.late = Late(self.device)
@@ -239,14 +318,14 @@ class Loop:
 
     def _last(self) -> int:
         """The update to end at; the schedule is made for ``total``."""
-        return self.total if self.stop_after is None else min(self.total, self.stop_after)
+        return min(self.total, self._end)
 
-    def _batches(self, epoch: int, start: int) -> Generator[Mapping[str, Tensor], None, None]:
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         """The rest of an epoch; for a GPU made ahead by a thread, in memory that it reads without waiting."""
         batches = self.batches.epoch(epoch, start=start)
         yield from prefetched(batches, pin=True) if self.device.type == "cuda" else batches
 
-    def _update(self, group: list[Mapping[str, Tensor]]) -> Tensor:
+    def _update(self, group: list[Batch]) -> Tensor:
         loss = self.engine.update(group, self.done)
         self.done += 1
         return loss
@@ -257,10 +336,8 @@ class Loop:
         else:  # of the loss's own precision from the first on
             self.running = self.running + loss
         self.counted += 1
-        if self.after_step is not None and self.after_step(self.done, loss):
-            self.stopped = True
         epoch_ends = self.done % self.per_epoch == 0
-        if self.done % self.log_every == 0 or epoch_ends or self.stopped or self.done == self.total:
+        if self.done % self.settings.log_every == 0 or epoch_ends or self.stopped or self.done == self.total:
             self._log()
         if epoch_ends or self.stopped or self.done == self.total:
             self._evaluate()
@@ -335,8 +412,8 @@ class Loop:
         cheap = (
             since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy
         )  # no write is waited for because of another
-        by_time = cheap and (epoch_ends or since >= self.checkpoint_every)
-        by_step = self.checkpoint_steps and self.done % self.checkpoint_steps == 0
+        by_time = cheap and (epoch_ends or since >= self.settings.checkpoint_every)
+        by_step = self.settings.checkpoint_steps and self.done % self.settings.checkpoint_steps == 0
         if not (always or by_time or by_step):
             return
         self._check_loss()  # a run that went wrong never replaces a good checkpoint
@@ -369,7 +446,7 @@ def one_process() -> None:
         )
 
 
-def groups(batches: Iterable[Mapping[str, Tensor]], size: int) -> Iterator[list[Mapping[str, Tensor]]]:
+def groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
     """Consecutive groups of ``size``; the last may be smaller."""
     source = iter(batches)
     while group := list(islice(source, size)):

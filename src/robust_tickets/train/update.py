@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from robust_tickets.environment import attention
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive
 from robust_tickets.train.bf16 import Half
+from robust_tickets.train.settings import Optim
 
 Precision = Literal["fp32", "bf16"]
 Backward = Callable[[Tensor], None]
@@ -122,35 +123,6 @@ def plain(objective: Objective) -> Tensor:
     return loss.detach()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Optim:
-    """AdamW's numbers; ``warmup`` is a fraction of the horizon, ``clip`` the largest global gradient norm (0: no clipping)."""
-
-    lr: float = 2e-5
-    weight_decay: float = 0.0
-    warmup: float = 0.0
-    clip: float = 1.0
-    eps: float = 1e-8
-    betas: tuple[float, float] = (0.9, 0.999)
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise TicketsError(f"the learning rate must be positive, got {self.lr}", hint="2e-5 is the papers' value")
-        if not 0 <= self.warmup < 1:
-            raise TicketsError(
-                f"warmup is a fraction of the steps in [0, 1), got {self.warmup}", hint="0.1 warms up for 10 % of them"
-            )
-        if self.weight_decay < 0 or self.clip < 0:
-            raise TicketsError("weight_decay and clip must not be negative", hint="0 switches them off")
-
-    def lr_at(self, step: int, horizon: int) -> float:
-        """Learning rate of the update that follows ``step`` updates: linear up from 0, then linear down to 0 at ``horizon``."""
-        rising = int(self.warmup * horizon)
-        if step < rising:
-            return self.lr * step / rising
-        return self.lr * max(0, horizon - step) / max(1, horizon - rising)
-
-
 def named_parameters(parts: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
     """Trainable parameters of all parts under one name each, shared ones once."""
     seen: set[int] = set()
@@ -161,34 +133,6 @@ def named_parameters(parts: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
                 seen.add(id(parameter))
                 named[f"{part}.{name}"] = parameter
     return named
-
-
-class Optimised:
-    """What every method with these settings shares: its optimiser, and the passes its adversary takes."""
-
-    lr: float
-    weight_decay: float
-    warmup: float
-    clip: float
-    adversary: Any
-    batch_size: int
-    accumulate: int
-    if TYPE_CHECKING:
-
-        def steps(self, task: Any) -> int: ...
-
-    @property
-    def optim(self) -> Optim:
-        return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
-
-    @property
-    def passes(self) -> float:
-        """Forward-backward passes per batch, or what costs as much."""
-        return float(getattr(self.adversary, "passes", 1))
-
-    def work(self, task: Any) -> float:
-        """How many rows of a plain training step all updates come to, for estimates; a method of several phases adds them up."""
-        return self.steps(task) * self.batch_size * self.accumulate * self.passes
 
 
 def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, float] | None = None) -> torch.optim.AdamW:

@@ -12,7 +12,7 @@ from robust_tickets.train.bf16 import MULTIPLE
 from robust_tickets.train.update import Engine
 
 if TYPE_CHECKING:
-    from robust_tickets.train.loop import Loop
+    from robust_tickets.train.loop import TrainingRun
 
 Kind = Literal["auto", "eager", "graph"]
 WORTH = 100  # updates from which recording (some tenths of a second a shape) is worth it
@@ -22,17 +22,17 @@ def capturable(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def engine_for(loop: Loop) -> Engine:
+def engine_for(run: TrainingRun) -> Engine:
     """``auto`` takes graphs on a CUDA device for runs of some length; ``graph`` elsewhere is said to be eager."""
-    kind, cuda = loop.engine_kind, capturable(loop.device)
+    kind, cuda = run.engine_kind, capturable(run.device)
     if kind == "graph" and not cuda:
-        progress.say(f"{loop.title}: graphs need a CUDA device, the model is on {loop.device.type}: it runs eagerly")
-    graphs = cuda and (kind == "graph" or (kind == "auto" and loop.total >= WORTH))
+        progress.say(f"{run.title}: graphs need a CUDA device, the model is on {run.device.type}: it runs eagerly")
+    graphs = cuda and (kind == "graph" or (kind == "auto" and run.total >= WORTH))
     if cuda:
-        progress.say(f"{loop.title}: engine {'graph' if graphs else 'eager'}")
-        if odd := odd_widths(loop):
+        progress.say(f"{run.title}: engine {'graph' if graphs else 'eager'}")
+        if odd := odd_widths(run):
             progress.say(
-                f"{loop.title}: the ticket has feed-forward layers of odd widths (like {odd[0]}), a fifth slower in bf16 than multiples "
+                f"{run.title}: the ticket has feed-forward layers of odd widths (like {odd[0]}), a fifth slower in bf16 than multiples "
                 f"of {MULTIPLE}: draw it with round_to={MULTIPLE}"
             )
     made: type[Engine] = Engine
@@ -41,21 +41,21 @@ def engine_for(loop: Loop) -> Engine:
 
         made = Captured
     return made(
-        step=loop.step,
-        parameters=loop.parameters,
-        optimiser=loop.optimiser,
-        optim=loop.optim,
-        horizon=loop.horizon or loop.total,
-        unclipped=loop.unclipped,
-        seed=loop.seed,
-        generators=loop.generators,
+        step=run.step,
+        parameters=run.parameters,
+        optimiser=run.optimiser,
+        optim=run.optim,
+        horizon=run.horizon,
+        unclipped=run.unclipped,
+        seed=run.seed,
+        generators=run.generators,
     )
 
 
-def odd_widths(loop: Loop) -> list[int]:
+def odd_widths(run: TrainingRun) -> list[int]:
     """Feed-forward widths of a compact model at which bf16 products are slow; none where the working weights have room around them."""
-    half = loop.step.half
-    model: Any = loop.parts.get("model")
+    half = run.step.half
+    model: Any = run.parts.get("model")
     if half is None or not has_layout(model) or not model.config.model_type.startswith("ticket-"):
         return []
     layout = layout_of(model)
