@@ -1,4 +1,4 @@
-"""A search and an adversary from outside, as the page docs/guides/extending.md has them, installed with their entry points and run by a recipe."""
+"""A search and an adversary from outside, as docs/guides/extending.md has them, installed with their entry points and run by a recipe."""
 
 from __future__ import annotations
 
