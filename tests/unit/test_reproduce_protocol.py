@@ -221,12 +221,10 @@ SIZES = {  # train, selects, attacked; counted from the official files
 def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> None:
     unit = Unit(task=task, arm="finetune", seed=5)
     source = recipe(unit, f"data={shared / 'data' / task}").source
-    loaded = load_task(task, **source.options(unit.seed))
+    loaded = source.load(unit.seed)
     assert tuple(map(len, (loaded.train, loaded.validation, loaded.test))) == SIZES[task]
     assert check_task(loaded, unit) == (("ag_news: " + rules(task).subsets[50958],) if task == "ag_news" else ())
-    assert (
-        load_task(task, **source.options(unit.seed + 1)).digest == loaded.digest
-    )  # the same rows select whatever the seed
+    assert source.load(unit.seed + 1).digest == loaded.digest  # the same rows select whatever the seed
     if task == "sst2":
         assert len(loaded.split("test")) == 1819
         carved = load_task("sst2", data=shared / "data" / "sst2")

@@ -118,8 +118,8 @@ def attack(
     from robust_tickets.attack.examples import short_of
     from robust_tickets.attack.tables import checked
     from robust_tickets.config import build_component
+    from robust_tickets.data.diagnostics import announce
     from robust_tickets.data.load import load_task
-    from robust_tickets.experiment.execute import announce
     from robust_tickets.experiment.recipe import tree_of
 
     tables = [

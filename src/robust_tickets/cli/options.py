@@ -7,22 +7,21 @@ user's own code, named by the user. Nothing that comes with a model is ever run.
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.answer import Strict
-from robust_tickets.config import at_least
-from robust_tickets.data.readers import READERS
+from robust_tickets.config import Said, at_least, build
+from robust_tickets.data.source import TaskSource
+from robust_tickets.data.source import look_for as look_for
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import look_again
 from robust_tickets.registry import FUNCTION, imported
 
+T = TypeVar("T")
 FILE = re.compile(r"([^:]*\.py)(:(.*))?$")
 
 
@@ -208,13 +207,6 @@ def _device(name: str | None) -> str | None:
 DATA = ("task", "data", "test", "validation")  # keys of a recipe that may name a file
 
 
-def look_for(*given: str | Path | None) -> None:
-    """Refuse a data file that is not there; what does not end like one may be a task, a folder or a Hub id and is looked at later."""
-    for path in (Path(os.path.expanduser(one)) for one in given if one is not None):  # which no path makes raise
-        if path.suffix.lower() in READERS and not os.path.exists(path):
-            raise TicketsError(f"no such file or folder: {path}", hint=look_again(path))
-
-
 def files_in(settings: Iterable[str]) -> Iterator[str]:
     """The values of those ``key=value`` settings that may name a data file."""
     for setting in settings:
@@ -228,35 +220,16 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """Which task, and where it lies."""
+Source = Annotated[TaskSource, Parameter(name="*", negative="")]
 
-    task: Annotated[
-        str, Parameter(help="A registered task, a Hub id, or a csv, tsv, jsonl or parquet file or folder.")
-    ] = "reviews"
-    data: Annotated[str | None, Parameter(help="Local files of a registered task.")] = None
-    text: Annotated[str | None, Parameter(help="The text column; a pair as premise,hypothesis.")] = None
-    label: Annotated[str | None, Parameter(help="The label column.")] = None
-    test: Annotated[str | None, Parameter(help="A file to evaluate and attack.")] = None
-    validation: Annotated[str | None, Parameter(help="A file to select on.")] = None
-    strict: Strict = False
-    max_rows: Annotated[int | None, Parameter(help="Train on a seeded subset of so many rows.")] = None
-    max_test_rows: Annotated[int | None, Parameter(help="Select and evaluate on seeded subsets of so many rows.")] = (
-        None
-    )
 
-    def look(self) -> None:
-        """Refuse a file that is not there, before anything heavy is loaded."""
-        look_for(self.task, self.data, self.test, self.validation)
-
-    def load(self, seed: int = 0) -> Any:
-        from robust_tickets.data.load import load_task
-        from robust_tickets.experiment import execute
-
-        options = {k: v for k, v in vars(self).items() if k not in ("task", "text")}
-        return execute.announce(load_task(self.task, text=columns(self.text), seed=seed, **options))
+def typed(given: T) -> T:
+    """Options with their texts read as their fields want them, as ``--set`` reads them: ``a,b`` is a pair where pairs go."""
+    words = {
+        name: Said(",".join(value) if isinstance(value, tuple) else value) if isinstance(value, str | tuple) else value
+        for name, value in vars(given).items()
+    }
+    return build(type(given), words, "the flags")  # type: ignore[no-any-return]
 
 
 def columns(text: str | None) -> str | tuple[str, ...] | None:

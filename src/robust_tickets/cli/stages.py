@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robust_tickets.cli.answer import Answer, Common, Settings
-from robust_tickets.cli.options import Data, is_folder
+from robust_tickets.cli.options import Source, is_folder, typed
+from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
 
@@ -15,7 +16,7 @@ def search(
     method: str = "earlyrobust",
     *,
     out: Path,
-    data: Data = Data(),  # noqa: B008
+    source: Source = TaskSource(),  # noqa: B008
     model: str = "minilm",
     max_length: int | None = None,
     seed: int = 0,
@@ -41,7 +42,8 @@ def search(
         A folder with the ticket whose counts a random one matches.
     """
     is_folder(out)
-    data.look()
+    source = typed(source)
+    source.look()
     say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build_component
@@ -52,13 +54,13 @@ def search(
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
 
-    filled, note = with_row({"name": method, **tree_of(set)}, data.task, None, SPARSITY)
+    filled, note = with_row({"name": method, **tree_of(set)}, source.task, None, SPARSITY)
     chosen = build_component("methods", {"seed": seed, **filled}, method)
     matched = Ticket.load(like) if like else None
     check_like(chosen, matched is not None, matched.kind if matched else None, method)
-    length, long = length_for(data.task, max_length)
+    length, long = length_for(source.task, max_length)
     if getattr(chosen, "needs_task", True):
-        task = data.load(seed)
+        task = source.load(seed)
         start = load_classifier(model, task, max_length=length, seed=seed)
     else:  # the classifier only carries the encoder and the tokenizer
         task, start = None, load_classifier(model, labels=("0", "1"), max_length=length, seed=seed)
@@ -130,7 +132,7 @@ def train(
     model: str = "minilm",
     *,
     out: Path,
-    data: Data = Data(),  # noqa: B008
+    source: Source = TaskSource(),  # noqa: B008
     ticket: Path | None = None,
     without: Literal["initialisation", "structure"] | None = None,
     max_length: int | None = None,
@@ -160,7 +162,8 @@ def train(
             f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER"
         )
     is_folder(out)
-    data.look()
+    source = typed(source)
+    source.look()
     say(f"loading {model}")
     from robust_tickets.classifier import load_classifier
     from robust_tickets.config import build
@@ -172,10 +175,10 @@ def train(
     from robust_tickets.ticket.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
 
-    filled, note = for_training({"seed": seed, **tree_of(set)}, data.task)
+    filled, note = for_training({"seed": seed, **tree_of(set)}, source.task)
     trainer = build(FineTune, filled, "train")
-    length, long = length_for(data.task, max_length)
-    task = data.load(seed)
+    length, long = length_for(source.task, max_length)
+    task = source.load(seed)
     for line in filter(None, (note, long)):
         say(line)
     start = load_classifier(model, task, max_length=length, seed=seed)

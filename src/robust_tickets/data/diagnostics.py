@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from robust_tickets.data.schema import few
-from robust_tickets.data.splits import ALL
+from robust_tickets.data.source import ALL
 from robust_tickets.data.task import BadRow, Split, Task
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
@@ -117,6 +117,7 @@ def _classes(split: Split, name: str, names: Sequence[str]) -> str:
 
 HEAD = ("file", "row", "reason")
 SHOWN = 100  # of them on the page
+LISTED = 10  # of them in the log; a run's folder lists them all
 
 
 def write_bad_rows(folder: Path, tasks: Iterable[Task]) -> None:
@@ -149,3 +150,16 @@ def _ours(path: Path) -> bool:
 def shown(bad: Iterable[BadRow]) -> list[str]:
     """The first of them, for the page."""
     return [str(row) for row, _ in zip(bad, range(SHOWN), strict=False)]
+
+
+def announce(task: Task) -> Task:
+    """Log what was inferred, what was left out and what may spoil the results; the task."""
+    for note in task.notes:
+        say(f"data: {note}")
+    for bad in task.skipped[1:LISTED]:  # the first stands in its note
+        say(f"data: left out {bad}")
+    if len(task.skipped) > LISTED:
+        say(f"data: … and {len(task.skipped) - LISTED} more bad rows")
+    for warning in task.warnings:
+        warn(warning)
+    return task

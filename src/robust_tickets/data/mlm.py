@@ -176,7 +176,7 @@ def _judged(value: Any) -> Iterator[Text]:
 
 @cache
 def _of_hub(hub_id: str, config: str, column: str) -> Corpus:
-    from robust_tickets.data.load import from_hub
+    from robust_tickets.data.source import from_hub
 
     found = from_hub(hub_id, config, use="/".join(filter(None, ("corpus=FOLDER", config))))
     rows = found.splits.get("train") or next(iter(found.splits.values()))

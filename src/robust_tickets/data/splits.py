@@ -46,6 +46,3 @@ def lowest(keys: np.ndarray, fraction: float) -> np.ndarray:
         return np.zeros(len(keys), dtype=bool)
     count = max(1, round(len(distinct) * fraction))
     return keys <= distinct[count - 1]
-
-
-ALL = "all"  # the one split of a lone file, before it is divided

@@ -16,40 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from robust_tickets.config import build, build_component
 from robust_tickets.data.registered_tasks import TASKS, task_named
+from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import METHODS, name_of
 
 if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import Recipe
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """As :func:`robust_tickets.load_task`; ``selects`` and ``attacked`` are its ``splits``."""
-
-    task: str
-    text: str | tuple[str, str] | None = None
-    label: str | None = None
-    labels: tuple[str, ...] | None = None
-    test: str | None = None
-    validation: str | None = field(default=None, metadata={"none_is_a_word": True})  # "none": no row selects
-    data: str | None = None
-    strict: bool = False
-    max_rows: int | None = None
-    max_test_rows: int | None = None
-    selects: str | None = None  # the split that selects, by its name in the data
-    attacked: str | None = None  # the split that is evaluated and attacked
-    drop_seen: bool = False  # rows whose text stands in train leave the other splits
-    split_seed: int | None = (
-        None  # of what is carved from train; else the recipe's, so that every seed carves other rows
-    )
-
-    def options(self, seed: int) -> dict[str, Any]:
-        """What ``load_task`` is given besides the task's name, in a recipe of this seed."""
-        ours = ("task", "selects", "attacked", "split_seed")
-        splits = {role: name for role, name in (("validation", self.selects), ("test", self.attacked)) if name}
-        given = {name: value for name, value in vars(self).items() if name not in ours}
-        return {**given, "splits": splits or None, "seed": seed if self.split_seed is None else self.split_seed}
 
 
 def with_row(
@@ -223,7 +195,7 @@ class Origin:
     """Where a ticket comes from: a search or a folder, and the draw made since."""
 
     search: Any = field(default=None, metadata={"registry": "methods"})
-    searched_on: Source | None = None  # another task than the recipe's
+    searched_on: TaskSource | None = None  # another task than the recipe's
     like: Origin | None = None  # whose counts a random ticket matches
     folder: str | None = None
     draw: Draw | None = None
@@ -291,7 +263,7 @@ class _Table:
 
     title: str | None = None
     search: Any = None
-    searched_on: Source | None = None
+    searched_on: TaskSource | None = None
     ticket: str | None = None
     draw: Draw | None = None
     without: Without | None = None
@@ -419,7 +391,7 @@ class Arms:
                 )  # weights have no widths
         return self._build({**shared, **own}, table.searched_on, where)
 
-    def _build(self, settings: Mapping[str, Any], elsewhere: Source | None, where: str) -> Any:
+    def _build(self, settings: Mapping[str, Any], elsewhere: TaskSource | None, where: str) -> Any:
         filled, note = with_row(settings, self.given.task, elsewhere.task if elsewhere else None, SPARSITY)
         self._note(note)
         return build_component("methods", {"seed": self.given.seed, **filled}, where)

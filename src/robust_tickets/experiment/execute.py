@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import AttackPlan
     from robust_tickets.ticket.ticket import Ticket
 
-LISTED = 10  # bad rows named in the log; a run's folder lists them all
-
-
-def announce(task: Task) -> Task:
-    """Say what was inferred and warn of what may spoil the results, then pass the task on."""
-    for note in task.notes:
-        say(f"data: {note}")
-    for bad in task.skipped[1:LISTED]:  # the first stands in its note
-        say(f"data: left out {bad}")
-    if len(task.skipped) > LISTED:
-        say(f"data: … and {len(task.skipped) - LISTED} more bad rows")
-    for warning in task.warnings:
-        warn(warning)
-    return task
-
 
 def inputs(start: Classifier, task: Task | None) -> dict[str, Any]:
     """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""

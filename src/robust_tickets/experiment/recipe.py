@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 from robust_tickets.attack.attack import check_numbers
 from robust_tickets.config import Said, build, read_toml, setting
+from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.experiment.arms import Arm, Arms, Given, Source, length_for
+from robust_tickets.experiment.arms import Arm, Arms, Given, length_for
 from robust_tickets.registry import ADVERSARIES, ATTACKS, METHODS, adversaries, methods
 
 
@@ -92,7 +93,7 @@ class Recipe:
     model: str
     max_length: int
     seed: int
-    source: Source
+    source: TaskSource
     arms: tuple[Arm, ...]
     attacks: tuple[AttackPlan, ...]
     baseline: str
@@ -100,13 +101,12 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top(Source):
-    """The keys a recipe file may have at its top level: those of :class:`Source`, and these."""
+class _Top(TaskSource):
+    """The keys a recipe file may have at its top level: those of :class:`TaskSource`, and these."""
 
     title: str = ""
     about: str = ""
     model: str = "minilm"
-    task: str = "reviews"
     max_length: int | None = None
     seed: int = 0
     baseline: str | None = None
@@ -159,12 +159,12 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     baseline = top.baseline if top.baseline in wanted else wanted[0]
     plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
     attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
-    source = {key: getattr(top, key) for key in Source.__dataclass_fields__}
+    source = {key: getattr(top, key) for key in TaskSource.__dataclass_fields__}
     if not top.title:
         raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
     return Recipe(
         name=name, title=top.title, about=top.about, model=top.model, max_length=length, seed=top.seed,
-        source=Source(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
+        source=TaskSource(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
     )  # fmt: skip
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.config import digest, to_plain, uncounted
 from robust_tickets.data import diagnostics
+from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, in_table, inside
 from robust_tickets.experiment import arms as allowed
 from robust_tickets.experiment import execute
-from robust_tickets.experiment.arms import Arm, Origin, Source
+from robust_tickets.experiment.arms import Arm, Origin
 from robust_tickets.experiment.recipe import AttackPlan, Recipe
 from robust_tickets.files import locked, read_json, sha256_file, write_json
 from robust_tickets.progress import say
@@ -109,12 +110,12 @@ class Walk:
     task: Task
     start: Classifier  # theta_0; never changed
     inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
-    elsewhere: Mapping[Source, Task]  # other tasks that arms search on
+    elsewhere: Mapping[TaskSource, Task]  # other tasks that arms search on
     run: Run
     command: str
     goes_on: str = ""  # the command with its folder, where that is not the usual one
 
-    def classifier(self, source: Source | None = None) -> Classifier:
+    def classifier(self, source: TaskSource | None = None) -> Classifier:
         """theta_0 for the recipe's task, or with another head for another task."""
         return self.start if source is None else _classifier(self.recipe, self.elsewhere[source])
 
@@ -213,13 +214,11 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     allowed.check(recipe)
     origins = list(_origins([arm.origin for arm in recipe.arms]))
     _look_for_resources(recipe, origins)
-    task = _task(recipe.source, recipe.seed)
+    task = recipe.source.load(recipe.seed)
     say(f"model: loading {recipe.model}")
     start = _classifier(recipe, task)
     given = execute.inputs(start, task)
-    elsewhere = {
-        source: _task(source, recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source
-    }
+    elsewhere = {source: source.load(recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
     others = [
         [elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None]
         for o in origins
@@ -289,12 +288,6 @@ def look_for_attacks(recipe: Recipe) -> None:
     for plan in recipe.attacks:
         with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
             plan.attack.resources()
-
-
-def _task(source: Source, seed: int) -> Task:
-    from robust_tickets.data.load import load_task
-
-    return execute.announce(load_task(source.task, **source.options(seed)))
 
 
 def _classifier(recipe: Recipe, task: Task) -> Classifier:

@@ -199,7 +199,7 @@ def _no_split(places: Places, task: str, split: str | None) -> list[str]:
 
 @cache
 def _splits(folder: Path) -> tuple[str, ...]:
-    from robust_tickets.data.load import from_path
+    from robust_tickets.data.source import from_path
 
     try:
         return tuple(from_path(folder).splits)
@@ -262,7 +262,7 @@ def weights_of(places: Places, backbone: str) -> int | None:
 
 @cache
 def _rows(folder: Path) -> dict[str, int]:
-    from robust_tickets.data.load import from_path
+    from robust_tickets.data.source import from_path
 
     try:
         return {split: sum(_count(one.path) for one in readers) for split, readers in from_path(folder).splits.items()}
