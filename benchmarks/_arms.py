@@ -98,8 +98,8 @@ def our_batches(clf: Any, task: Task, size: int, count: int) -> list[Batch]:
     from robust_tickets.data.batching import batches_of
 
     source = batches_of(clf, task, size, 0, reads=10 * len(task.train) // size, widths=True)
-    whole = (batch for epoch in range(count) for batch in source.epoch(epoch) if len(batch["labels"]) == size)
-    return [_on(batch, clf.device) for batch in islice(whole, count)]
+    whole = (batch for epoch in range(count) for batch in source.epoch(epoch) if len(batch) == size)
+    return [_on(batch.tensors(), clf.device) for batch in islice(whole, count)]
 
 
 def random_batches(clf: Any, task: Task, size: int, count: int) -> list[Batch]:

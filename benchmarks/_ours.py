@@ -33,7 +33,7 @@ class Swaps(SynonymSwap):
     """SynonymSwap over a table in which every word has synonyms: a real one needs a tokenizer, and costs the same."""
 
     def begin(self, ground: Any) -> Words:
-        rows = ground.layout.words_of(ground.model).weight.shape[0]
+        rows = ground.words.shape[0]
         others = np.random.default_rng(0).integers(0, rows, (rows, SYNONYMS))
         no = np.zeros(rows, dtype=bool)
         return Words(

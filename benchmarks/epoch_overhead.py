@@ -132,7 +132,9 @@ class Watch:
         batches = loop.batches.epoch((loop.done - 1) // loop.per_epoch)
         counted = len(self.epochs) + 1 >= WARM_UP
         held = (
-            [[{name: value.to(self.device) for name, value in batch.items()}] for batch in batches] if counted else []
+            [[{name: value.to(self.device) for name, value in batch.tensors().items()}] for batch in batches]
+            if counted
+            else []
         )
         self.idle()
         begun = clocks()

@@ -38,11 +38,11 @@ class Looped(InfoBERT):
     """The bounds as the released code computes them."""
 
     def upper(self, objective: Objective, seen: Seen) -> Tensor:
-        mask = objective.batch["attention_mask"]
+        mask = objective.inputs["attention_mask"]
         return loops.upper_bound(seen.embedded, mask, _draws(objective, mask.numel()))
 
     def lower(self, objective: Objective, seen: Seen, gradient: Tensor) -> Tensor:
-        mask = objective.batch["attention_mask"]
+        mask = objective.inputs["attention_mask"]
         slots = most_anchored(mask.shape[1], self.low, self.high)
         kept = loops.anchored(gradient, mask, self.low, self.high)
         draws = _draws(objective, len(mask) * slots)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
-from robust_tickets.adversary.objective import IGNORED, Ground, Objective
+from robust_tickets.adversary.objective import IGNORED, Adversary, Ground, Kind, Objective
 from robust_tickets.backbone.layout import layout_of
+from robust_tickets.data.batching import View
+from robust_tickets.data.task import Example
 from robust_tickets.seeds import torch_generator
 from tiny import tiny_classifier, tiny_model
 
@@ -28,25 +32,25 @@ def objective_on(
 ) -> Objective:
     """Three pairs of different lengths, in fp64 unless told otherwise; with ``mlm``, every third token is asked for."""
     clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
+    inputs, labels = clf.batch(clf.encode(TEXTS)), torch.tensor([0, 1, 1])
     model = clf.model
     if mlm:
         model = tiny_model(
             family, "AutoModelForMaskedLM", hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )
-        asked = (torch.arange(batch["input_ids"].shape[1]) % 3 == 1) & batch["attention_mask"].bool()
-        batch["labels"] = batch["input_ids"].masked_fill(~asked, IGNORED)
+        asked = (torch.arange(inputs["input_ids"].shape[1]) % 3 == 1) & inputs["attention_mask"].bool()
+        labels = inputs["input_ids"].masked_fill(~asked, IGNORED)
     model = (model.double() if double else model).train()
     settings: dict[str, Any] = {
         "backward": lambda loss: loss.backward(),
         "generator": generator(),
         "update": lambda: None,
     }
-    if hasattr(adversary, "begin"):
+    if adversary is not None:
         settings["memory"] = adversary.begin(
             Ground(model=model, layout=layout_of(model), tokenizer=clf.tokenizer, seed=3)
         )
-    return Objective(model=model, layout=layout_of(model), batch=batch, **{**settings, **changes})
+    return Objective(model=model, layout=layout_of(model), inputs=inputs, labels=labels, **{**settings, **changes})
 
 
 def generator() -> torch.Generator:
@@ -71,9 +75,11 @@ def agree(got: Gradients, expected: Gradients, within: float = 1e-9) -> None:
 class Recording(Objective):
     """Keeps every delta it is asked about."""
 
-    def logits(self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None) -> torch.Tensor:
+    def logits(
+        self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None, view: str = ""
+    ) -> torch.Tensor:
         self.seen = [*getattr(self, "seen", []), None if delta is None else delta.detach().clone()]
-        return super().logits(delta, ids=ids)
+        return super().logits(delta, ids=ids, view=view)
 
 
 def recording(objective: Objective) -> Recording:
@@ -85,25 +91,26 @@ def recording(objective: Objective) -> Recording:
 
 def at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
     """BERT's logits at the word embeddings plus delta."""
-    model, batch = objective.model, objective.batch
+    model, batch = objective.model, objective.inputs
     embedded = model.bert.embeddings.word_embeddings.weight[batch["input_ids"]]
     kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")} | changes
     return model(inputs_embeds=embedded if delta is None else embedded + delta, **kept).logits
 
 
 def loss_at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
-    return F.cross_entropy(at(objective, delta, **changes), objective.batch["labels"])
+    return F.cross_entropy(at(objective, delta, **changes), objective.labels)
 
 
 def first_delta(objective: Objective, *, init: float, norm: str) -> torch.Tensor:
     """Uniform noise; with the l2 norm divided by the root of how many numbers the example's delta holds."""
     width = objective.words.shape[1]
     noise = (
-        torch.rand((*objective.batch["input_ids"].shape, width), generator=generator(), dtype=objective.words.dtype) * 2
+        torch.rand((*objective.inputs["input_ids"].shape, width), generator=generator(), dtype=objective.words.dtype)
+        * 2
         - 1
     )
     delta = torch.zeros_like(noise)
-    for i, mask in enumerate(objective.batch["attention_mask"]):
+    for i, mask in enumerate(objective.inputs["attention_mask"]):
         n = int(mask.sum())
         delta[i, :n] = noise[i, :n] * (init / (n * width) ** 0.5 if norm == "l2" else init)
     return delta
@@ -131,3 +138,40 @@ def gradients_of(loss: torch.Tensor, objective: Objective) -> Gradients:
     names, parameters = parameters_of(objective)
     found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
     return {name: torch.zeros_like(p) if g is None else g for name, p, g in zip(names, parameters, found, strict=True)}
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A view: the words of each text in another order."""
+
+    name: str = "shuffled"
+
+    def make(self, example: Example, draws: np.random.Generator) -> tuple[str, ...]:
+        return tuple(" ".join(draws.permutation(text.split())) for text in example.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reworded(Adversary):
+    """Half of the loss at the text, half at noise around its words in another order."""
+
+    defined_for: ClassVar[tuple[Kind, ...]] = ("classification",)
+
+    noise: float = 0.05
+
+    @property
+    def passes(self) -> int:
+        return 2
+
+    def views(self, ground: Ground) -> tuple[View, ...]:
+        assert ground.split is not None
+        assert len(ground.labels) == 2
+        assert ground.tokenizer is not None
+        assert ground.words.ndim == 2
+        return (Shuffled(),)
+
+    def __call__(self, objective: Objective) -> torch.Tensor:
+        other = objective.of("shuffled")
+        delta = other.normal(self.noise) * other.mask
+        loss = (objective.loss() + objective.loss(delta, view="shuffled")) / 2
+        objective.backward(loss + objective.penalty())
+        return loss.detach()

@@ -16,15 +16,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from adversaries import Reworded
 from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.freeat import FreeAT
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
+from robust_tickets.adversary.objective import Ground
 from robust_tickets.adversary.pgd import PGD
 from robust_tickets.adversary.smart import SMART
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.tavat import TAVAT
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.backbone.weight_masks import attach
 from robust_tickets.data.mlm import IGNORED
 from robust_tickets.prune.compact import compact
@@ -36,6 +39,7 @@ from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from robust_tickets.train.update import Unclipped, make_step
 from tiny import tiny_classifier, tiny_model
+from toy import toy_task
 
 Batch = dict[str, torch.Tensor]
 KINDS: dict[str, Callable[[], Any]] = {
@@ -55,6 +59,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "head-gates": lambda: FreeLB(steps=2, step_size=0.1),
     "gates-and-weights": lambda: None,
     "masks": lambda: FreeLB(steps=2, step_size=0.1),
+    "views": lambda: Reworded(),
     "mlm": lambda: FreeLB(steps=2, step_size=0.1),
     "ticket": lambda: FreeLB(steps=2, step_size=0.1),  # compact, of uneven and odd widths
 }
@@ -91,8 +96,6 @@ def loop_on(
         gates = HardConcrete(model, generator=generators["gates"], granularity=granularity, freeze=freeze).attach()
         parts["gates"] = gates
     if kind == "masks":
-        from robust_tickets.backbone.layout import layout_of
-
         dice = torch_generator(1, "masks")
         matrices = layout_of(model).matrices_of(model)
         attach(
@@ -103,7 +106,9 @@ def loop_on(
         generator=generators["adversary"],
         adversary=adversary or KINDS[kind](),
         precision=precision,
-        tokenizer=clf.tokenizer,
+        ground=Ground(
+            model=model, layout=layout_of(model), tokenizer=clf.tokenizer, split=toy_task().train, labels=("a", "b")
+        ),
         gates=gates,
         **extra,
     )
@@ -121,7 +126,7 @@ def loop_on(
     return loop
 
 
-def batches(*, mlm: bool = False, device: str = "cpu") -> list[Batch]:
+def batches(kind: str = "", *, device: str = "cpu") -> list[Batch]:
     """Two lengths, and a batch of fewer rows."""
     made = []
     for rows, tokens in ((4, 12), (4, 16), (3, 12)):
@@ -130,7 +135,9 @@ def batches(*, mlm: bool = False, device: str = "cpu") -> list[Batch]:
         mask = torch.ones_like(ids)
         mask[1, tokens - 3 :] = 0
         batch = {"input_ids": ids * mask, "attention_mask": mask, "labels": torch.arange(rows) % 2}
-        if mlm:
+        if kind == "views":
+            batch |= {"shuffled/input_ids": ids[:, :10], "shuffled/attention_mask": mask[:, :10]}
+        if kind == "mlm":
             batch["labels"] = torch.where((torch.rand(ids.shape, generator=dice) < 0.3) & mask.bool(), ids, IGNORED)
         made.append({name: value.to(device) for name, value in batch.items()})
     return made
@@ -140,7 +147,7 @@ def run(
     loop: TrainingRun, count: int, *, accumulate: int = 1, device: str = "cpu"
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of ``count`` updates, and the parameters after them."""
-    made = batches(mlm=loop.title == "mlm", device=device)
+    made = batches(loop.title, device=device)
     losses = [
         loop.engine.update([made[(i * accumulate + j) % len(made)] for j in range(accumulate)], i) for i in range(count)
     ]
@@ -149,7 +156,7 @@ def run(
 
 def gradients(loop: TrainingRun, *, accumulate: int = 1) -> dict[str, torch.Tensor]:
     """What one update leaves behind."""
-    loop.engine.update(batches(mlm=loop.title == "mlm")[:accumulate], 0)
+    loop.engine.update(batches(loop.title)[:accumulate], 0)
     return {name: p.grad.clone() for name, p in loop.parameters.items() if p.grad is not None}
 
 

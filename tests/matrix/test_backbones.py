@@ -58,11 +58,11 @@ def small(family: str) -> rt.Classifier:
 
 
 def objective(model: Any, batch: dict[str, torch.Tensor]) -> Objective:
-    labels = {"labels": torch.zeros(len(batch["input_ids"]), dtype=torch.long)}
     return Objective(
         model=model,
         layout=layout_of(model),
-        batch={**batch, **labels},
+        inputs=batch,
+        labels=torch.zeros(len(batch["input_ids"]), dtype=torch.long),
         backward=lambda loss: loss.backward(),
         generator=torch.Generator(),
     )
@@ -80,7 +80,7 @@ def test_perturbations_enter_at_the_words_and_seeing_sees_the_layers(family: str
     with torch.no_grad():
         torch.testing.assert_close(moved, goal.logits(), atol=0, rtol=0)
         expected = encoder_of(clf.model)(**batch, output_hidden_states=True)
-    goal.backward(goal.loss_fn(moved, goal.batch["labels"]))
+    goal.backward(goal.loss_fn(moved, goal.labels))
     assert delta.grad is not None
     reached = delta.grad.abs().sum(-1) > 0
     assert reached[batch["attention_mask"].bool()].all(), "a word whose perturbation does nothing"

@@ -108,12 +108,8 @@ def test_the_device_sees_what_the_table_says_and_never_padding_or_specials(
     mask = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
     padding = np.random.default_rng(seed).integers(0, len(table.counts), (len(rows), width))  # whatever stands there
     ids = np.where(mask, np.array([row + [0] * (width - len(row)) for row in rows]), padding)
-    batch = {
-        "input_ids": torch.tensor(ids),
-        "attention_mask": torch.tensor(mask),
-        "labels": torch.zeros(len(rows), dtype=torch.long),
-    }
-    got = Words(table).swappable(batch).numpy()
+    inputs = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+    got = Words(table).swappable(inputs, torch.zeros(len(rows), dtype=torch.long)).numpy()
     assert not got[mask == 0].any()
     assert not got[np.isin(ids, tokenizer.all_special_ids)].any()
     for i, row in enumerate(rows):

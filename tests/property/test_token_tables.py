@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 from robust_tickets.data.arrow_tables import _groups, token_table
-from robust_tickets.data.batching import Batches, FileOrder
+from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
 from tiny import tiny_config, tiny_tokenizer
 
@@ -62,12 +62,12 @@ def test_a_table_changes_nothing(
     start: int,
 ) -> None:
     tokenizer, split = tokenizer_of(kind, *sides), Split.of(rows, [i % 3 for i in range(len(rows))])
-    batches = (FileOrder if order == "file" else Batches)(
+    batches = Batches(
         split=split,
         tokenizer=tokenizer,
         batch_size=batch_size,
         max_length=max_length,
-        shuffle=order != "longest",
+        order=order,
         token_types=token_types,
         widths=tuple(sorted(widths)),
     )
@@ -75,10 +75,11 @@ def test_a_table_changes_nothing(
     assert table is not None
     assert (table.firsts is None) == (not token_types or kind == "odd")
     read, kept = list(batches.epoch(epoch, start)), list(replace(batches, tokens=table).epoch(epoch, start))
-    longest = [max((table.lengths[r]).tolist()) for r in batches.order(epoch)][start:]
+    longest = [max((table.lengths[r]).tolist()) for r in batches.rows(epoch)][start:]
     assert len(read) == len(kept)
-    rows_of = iter(list(batches.order(epoch))[start:])
-    for one, other, most in zip(read, kept, longest, strict=True):
+    rows_of = iter(list(batches.rows(epoch))[start:])
+    for read_batch, kept_batch, most in zip(read, kept, longest, strict=True):
+        one, other = read_batch.tensors(), kept_batch.tensors()
         assert list(one) == list(other)
         assert all(one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one)
         _is_the_tokenizers_own(one, tokenizer, split, next(rows_of), max_length, most)

@@ -85,7 +85,7 @@ def _recorded(adversary: FreeLB, **settings: Any) -> Recording:
 def test_perturbations_stay_within_bounds_and_off_the_padding(adversary: FreeLB) -> None:
     recorded = _recorded(adversary)
     assert len(recorded.seen) == adversary.passes
-    padding = recorded.batch["attention_mask"] == 0
+    padding = recorded.inputs["attention_mask"] == 0
     assert padding.any()
     for k, delta in enumerate(recorded.seen):
         assert (delta[padding] == 0).all()
@@ -99,14 +99,14 @@ def test_perturbations_stay_within_bounds_and_off_the_padding(adversary: FreeLB)
 
 def test_padding_stays_zero_even_where_it_has_a_gradient() -> None:
     class Leaky(Recording):
-        def loss(self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None) -> torch.Tensor:
+        def loss(self, delta: torch.Tensor | None = None, **rest: Any) -> torch.Tensor:
             assert delta is not None
             return super().loss(delta) + 0.1 * delta.sum()
 
     objective = objective_on()
     leaky = Leaky(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
     gradients(leaky, FreeLB(steps=3))
-    assert all((delta[leaky.batch["attention_mask"] == 0] == 0).all() for delta in leaky.seen)
+    assert all((delta[leaky.inputs["attention_mask"] == 0] == 0).all() for delta in leaky.seen)
 
 
 def test_accumulated_gradients_are_the_mean_of_the_passes() -> None:
@@ -156,17 +156,17 @@ def test_token_types_reach_every_pass() -> None:
     table.register_forward_pre_hook(lambda _module, args: seen.append(args[0].clone()))
     gradients(objective, FreeLB(steps=3))
     assert len(seen) == 3
-    assert all(torch.equal(types, objective.batch["token_type_ids"]) and types.any() for types in seen)
+    assert all(torch.equal(types, objective.inputs["token_type_ids"]) and types.any() for types in seen)
 
 
 def test_token_types_can_be_lost_as_in_released_code() -> None:
     objective = objective_on()
     expected = gradients_of(
-        loss_at(objective, None, token_type_ids=torch.zeros_like(objective.batch["token_type_ids"])), objective
+        loss_at(objective, None, token_type_ids=torch.zeros_like(objective.inputs["token_type_ids"])), objective
     )
     got, _ = gradients(objective, FreeLB(steps=1, init=0.0, token_types=False))
     agree(got, expected)
-    assert "token_type_ids" in objective.batch  # the caller's batch is whole
+    assert "token_type_ids" in objective.inputs  # the caller's batch is whole
     whole, _ = gradients(objective, FreeLB(steps=1, init=0.0))
     assert not torch.equal(got["classifier.weight"], whole["classifier.weight"])
 
@@ -201,7 +201,7 @@ def test_the_hook_is_gone_after_a_step_and_after_an_error() -> None:
     objective = objective_on()
     words = objective.layout.words_of(objective.model)
     gradients(objective, FreeLB(steps=2))
-    objective.batch = {**objective.batch, "input_ids": objective.batch["input_ids"] + 10_000}
+    objective.inputs = {**objective.inputs, "input_ids": objective.inputs["input_ids"] + 10_000}
     with pytest.raises(IndexError):
         objective.loss(torch.zeros(1))
     assert not words._forward_hooks

@@ -39,7 +39,7 @@ def stable(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 def _reference(objective: Objective, adversary: SMART) -> tuple[Gradients, float]:
-    batch = objective.batch
+    batch = objective.inputs
     noise = (
         torch.randn((*batch["input_ids"].shape, objective.words.shape[1]), generator=generator(), dtype=torch.float64)
         * adversary.init
@@ -62,7 +62,7 @@ def _reference(objective: Objective, adversary: SMART) -> tuple[Gradients, float
         noise = moved
     noisy = at(objective, noise)
     loss = torch.zeros((), dtype=torch.float64)
-    for i, label in enumerate(batch["labels"].tolist()):
+    for i, label in enumerate(objective.labels.tolist()):
         left, right = (clean[i].detach(), noisy[i].detach()) if adversary.one_sided else (clean[i], noisy[i])
         smooth = kl(left, noisy[i]) + kl(right, clean[i])
         loss = loss + (-torch.log_softmax(clean[i], 0)[label] + adversary.weight * smooth) / len(noisy)
@@ -104,11 +104,11 @@ def test_a_gradient_that_is_not_finite_leaves_the_plain_step(broken: float, step
     class Breaking(Objective):
         """The first noise that asks for a gradient gets a broken one; the parameters' gradients are sound."""
 
-        def logits(self, delta: torch.Tensor | None = None, *, ids: torch.Tensor | None = None) -> torch.Tensor:
+        def logits(self, delta: torch.Tensor | None = None, **rest: Any) -> torch.Tensor:
             if delta is not None and delta.requires_grad:
                 asked.append(1)
                 delta = Broken.apply(delta) if len(asked) == 1 else delta
-            return super().logits(delta, ids=ids)
+            return super().logits(delta, **rest)
 
     objective = objective_on(dropout=0.3)
     breaking = Breaking(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
@@ -127,9 +127,9 @@ def test_tokens_of_a_masked_language_model_that_are_not_asked_for_do_not_count()
     step = recording(objective)
     _, loss = gradients(step, SMART(weight=2.0))
     noisy = objective.logits(step.seen[-1])
-    asked = (objective.batch["labels"] != -100).nonzero().tolist()
+    asked = (objective.labels != -100).nonzero().tolist()
     smooth = [kl(clean[i, t], noisy[i, t]) + kl(noisy[i, t], clean[i, t]) for i, t in asked]
-    expected = objective.loss_fn(clean, objective.batch["labels"]) + 2 * sum(smooth) / len(smooth)
+    expected = objective.loss_fn(clean, objective.labels) + 2 * sum(smooth) / len(smooth)
     assert torch.allclose(loss, expected.detach(), rtol=0, atol=1e-9)
 
 
@@ -150,7 +150,7 @@ def test_a_token_moves_by_one_or_by_the_radius() -> None:
     for adversary, size in ((SMART(init=0.1), 1.0), (SMART(radius=0.02, step_size=1.0), 0.02)):
         objective = recording(objective_on())
         gradients(objective, adversary)
-        largest = objective.seen[-1].abs().amax(-1)[objective.batch["attention_mask"].bool()]
+        largest = objective.seen[-1].abs().amax(-1)[objective.inputs["attention_mask"].bool()]
         assert torch.allclose(largest, torch.tensor(size, dtype=torch.float64), rtol=1e-3)
 
 

@@ -36,8 +36,8 @@ def _table(objective: Objective) -> torch.Tensor:
 
 def _reference(objective: Objective, adversary: TAVAT) -> tuple[dict[str, torch.Tensor], float, torch.Tensor]:
     """The docstring's algorithm on BERT's ``inputs_embeds``, token by token, with a leaf and a gradient for each kind of delta."""
-    table, ids = _table(objective).clone(), objective.batch["input_ids"]
-    lengths = [int(n) for n in objective.batch["attention_mask"].sum(1)]
+    table, ids = _table(objective).clone(), objective.inputs["input_ids"]
+    lengths = [int(n) for n in objective.inputs["attention_mask"].sum(1)]
     instance = first_delta(objective, init=adversary.init, norm="l2")
     token = torch.zeros_like(instance)
     for i, n in enumerate(lengths):
@@ -92,7 +92,7 @@ def test_only_words_of_the_batch_change_and_padding_never() -> None:
     objective = objective_on(adversary=adversary)
     before = _table(objective).clone()
     gradients(objective, adversary)
-    ids, mask = objective.batch["input_ids"], objective.batch["attention_mask"].bool()
+    ids, mask = objective.inputs["input_ids"], objective.inputs["attention_mask"].bool()
     present = torch.zeros(len(before), dtype=torch.bool)
     present[ids[mask]] = True
     assert (~mask).any()
@@ -118,13 +118,13 @@ def test_padding_stays_zero_inside_the_ball_and_token_types_reach_every_pass() -
     table = objective.model.bert.embeddings.token_type_embeddings
     table.register_forward_pre_hook(lambda _module, args: types.append(args[0].clone()))
     gradients(recording, adversary)
-    padding = objective.batch["attention_mask"] == 0
+    padding = objective.inputs["attention_mask"] == 0
     deltas = recording.__dict__["deltas"]
     assert padding.any()
     assert len(deltas) == len(types) == 4
     assert all((delta[padding] == 0).all() and (delta[~padding] != 0).all() for delta in deltas)
     assert all((adversary.size(delta) <= 0.3 + 1e-12).all() for delta in deltas[1:])
-    assert all(torch.equal(seen, objective.batch["token_type_ids"]) and seen.any() for seen in types)
+    assert all(torch.equal(seen, objective.inputs["token_type_ids"]) and seen.any() for seen in types)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])

@@ -54,20 +54,20 @@ def _objective(adversary: Any, *, mlm: bool = False, **changes: Any) -> Objectiv
     """On texts that hold longer words ("goods", "at") and words at the rim."""
     objective = objective_on(adversary=adversary, mlm=mlm, **changes)
     clf = tiny_classifier()
-    batch = {**clf.batch(clf.encode(TEXTS)), "labels": torch.tensor([0, 1, 1])}
+    inputs, labels = clf.batch(clf.encode(TEXTS)), torch.tensor([0, 1, 1])
     if mlm:
-        asked = (torch.arange(batch["input_ids"].shape[1]) % 3 == 1) & batch["attention_mask"].bool()
-        batch["labels"] = batch["input_ids"].masked_fill(~asked, IGNORED)
-    return dataclasses.replace(objective, batch=batch)
+        asked = (torch.arange(inputs["input_ids"].shape[1]) % 3 == 1) & inputs["attention_mask"].bool()
+        labels = inputs["input_ids"].masked_fill(~asked, IGNORED)
+    return dataclasses.replace(objective, inputs=inputs, labels=labels)
 
 
 def _table(objective: Objective) -> list[list[list[int]]]:
     """The candidates of every place, itself first, written out from LISTS and the tokens; [id] where nothing may be swapped."""
     tokenizer = tiny_classifier().tokenizer
-    batch = objective.batch
+    batch = objective.inputs
     rows = []
     for ids, mask, labels in zip(
-        batch["input_ids"].tolist(), batch["attention_mask"].tolist(), batch["labels"], strict=True
+        batch["input_ids"].tolist(), batch["attention_mask"].tolist(), objective.labels, strict=True
     ):
         tokens, row = tokenizer.convert_ids_to_tokens(ids), []
         for t, (number, token) in enumerate(zip(ids, tokens, strict=True)):
@@ -81,33 +81,33 @@ def _table(objective: Objective) -> list[list[list[int]]]:
 
 
 def _logits(objective: Objective, embedded: torch.Tensor) -> torch.Tensor:
-    kept = {key: objective.batch[key] for key in ("attention_mask", "token_type_ids")}
+    kept = {key: objective.inputs[key] for key in ("attention_mask", "token_type_ids")}
     return objective.model(inputs_embeds=embedded, **kept).logits
 
 
 def _cross_entropy(objective: Objective, ids: torch.Tensor) -> torch.Tensor:
     logits = _logits(objective, objective.words[ids])
-    return F.cross_entropy(logits.flatten(0, -2), objective.batch["labels"].flatten())
+    return F.cross_entropy(logits.flatten(0, -2), objective.labels.flatten())
 
 
 def _swap(objective: Objective, adversary: SynonymSwap) -> torch.Tensor:
     draws = generator()
-    ids = objective.batch["input_ids"].clone()
+    ids = objective.inputs["input_ids"].clone()
     whether, which = (torch.rand(ids.shape, generator=draws) for _ in range(2))
     for i, row in enumerate(_table(objective)):
         for t, candidates in enumerate(row):
             if len(candidates) > 1 and whether[i, t] < adversary.p:
                 ids[i, t] = candidates[int(which[i, t] * len(candidates))]
-    assert adversary.p == 0 or not torch.equal(ids, objective.batch["input_ids"])
-    return adversary.mix * _cross_entropy(objective, objective.batch["input_ids"]) + (
+    assert adversary.p == 0 or not torch.equal(ids, objective.inputs["input_ids"])
+    return adversary.mix * _cross_entropy(objective, objective.inputs["input_ids"]) + (
         1 - adversary.mix
     ) * _cross_entropy(objective, ids)
 
 
 def _hotflip(objective: Objective, adversary: SynonymHotFlip) -> torch.Tensor:
-    ids = objective.batch["input_ids"].clone()
+    ids = objective.inputs["input_ids"].clone()
     embedded = objective.words.detach()[ids].requires_grad_()
-    loss = F.cross_entropy(_logits(objective, embedded).flatten(0, -2), objective.batch["labels"].flatten())
+    loss = F.cross_entropy(_logits(objective, embedded).flatten(0, -2), objective.labels.flatten())
     (g,) = torch.autograd.grad(loss, embedded)
     whether = torch.rand(ids.shape, generator=generator())
     table = objective.words.detach()
@@ -116,8 +116,8 @@ def _hotflip(objective: Objective, adversary: SynonymHotFlip) -> torch.Tensor:
             gains = [float(((table[c] - table[own]) * g[i, t]).sum()) for c in others]
             if gains and max(gains) > 0 and whether[i, t] < adversary.p:
                 ids[i, t] = others[gains.index(max(gains))]
-    assert not torch.equal(ids, objective.batch["input_ids"])
-    return (_cross_entropy(objective, objective.batch["input_ids"]) + _cross_entropy(objective, ids)) / 2
+    assert not torch.equal(ids, objective.inputs["input_ids"])
+    return (_cross_entropy(objective, objective.inputs["input_ids"]) + _cross_entropy(objective, ids)) / 2
 
 
 def _mixes(objective: Objective, w: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
@@ -138,12 +138,12 @@ def _apart(objective: Objective, adversary: ASCC, adversarial: torch.Tensor, cle
     if adversary.divergence == "clean":
         p, q = q, p
     each = (p * torch.log(p / q)).sum(-1)
-    labels = objective.batch["labels"]
+    labels = objective.labels
     return each.mean() if each.ndim == 1 else each[labels != IGNORED].mean()
 
 
 def _ascc(objective: Objective, adversary: ASCC) -> torch.Tensor:
-    ids, table = objective.batch["input_ids"], _table(objective)
+    ids, table = objective.inputs["input_ids"], _table(objective)
     most = max(len(near) for near in LISTS.values()) + 1
     w = torch.randn((*ids.shape, most), generator=generator(), dtype=torch.float64) * adversary.init
     clean = _logits(objective, objective.words[ids])
@@ -169,7 +169,7 @@ def _ascc(objective: Objective, adversary: ASCC) -> torch.Tensor:
                 for t in range(len(row)):
                     w[i, t] += adversary.step * w.grad[i, t] / max(float(w.grad[i, t].norm()), 1e-8)
     adversarial = _logits(objective, _mixes(objective, w.detach(), objective.words))
-    loss = F.cross_entropy(clean.flatten(0, -2), objective.batch["labels"].flatten())
+    loss = F.cross_entropy(clean.flatten(0, -2), objective.labels.flatten())
     return loss + adversary.alpha * _apart(objective, adversary, adversarial, clean)
 
 
@@ -204,7 +204,7 @@ def test_the_swappable_places_are_those_of_the_lists(source: str) -> None:
         objective = _objective(SynonymSwap(source=source), mlm=mlm)
         assert isinstance(objective.memory, Words)
         expected = [[len(candidates) > 1 for candidates in row] for row in _table(objective)]
-        assert objective.memory.swappable(objective.batch).tolist() == expected
+        assert objective.memory.swappable(objective.inputs, objective.labels).tolist() == expected
         assert any(map(any, expected))
 
 
@@ -216,10 +216,10 @@ def test_a_word_whose_continuation_is_masked_stays(source: str) -> None:
     batch = clf.batch([ids])
     tokens = clf.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     piece = tokens.index("##s")
-    batch["labels"] = torch.full_like(batch["input_ids"], IGNORED)
-    batch["labels"][0, piece] = batch["input_ids"][0, piece]
+    labels = torch.full_like(batch["input_ids"], IGNORED)
+    labels[0, piece] = batch["input_ids"][0, piece]
     batch["input_ids"][0, piece] = clf.tokenizer.mask_token_id
-    assert words.swappable(batch)[0].tolist() == [t == tokens.index("good", piece) for t in range(len(tokens))]
+    assert words.swappable(batch, labels)[0].tolist() == [t == tokens.index("good", piece) for t in range(len(tokens))]
 
 
 def test_without_a_swap_it_is_a_plain_step(source: str) -> None:

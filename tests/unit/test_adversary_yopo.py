@@ -31,7 +31,7 @@ SWITCHES = [
 
 def _reference(objective: Objective, adversary: YOPO) -> tuple[Gradients, float]:
     """Full passes by hand, layer by layer; between two of them n ascents on <p, layer 0>, p the gradient at layer 0's output."""
-    model, batch = objective.model, objective.batch
+    model, batch = objective.model, objective.inputs
     bert = model.bert
     shut = (1 - batch["attention_mask"])[:, None, None, :].to(torch.float64) * torch.finfo(torch.float64).min
 
@@ -46,7 +46,7 @@ def _reference(objective: Objective, adversary: YOPO) -> tuple[Gradients, float]
         for layer in bert.encoder.layer[1:]:
             output = layer(hidden, shut)
             hidden = output[0] if isinstance(output, tuple) else output
-        return torch.nn.functional.cross_entropy(model.classifier(bert.pooler(hidden)), batch["labels"])
+        return torch.nn.functional.cross_entropy(model.classifier(bert.pooler(hidden)), objective.labels)
 
     passes = adversary.steps + (1 if adversary.extra_pass else 0)
     step = adversary.step_size / adversary.ascents if adversary.divide_step else adversary.step_size

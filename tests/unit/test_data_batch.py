@@ -41,37 +41,39 @@ def test_a_batch_is_what_the_tokenizer_says(tokenizer: PreTrainedTokenizerFast) 
     split = Split.of(texts(37), [i % 3 for i in range(37)])
     batches = Batches(split=split, tokenizer=tokenizer, batch_size=8, max_length=6, seed=3)
     assert len(batches) == 5
-    for rows, batch in zip(batches.order(2), batches.epoch(2), strict=True):
-        assert set(batch) == {"input_ids", "attention_mask", "labels"}
-        assert batch["labels"].tolist() == split.labels[rows].tolist()
-        assert batch["labels"].dtype == torch.long
-        for row, ids, mask in zip(rows, batch["input_ids"], batch["attention_mask"], strict=True):
+    for rows, batch in zip(batches.rows(2), batches.epoch(2), strict=True):
+        assert set(batch.inputs) == {"input_ids", "attention_mask"}
+        assert batch.index.tolist() == rows.tolist()
+        assert batch.labels.tolist() == split.labels[rows].tolist()
+        assert batch.labels.dtype == torch.long
+        for row, ids, mask in zip(rows, batch.inputs["input_ids"], batch.inputs["attention_mask"], strict=True):
             expected = tokenizer(split[int(row)].texts[0], truncation=True, max_length=6)["input_ids"]
             assert ids[mask.bool()].tolist() == expected
             assert (ids[~mask.bool()] == tokenizer.pad_token_id).all()
-        assert batch["attention_mask"].sum(1).max() == batch["input_ids"].shape[1]
+        assert batch.inputs["attention_mask"].sum(1).max() == batch.inputs["input_ids"].shape[1]
 
 
 def test_pairs_have_token_types_only_if_the_model_takes_them(tokenizer: PreTrainedTokenizerFast) -> None:
     pairs = list(zip(texts(20), texts(20, 1), strict=True))
     split = Split.of(pairs, [0] * 20)
     (batch,) = Batches(
-        split=split, tokenizer=tokenizer, batch_size=20, max_length=32, token_types=True, shuffle=False
+        split=split, tokenizer=tokenizer, batch_size=20, max_length=32, token_types=True, order="longest"
     ).epoch()
-    for row, ids, kinds in zip(batch["index"].tolist(), batch["input_ids"], batch["token_type_ids"], strict=True):
+    for row, ids, kinds in zip(
+        batch.index.tolist(), batch.inputs["input_ids"], batch.inputs["token_type_ids"], strict=True
+    ):
         first, second = (len(t.split()) for t in pairs[row])
         assert kinds.sum() == second + 1
         assert ids.ne(0).sum() == first + second + 3
     (batch,) = Batches(split=split, tokenizer=tokenizer, batch_size=20, max_length=32).epoch()
-    assert "token_type_ids" not in batch
-    assert "index" not in batch
+    assert "token_type_ids" not in batch.inputs
 
 
 def test_without_shuffle_longest_first_and_order_can_be_restored(tokenizer: PreTrainedTokenizerFast) -> None:
     split = Split.of(texts(50), list(range(50)))
-    batches = list(Batches(split=split, tokenizer=tokenizer, batch_size=7, max_length=32, shuffle=False).epoch())
-    index = torch.cat([b["index"] for b in batches])
-    assert torch.cat([b["labels"] for b in batches]).tolist() == index.tolist()
+    batches = list(Batches(split=split, tokenizer=tokenizer, batch_size=7, max_length=32, order="longest").epoch())
+    index = torch.cat([b.index for b in batches])
+    assert torch.cat([b.labels for b in batches]).tolist() == index.tolist()
     assert sorted(index.tolist()) == list(range(50))
     assert (np.diff(split.lengths[index.numpy()]) <= 0).all()
 
@@ -79,7 +81,9 @@ def test_without_shuffle_longest_first_and_order_can_be_restored(tokenizer: PreT
 def test_buckets_save_padding(tokenizer: PreTrainedTokenizerFast) -> None:
     split = Split.of(texts(2000), [0] * 2000)
     batches = list(Batches(split=split, tokenizer=tokenizer, batch_size=16, max_length=32).epoch(0))
-    filled = sum(int(b["attention_mask"].sum()) for b in batches) / sum(b["attention_mask"].numel() for b in batches)
+    filled = sum(int(b.inputs["attention_mask"].sum()) for b in batches) / sum(
+        b.inputs["attention_mask"].numel() for b in batches
+    )
     assert filled > 0.95  # one random order fills about 0.65
 
 

@@ -290,7 +290,7 @@ def random_blocks(tokenizer: Any) -> np.ndarray:
 
 
 def _all(batches: MaskedBlocks, epoch: int = 0) -> dict[str, np.ndarray]:
-    made = list(batches.epoch(epoch))
+    made = [batch.tensors() for batch in batches.epoch(epoch)]
     return {name: np.concatenate([batch[name].numpy() for batch in made]) for name in made[0]}
 
 
@@ -341,21 +341,21 @@ def test_batches_depend_on_seed_epoch_and_number_alone(tokenizer: Any, random_bl
     )
     assert len(later) == 5
     for one, same in zip(whole[20:], later, strict=True):
-        assert one.keys() == same.keys() == {"input_ids", "attention_mask", "token_type_ids", "labels"}
-        assert all((one[name] == same[name]).all() for name in one)
+        assert one.tensors().keys() == {"input_ids", "attention_mask", "token_type_ids", "labels"}
+        assert all((value == same.tensors()[name]).all() for name, value in one.tensors().items())
     for other in (
         made.epoch(0),
         MaskedBlocks(blocks=random_blocks, tokenizer=tokenizer, batch_size=16, seed=4).epoch(1),
     ):
-        assert (next(iter(other))["input_ids"] != whole[0]["input_ids"]).any()
+        assert (next(iter(other)).inputs["input_ids"] != whole[0].inputs["input_ids"]).any()
 
 
 def test_every_epoch_and_every_batch_has_its_own_masks(tokenizer: Any, random_blocks: np.ndarray) -> None:
     twice = np.concatenate([random_blocks[:16], random_blocks[:16]])
     made = MaskedBlocks(blocks=twice, tokenizer=tokenizer, batch_size=16, shuffle=False)
     first, second, later = *made.epoch(0), next(iter(made.epoch(1)))
-    assert (first["labels"] != second["labels"]).any()
-    assert (first["labels"] != later["labels"]).any()
+    assert (first.labels != second.labels).any()
+    assert (first.labels != later.labels).any()
 
 
 def test_every_block_comes_once_an_epoch(tokenizer: Any) -> None:
@@ -371,8 +371,8 @@ def test_every_batch_asks_for_a_word(tokenizer: Any) -> None:
     ids = np.full((20, 4), tokenizer.cls_token_id)
     ids[:, 1] = 20
     for batch in MaskedBlocks(blocks=ids, tokenizer=tokenizer, batch_size=2, probability=1e-6).epoch(0):
-        assert int((batch["labels"] != IGNORED).sum()) == 1
-        assert (batch["labels"][batch["labels"] != IGNORED] == 20).all()
+        assert int((batch.labels != IGNORED).sum()) == 1
+        assert (batch.labels[batch.labels != IGNORED] == 20).all()
 
 
 @pytest.mark.parametrize(

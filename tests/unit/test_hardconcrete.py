@@ -289,7 +289,8 @@ def test_a_step_equals_the_literal_reference() -> None:
         objective = Objective(
             model=clf.model,
             layout=layout_of(clf.model),
-            batch=batch,
+            inputs={name: value for name, value in batch.items() if name != "labels"},
+            labels=batch["labels"],
             backward=lambda loss: loss.backward(),
             generator=torch_generator(3, "freelb"),
         )

@@ -30,7 +30,12 @@ SMALL: dict[str, Any] = {"tuning": TUNE, "batch_size": 8, "head_step": 0.2}
 
 def batches(clf: Any, split: Any, size: int) -> Any:
     return Batches(
-        split=split, tokenizer=clf.tokenizer, batch_size=size, max_length=32, shuffle=False, token_types=clf.token_types
+        split=split,
+        tokenizer=clf.tokenizer,
+        batch_size=size,
+        max_length=32,
+        order="longest",
+        token_types=clf.token_types,
     ).epoch()
 
 
@@ -48,8 +53,7 @@ def test_importance_is_the_sum_of_every_examples_gradient(family: str) -> None:
         neurons, mlps = [np.zeros(24) for _ in range(3)], np.zeros(3)
         for batch in batches(clf, task.validation, 1):
             gates.zero_grad()
-            inputs = {k: v for k, v in batch.items() if k not in ("labels", "index")}
-            F.cross_entropy(clf.model(**inputs).logits, batch["labels"]).backward()
+            F.cross_entropy(clf.model(**batch.inputs).logits, batch.labels).backward()
             for i in range(3):
                 heads[i] += gates.heads[i].grad.abs().numpy()
                 neurons[i] += gates.neurons[i].grad.abs().numpy()

@@ -15,15 +15,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_tickets.data.batching import NAME, prefetched
+from robust_tickets.data.batching import NAME, Batch, prefetched
 from robust_tickets.errors import TicketsError
 
 
-def batches(count: int, made: list[int] | None = None) -> Iterator[dict[str, torch.Tensor]]:
+def batches(count: int, made: list[int] | None = None) -> Iterator[Batch]:
     for i in range(count):
         if made is not None:
             made.append(i)
-        yield {"n": torch.tensor([i])}
+        n = torch.tensor([i])
+        yield Batch(inputs={"n": n}, labels=n, index=n)
 
 
 def running() -> int:
@@ -37,7 +38,7 @@ def test_the_order_is_kept_and_leaving_is_safe(count: int, depth: int, leave: in
     seen: list[int] = []
     with closing(prefetched(batches(count, made), depth)) as ahead:
         for batch in ahead:
-            seen.append(int(batch["n"]))
+            seen.append(int(batch.index))
             if len(seen) == leave:
                 break
     assert seen == list(range(min(leave, count) if leave else count))
@@ -59,12 +60,12 @@ class OddError(Exception):
 
 
 def test_an_error_comes_where_its_batch_would_have() -> None:
-    def failing() -> Iterator[dict[str, torch.Tensor]]:
+    def failing() -> Iterator[Batch]:
         yield from batches(3)
         raise OddError("the fourth")
 
     ahead = prefetched(failing(), 2)
-    assert [int(next(ahead)["n"]) for _ in range(3)] == [0, 1, 2]
+    assert [int(next(ahead).index) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OddError, match="the fourth") as caught:
         next(ahead)
     assert any(entry.name == "failing" for entry in caught.traceback)  # where it was raised is told
@@ -82,7 +83,7 @@ def test_a_source_that_is_none_is_told() -> None:
 def test_a_consumer_that_fails_leaves_no_thread_and_closes_the_source(problem: type[BaseException]) -> None:
     closed = threading.Event()
 
-    def source() -> Iterator[dict[str, torch.Tensor]]:
+    def source() -> Iterator[Batch]:
         try:
             yield from batches(10**9)
         finally:
@@ -91,7 +92,7 @@ def test_a_consumer_that_fails_leaves_no_thread_and_closes_the_source(problem: t
     def consume() -> None:
         with closing(prefetched(source(), 3)) as ahead:
             for batch in ahead:
-                if int(batch["n"]) == 5:
+                if int(batch.index) == 5:
                     raise problem
 
     with pytest.raises(problem):
@@ -101,7 +102,7 @@ def test_a_consumer_that_fails_leaves_no_thread_and_closes_the_source(problem: t
 
 
 def test_a_source_that_fails_while_closing_does_not_hang() -> None:
-    def source() -> Iterator[dict[str, torch.Tensor]]:
+    def source() -> Iterator[Batch]:
         try:
             yield from batches(10**9)
         finally:
@@ -127,8 +128,10 @@ def test_pinning_is_asked_of_every_tensor() -> None:
         def pin_memory(self) -> str:
             return "pinned"
 
-    source: Any = [{"a": Fake(), "b": Fake()}]
-    assert list(prefetched(source, pin=True)) == [{"a": "pinned", "b": "pinned"}]
+    plain: Any = {"a": Fake(), "b": Fake()}
+    source: Any = [Batch(inputs=plain, labels=Fake(), index=Fake(), views={"other": plain})]  # type: ignore[arg-type]
+    (pinned,) = prefetched(source, pin=True)
+    assert pinned.tensors() == dict.fromkeys(("a", "b", "other/a", "other/b", "labels"), "pinned")
     assert list(prefetched(source)) == source
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 import robust_tickets as rt
 from adversaries import Gradients, agree, at, first_delta, gradients, next_delta, objective_on
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Adversary, Kind
 from robust_tickets.backbone.layout import encoder_of
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.mlm import digest_of_model, masked_model
@@ -164,7 +165,7 @@ def test_freelb_on_masked_words_equals_its_box() -> None:
     """In fp64, gates and L1 included: the loss is over asked-for tokens, delta sits on the embeddings of the masked text."""
     adversary = FreeLB(steps=3, step_size=0.05)
     objective = objective_on(mlm=True)
-    labels = objective.batch["labels"]
+    labels = objective.labels
     assert labels.ndim == 2
     with Gates(objective.model) as gates:
         gates.double()
@@ -325,9 +326,9 @@ def test_the_papers_ratios() -> None:
     assert all(getattr(ORTicket(), name) == getattr(EarlyRobust(), name) for name in shared)
 
 
-@dataclasses.dataclass(frozen=True)
-class Senseless:
-    undefined: ClassVar[dict[str, str]] = {"mlm": "it wants a label for each text"}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Senseless(Adversary):
+    defined_for: ClassVar[tuple[Kind, ...]] = ("classification",)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ class Senseless:
         ({"mask_probability": 1.5}, "mask_probability"),
         ({"mask_share": 0.8, "random_share": 0.3}, "mask_share"),
         ({"random_share": -0.1}, "random_share"),
-        ({"adversary": Senseless()}, "wants a label for each text"),
+        ({"adversary": Senseless()}, "Senseless is not defined"),
     ],
 )
 def test_bad_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
@@ -373,8 +374,8 @@ def test_the_real_bert_knows_masked_words(shared: Path, tmp_path: Path) -> None:
     batches = MaskedBlocks(blocks=blocks, tokenizer=clf.tokenizer, batch_size=4, masked=1.0, replaced=0.0)
     batch = next(iter(batches.epoch(0)))
     with torch.no_grad():
-        logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
-    assert float(F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())) < 3
+        logits = model(**batch.inputs).logits
+    assert float(F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())) < 3
     some = tmp_path / "wiki.txt"
     some.write_text(next(text for text, _ in find_corpus(str(wiki)).texts() if len(text) > 2000)[:2000])
     count = len(blocks_of(find_corpus(str(some)), clf.tokenizer, 64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT
-from robust_tickets.adversary.objective import Objective
+from robust_tickets.adversary.objective import Adversary, Objective
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.search.robustt import RobustT
@@ -98,11 +99,11 @@ def test_a_run_resumes_without_any_random_stream(kind: str, tmp_path: Path, monk
     assert RUNS[kind](tmp_path) == expected
 
 
-class Spy:
+@dataclass(frozen=True, kw_only=True)
+class Spy(Adversary):
     """An adversary that notes what it draws, and what dropout would."""
 
-    def __init__(self) -> None:
-        self.drawn: list[tuple[torch.Tensor, torch.Tensor]] = []
+    drawn: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
     def __call__(self, objective: Objective) -> torch.Tensor:
         self.drawn.append((torch.rand(4), torch.rand(4, generator=objective.generator)))

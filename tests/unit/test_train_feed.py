@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.data.batching import FileOrder, batches_of, steps, widths_of
+from robust_tickets.data.batching import batches_of, steps, widths_of
 from robust_tickets.data.task import Split, Task
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
@@ -38,7 +38,9 @@ def task() -> Task:
 
 def same(one: Any, other: Any) -> bool:
     return all(
-        a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in zip(one, other, strict=True)
+        a.tensors().keys() == b.tensors().keys()
+        and all(torch.equal(a.tensors()[k], b.tensors()[k]) for k in a.tensors())
+        for a, b in zip(one, other, strict=True)
     )
 
 
@@ -53,11 +55,11 @@ def test_a_long_run_has_a_table_and_reads_the_same(
     assert short.widths == (steps(clf.max_length) if widths else ())
     long = batches_of(clf, task, 4, 0, file_order=file_order, reads=13, widths=widths)
     assert long.tokens is not None
-    assert isinstance(long, FileOrder) == file_order
-    assert long.widths == (widths_of(long.tokens.lengths, long.order(0), clf.max_length) if widths else ())
+    assert long.order == ("file" if file_order else "shuffled")
+    assert long.widths == (widths_of(long.tokens.lengths, long.rows(0), clf.max_length) if widths else ())
     if not widths:
         assert same(short.epoch(1), long.epoch(1))
-    shapes = {batch["input_ids"].shape[1] for batch in long.epoch(1)}
+    shapes = {batch.inputs["input_ids"].shape[1] for batch in long.epoch(1)}
     assert not widths or shapes <= set(long.widths)
 
 

@@ -18,7 +18,7 @@ from robust_tickets.adversary.smart import SMART
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.yopo import YOPO
 from robust_tickets.config import build, to_plain
-from robust_tickets.data.batching import batches_of
+from robust_tickets.data.batching import Batch, batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.search.random import RandomTicket
@@ -110,7 +110,8 @@ def test_accumulation_equals_one_large_batch(adversary: Any) -> None:
         whole = clf.batch(encoded)
         parts, at = [], 0
         for size in sizes:
-            parts.append({key: value[at : at + size] for key, value in {**whole, "labels": labels}.items()})
+            inputs = {key: value[at : at + size] for key, value in whole.items()}
+            parts.append(Batch(inputs=inputs, labels=labels[at : at + size], index=torch.arange(at, at + size)))
             at += size
         return Listed(parts)
 
@@ -185,7 +186,7 @@ def test_pairs_train_with_token_types() -> None:
     task = toy_task(16, pairs=True)
     clf = tiny_classifier(columns=("first", "second"))
     batch = next(iter(batches_of(clf, task, 8, 0).epoch(0)))
-    assert batch["token_type_ids"].any()
+    assert batch.inputs["token_type_ids"].any()
     FineTune(**QUICK, max_steps=1, adversary=FreeLB(steps=2))(clf, task)
 
 
@@ -220,7 +221,7 @@ def test_every_epoch_sees_every_row_once_in_another_order() -> None:
         def epoch(self, epoch: int, start: int = 0) -> Any:
             seen.append([])
             for batch in self.inner.epoch(epoch, start=start):
-                seen[-1] += [tuple(row) for row in batch["input_ids"].tolist()]
+                seen[-1] += [tuple(row) for row in batch.inputs["input_ids"].tolist()]
                 yield batch
 
     with TrainingRun(settings=FineTune(epochs=2), model=clf.model, batches=Spy(batches_of(clf, task, 5, 0))) as run:
@@ -233,9 +234,9 @@ def test_every_epoch_sees_every_row_once_in_another_order() -> None:
 def test_file_order_is_the_files() -> None:
     task, clf = toy_task(10), tiny_classifier()
     batches = batches_of(clf, task, 4, 0, file_order=True)
-    got = [label for batch in batches.epoch(1) for label in batch["labels"].tolist()]
+    got = [label for batch in batches.epoch(1) for label in batch.labels.tolist()]
     assert got == task.train.labels.tolist()
-    assert [len(batch["labels"]) for batch in batches.epoch(0, start=1)] == [4, 2]
+    assert [len(batch) for batch in batches.epoch(0, start=1)] == [4, 2]
 
 
 @pytest.mark.parametrize("log_every", [1, 3, 50])

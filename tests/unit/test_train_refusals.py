@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.objective import Adversary
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
@@ -104,18 +106,17 @@ def test_mpnets_position_bias_is_not_decayed() -> None:
     assert set(biases.values()) == {0.0}
 
 
-class Explodes:
+@dataclass(frozen=True, kw_only=True)
+class Explodes(Adversary):
     """An adversary whose last gradient is infinite though its loss is not."""
 
-    passes = 1
-
-    def __init__(self, at: int) -> None:
-        self.at, self.calls = at, 0
+    at: int
+    calls: list[object] = field(default_factory=list)
 
     def __call__(self, objective: Any) -> torch.Tensor:
-        self.calls += 1
+        self.calls.append(1)
         loss = objective.loss()
-        objective.backward(loss * (float("inf") if self.calls == self.at else 1.0))
+        objective.backward(loss * (float("inf") if len(self.calls) == self.at else 1.0))
         return loss.detach()
 
 
@@ -128,7 +129,7 @@ def test_an_exploded_update_is_neither_saved_nor_returned(clip: float, at: int, 
         pytest.raises(TicketsError, match=r"exploded|loss became|not finite") as problem,
         TrainingRun(settings=settings, model=clf.model, batches=batches_of(clf, task, 8, 0), folder=tmp_path) as run,
     ):
-        list(run.steps({"m": clf.model}, under=Explodes(at)))
+        list(run.steps({"m": clf.model}, under=Explodes(at=at)))
     assert problem.value.exit_code == 3
     assert not (tmp_path / "checkpoint").exists()
 

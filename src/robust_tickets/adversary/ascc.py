@@ -64,19 +64,17 @@ class ASCC(WordSpace):
         clean = objective.logits()
         weights = self.ascend(objective, clean.detach())
         adversarial = objective.logits(self.mixed(objective, weights, objective.words))
-        loss = objective.loss_fn(clean, objective.batch["labels"]) + self.alpha * self.apart(
-            objective, adversarial, clean
-        )
+        loss = objective.loss_fn(clean, objective.labels) + self.alpha * self.apart(objective, adversarial, clean)
         objective.backward(loss + objective.penalty())
         return loss.detach()
 
     def ascend(self, objective: Objective, clean: Tensor) -> Tensor:
         """The weights that drive the model furthest from ``clean``, its logits for the text itself; (batch, tokens, candidates)."""
         words, table = table_of(objective), objective.words.detach()
-        shape = (*objective.batch["input_ids"].shape, words.most)
+        shape = (*objective.inputs["input_ids"].shape, words.most)
         start = torch.randn(shape, generator=objective.generator, device=table.device, dtype=table.dtype)
         w = self.init * start
-        places = words.swappable(objective.batch)
+        places = words.swappable(objective.inputs, objective.labels)
         first, second = torch.zeros_like(w), torch.zeros_like(w)
         for k in range(1, self.steps + 1):
             w = w.detach().requires_grad_()
@@ -96,16 +94,18 @@ class ASCC(WordSpace):
 
     def mixed(self, objective: Objective, w: Tensor, table: Tensor) -> Tensor:
         """The mix of every word minus its own embedding, zero where nothing may be swapped."""
-        words, ids = table_of(objective), objective.batch["input_ids"]
+        words, ids = table_of(objective), objective.inputs["input_ids"]
         shares = self.log_softmax(objective, w).exp()
         # a weighted sum of rows that never holds (batch, tokens, candidates, width) numbers
         mix = F.embedding_bag(words.of(ids).flatten(0, 1), table, per_sample_weights=shares.flatten(0, 1), mode="sum")
         # not table[ids]: on several CPU threads the gradient of plain indexing adds repeated rows in any order
-        return (mix.view(*ids.shape, -1) - F.embedding(ids, table)) * words.swappable(objective.batch).unsqueeze(-1)
+        return (mix.view(*ids.shape, -1) - F.embedding(ids, table)) * words.swappable(
+            objective.inputs, objective.labels
+        ).unsqueeze(-1)
 
     def log_softmax(self, objective: Objective, w: Tensor) -> Tensor:
         """Over the candidates that a word has."""
-        words, ids = table_of(objective), objective.batch["input_ids"]
+        words, ids = table_of(objective), objective.inputs["input_ids"]
         has = torch.arange(words.most, device=ids.device) < words.counts[ids].unsqueeze(-1)
         return w.masked_fill(~has, NEVER).log_softmax(-1)
 

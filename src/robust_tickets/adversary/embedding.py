@@ -15,14 +15,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.objective import Objective, SameDropout
-from robust_tickets.config import Settings, setting
+from robust_tickets.adversary.objective import Adversary, Objective, SameDropout
+from robust_tickets.config import setting
 
 TINY = 1e-8  # floor of a gradient's norm, as in FreeLB's and the papers' code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ball(Settings):
+class EmbeddingPerturbation(Adversary):
     """Where deltas start, how far they move, and where they must stay."""
 
     step_size: float = setting(0.03, at_least=0)
@@ -37,12 +37,12 @@ class Ball(Settings):
         if self.token_types:
             return objective
         return replace(
-            objective, batch={key: value for key, value in objective.batch.items() if key != "token_type_ids"}
+            objective, inputs={key: value for key, value in objective.inputs.items() if key != "token_type_ids"}
         )
 
     def rewinding(self, objective: Objective) -> SameDropout | None:
         """To be rewound before every pass where dropout is shared; ``None`` where it is fresh."""
-        return SameDropout(objective.batch["input_ids"].device) if self.dropout == "shared" else None
+        return SameDropout(objective.inputs["input_ids"].device) if self.dropout == "shared" else None
 
     def start(self, objective: Objective) -> Tensor:
         """delta_0: uniform noise, zero at padding."""
@@ -76,4 +76,5 @@ class Ball(Settings):
     def size(self, delta: Tensor) -> Tensor:
         """The norm of each example, shape (batch, 1, 1)."""
         order = 2.0 if self.norm == "l2" else torch.inf
-        return torch.linalg.vector_norm(delta, ord=order, dim=(1, 2), keepdim=True)
+        norms: Tensor = torch.linalg.vector_norm(delta, ord=order, dim=(1, 2), keepdim=True)
+        return norms

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.embedding import EmbeddingPerturbation
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeAT(Ball):
+class FreeAT(EmbeddingPerturbation):
     """Defaults: step and init are PGD's here; no table of the three papers has FreeAT."""
 
     replays: int = setting(3, at_least=1)  # m
@@ -53,7 +53,7 @@ class FreeAT(Ball):
         if objective.update is None and self.replays > 1:
             raise TicketsError(
                 "FreeAT updates the model inside a batch, and this step has no update",
-                hint="train with FineTune or Loop",
+                hint="train with FineTune or TrainingRun",
             )
         objective, dropout = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)

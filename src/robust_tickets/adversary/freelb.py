@@ -21,13 +21,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.embedding import EmbeddingPerturbation
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeLB(Ball):
+class FreeLB(EmbeddingPerturbation):
     """Defaults: EarlyRobust's Table 6 for IMDB (K 5, step .01, init .05, no projection). One norm per example, over tokens and width."""
 
     steps: int = setting(5, at_least=1)

@@ -7,8 +7,12 @@
               loss   <- loss - alpha / K * InfoNCE((T_t, z) of local tokens t)   lower bound of what they say about the sentence
               backward; delta <- FreeLB's move along g
 
-The critic of InfoNCE (``_information.Critic``) is trained with the model, by the same optimiser. Rank, ascent and bounds are over all
+The critic of InfoNCE (``Critic``) is trained with the model, by the same optimiser. Rank, ascent and bounds are over all
 tokens that are not padding, [CLS] and [SEP] among them.
+
+Both bounds are computed over all tokens of a batch at once, and no value is read back from the device: an array's width follows from the
+batch's shape, and what lies beyond the tokens is masked. Rows are looked up with ``F.embedding``, whose gradient adds repeated rows in a
+fixed order on CPU and on CUDA; that of plain indexing does not on CPU.
 
 | point          | here (default)                              | released code                                      | switch               |
 |----------------|---------------------------------------------|----------------------------------------------------|----------------------|
@@ -28,9 +32,9 @@ switch a bound off; with both it is FreeLB.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import torch
@@ -38,8 +42,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
-from robust_tickets.adversary.embedding import Ball
-from robust_tickets.adversary.objective import Ground, Objective, Seen
+from robust_tickets.adversary.embedding import EmbeddingPerturbation
+from robust_tickets.adversary.objective import Ground, Kind, Objective, Seen
 from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import torch_generator
@@ -57,9 +61,10 @@ class Critic(nn.Module):
 
     def __init__(self, width: int, generator: torch.Generator, dtype: torch.dtype) -> None:
         super().__init__()
-        self.token = skip_init(nn.Linear, width, UNITS, bias=False, dtype=dtype)
-        self.sentence = skip_init(nn.Linear, width, UNITS, dtype=dtype)
-        self.score = skip_init(nn.Linear, UNITS, 1, dtype=dtype)
+        linear: Callable[..., nn.Linear] = partial(skip_init, nn.Linear, dtype=dtype)
+        self.token = linear(width, UNITS, bias=False)
+        self.sentence = linear(width, UNITS)
+        self.score = linear(UNITS, 1)
         with torch.no_grad():
             for module, inputs in ((self.token, 2 * width), (self.sentence, 2 * width), (self.score, UNITS)):
                 for parameter in module.parameters():
@@ -132,12 +137,11 @@ def lower_bound(
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoBERT(Ball):
+class InfoBERT(EmbeddingPerturbation):
     """``low`` and ``high`` are fractions of a sentence's tokens."""
 
-    undefined: ClassVar[Mapping[str, str]] = {
-        "mlm": "its lower bound ties tokens to the sentence's vector ([CLS]), which masked-language modelling does not train"
-    }
+    # its lower bound ties tokens to the sentence's vector ([CLS]), which masked-language modelling does not train
+    defined_for: ClassVar[tuple[Kind, ...]] = ("classification",)
 
     steps: int = setting(3, at_least=1)
     step_size: float = 0.04
@@ -163,8 +167,7 @@ class InfoBERT(Ball):
         return self.steps * 4 / 3 if self.alpha else float(self.steps)
 
     def begin(self, ground: Ground) -> Critic:
-        words = ground.layout.words_of(ground.model).weight
-        dtype = torch.promote_types(words.dtype, torch.float32)
+        dtype = torch.promote_types(ground.words.dtype, torch.float32)
         return Critic(ground.model.config.hidden_size, torch_generator(ground.seed, "infobert", "critic"), dtype)
 
     def __call__(self, objective: Objective) -> Tensor:
@@ -196,12 +199,12 @@ class InfoBERT(Ball):
         return total / self.steps
 
     def upper(self, objective: Objective, seen: Seen) -> Tensor:
-        real = objective.batch["attention_mask"].bool()
+        real = objective.inputs["attention_mask"].bool()
         return upper_bound(_wide(seen.embedded), real, _draws(objective, real.numel()))
 
     def lower(self, objective: Objective, seen: Seen, gradient: Tensor) -> Tensor:
         assert isinstance(objective.memory, Critic)
-        real = objective.batch["attention_mask"].bool()
+        real = objective.inputs["attention_mask"].bool()
         places, kept = anchored(gradient, real, self.low, self.high)
         draws, size = _draws(objective, places.numel()), self.chunk or len(real)
         return lower_bound(objective.memory, _wide(seen.embedded), _wide(seen.last[:, 0]), places, kept, draws, size)

@@ -5,28 +5,34 @@ with ``inputs_embeds`` instead; then RoBERTa and MPNet cannot derive position id
 of pairs on the way. With a hook the model is called exactly as in plain training, whatever its family, and every pass looks the
 embeddings up again, so that each pass owns its graph. Nothing here reads a value back from the device.
 
-An adversary that remembers something between steps (a table of perturbations, a critic, a synonym table) has ``begin(ground)``, which
-returns an ``nn.Module``: its parameters are trained with the model, its persistent buffers are saved in checkpoints, and every step finds
-it as ``objective.memory``.
+``Adversary`` is the base class of every adversary, those of other packages too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robust_tickets.backbone.layout import Layout, encoder_of
-from robust_tickets.config import one_of
+from robust_tickets.config import Settings, one_of
 from robust_tickets.errors import TicketsError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from robust_tickets.data.batching import Inputs, View
+    from robust_tickets.data.task import Split
+
 IGNORED = -100  # the label of a token that a masked-language model is not asked for
-NOT_INPUTS = ("labels", "index")  # keys of a batch that the model is not called with
+
+
+Kind = Literal["classification", "mlm"]  # what is trained: a label for each text, or masked words
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -37,12 +43,51 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What an adversary's ``begin`` may look at, once, before the first step."""
+    """What an adversary may look at once, before the first step."""
 
-    model: Any
+    model: PreTrainedModel
     layout: Layout
-    tokenizer: Any
-    seed: int
+    tokenizer: PreTrainedTokenizerBase | None = None
+    seed: int = 0
+    split: Split | None = None  # the training split; masked words have none
+    labels: tuple[str, ...] = ()  # names of its classes
+
+    @property
+    def words(self) -> Tensor:
+        """The table of word embeddings, (vocabulary, width)."""
+        return _words_of(self.layout, self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adversary(Settings):
+    """Base class of every adversary: a call makes one step's gradients and returns its mean loss, detached."""
+
+    defined_for: ClassVar[tuple[Kind, ...]] = get_args(Kind)
+
+    @property
+    def passes(self) -> float:
+        """Cost of one step, in forward-backward passes."""
+        return 1
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps a batch."""
+        return 1
+
+    def views(self, ground: Ground) -> tuple[View, ...]:
+        """Other wordings of the texts that a step reads, as ``objective.logits(view=name)``."""
+        return ()
+
+    def begin(self, ground: Ground) -> nn.Module | None:
+        """What is remembered between steps: its parameters are trained, its persistent buffers are saved, ``objective.memory`` is it."""
+        return None
+
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        """Fields that name a file, and what is read there (its digest): part of what a result is named by."""
+        return {}
+
+    def __call__(self, objective: Objective) -> Tensor:
+        raise NotImplementedError
 
 
 class Seen:
@@ -57,9 +102,11 @@ class Seen:
 class Objective:
     """One batch, the model, and how to descend; made anew for every step."""
 
-    model: Any
+    model: PreTrainedModel
     layout: Layout
-    batch: Mapping[str, Tensor]
+    inputs: Inputs
+    labels: Tensor
+    views: Mapping[str, Inputs] = field(default_factory=dict)  # other wordings of the same texts, by name
     backward: Callable[[Tensor], None]  # scales for gradient accumulation
     generator: torch.Generator  # on the model's device; adversaries draw from nothing else
     loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
@@ -73,17 +120,27 @@ class Objective:
         None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
     )
 
-    def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
-        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places."""
-        inputs = {k: v for k, v in self.batch.items() if k not in NOT_INPUTS}
+    def of(self, view: str) -> Objective:
+        """The same objective at another wording of the batch's texts."""
+        return replace(self, inputs=self.views[view])
+
+    def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None, view: str = "") -> Tensor:
+        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places.
+
+        With ``view``, of that wording of the texts.
+        """
+        if view:
+            return self.of(view).logits(delta, ids=ids)
+        inputs = dict(self.inputs)
         if ids is not None:
             inputs["input_ids"] = ids
-        device = self.batch["input_ids"].device.type
+        device = self.inputs["input_ids"].device.type
         with self._perturbed(delta), torch.autocast(device, torch.bfloat16) if self.half else nullcontext():
-            return self.model(**inputs).logits
+            logits: Tensor = self.model(**inputs).logits
+        return logits
 
-    def loss(self, delta: Tensor | None = None, *, ids: Tensor | None = None) -> Tensor:
-        return self.loss_fn(self.logits(delta, ids=ids), self.batch["labels"])
+    def loss(self, delta: Tensor | None = None, *, ids: Tensor | None = None, view: str = "") -> Tensor:
+        return self.loss_fn(self.logits(delta, ids=ids, view=view), self.labels)
 
     def first_layer(self, delta: Tensor) -> Tensor:
         """The output of the first layer alone: the forward pass is left there, whatever the family does before and after."""
@@ -104,11 +161,11 @@ class Objective:
         """The mean of one value per sentence or, for a masked-language model, of one per token over the tokens that are asked for."""
         if values.ndim == 1:
             return values.mean()
-        return self.total(values) / (self.batch["labels"] != IGNORED).sum().clamp_min(1)
+        return self.total(values) / (self.labels != IGNORED).sum().clamp_min(1)
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over what :meth:`mean` is the mean of."""
-        return values.sum() if values.ndim == 1 else (values * (self.batch["labels"] != IGNORED)).sum()
+        return values.sum() if values.ndim == 1 else (values * (self.labels != IGNORED)).sum()
 
     @contextmanager
     def seeing(self) -> Iterator[Seen]:
@@ -142,32 +199,28 @@ class Objective:
     @property
     def mask(self) -> Tensor:
         """1 at the positions that may be perturbed, 0 at padding; shape (batch, tokens, 1)."""
-        return self.batch["attention_mask"].unsqueeze(-1).to(self._weight.dtype)
+        return self.inputs["attention_mask"].unsqueeze(-1).to(self.words.dtype)
 
     def embedding_shape(self) -> tuple[int, int, int]:
-        rows, tokens = self.batch["input_ids"].shape
-        return rows, tokens, self._weight.shape[1]
+        rows, tokens = self.inputs["input_ids"].shape
+        return rows, tokens, self.words.shape[1]
 
     def uniform(self, low: float, high: float) -> Tensor:
         """A draw of the embeddings' shape from the step's own generator."""
         unit = torch.rand(
-            self.embedding_shape(), generator=self.generator, device=self._weight.device, dtype=self._weight.dtype
+            self.embedding_shape(), generator=self.generator, device=self.words.device, dtype=self.words.dtype
         )
         return unit * (high - low) + low
 
     def normal(self, deviation: float) -> Tensor:
         """Gaussian noise of the embeddings' shape from the step's own generator."""
-        shape, like = self.embedding_shape(), self._weight
+        shape, like = self.embedding_shape(), self.words
         return torch.randn(shape, generator=self.generator, device=like.device, dtype=like.dtype) * deviation
 
     @property
     def words(self) -> Tensor:
         """The table of word embeddings, (vocabulary, width)."""
-        return self._weight
-
-    @property
-    def _weight(self) -> Tensor:
-        return self.layout.words_of(self.model).weight
+        return _words_of(self.layout, self.model)
 
     @contextmanager
     def _perturbed(self, delta: Tensor | None) -> Iterator[None]:
@@ -180,6 +233,12 @@ class Objective:
             yield
         finally:
             handle.remove()
+
+
+def _words_of(layout: Layout, model: PreTrainedModel) -> Tensor:
+    weight = layout.words_of(model).weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 class _Left(Exception):  # noqa: N818  # no error
@@ -209,31 +268,29 @@ class SameDropout:
         return torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()
 
 
-Kind = Literal["classification", "mlm"]  # what is trained: a label for each text, or masked words
-
-
-def defined(adversary: Any, kind: Kind) -> None:
-    """Refuse an adversary that says it is undefined for ``kind``, with its reason; ``None`` (no adversary) is always fine."""
+def defined(adversary: Adversary | None, kind: Kind) -> None:
+    """Refuse an adversary that is not defined for ``kind``; ``None`` (no adversary) is always fine."""
     one_of("the kind of training", kind, get_args(Kind))
-    undefined: Mapping[str, str] = getattr(adversary, "undefined", {})
-    if kind in undefined:
+    if adversary is not None and kind not in adversary.defined_for:
         where = "a masked-language model" if kind == "mlm" else "a classifier"
         raise TicketsError(
-            f"{type(adversary).__name__} is not defined for the training of {where}: {undefined[kind]}",
+            f"{type(adversary).__name__} is not defined for the training of {where}",
             hint="choose another adversary (FreeLB works everywhere), or none",
         )
 
 
-def usable(adversary: Any, accumulate: int = 1) -> None:
+def usable(adversary: Adversary | None, accumulate: int = 1) -> None:
     """Refuse what is no adversary, and one that updates within a batch where batches are accumulated: before anything is trained."""
-    if isinstance(adversary, str | type):
-        name = repr(adversary) if isinstance(adversary, str) else f"the class {adversary.__name__}"
+    if adversary is None:
+        return
+    if not isinstance(adversary, Adversary):
+        got = f"the class {adversary.__name__}" if isinstance(adversary, type) else repr(adversary)
         raise TicketsError(
-            f"an adversary is a configured object, got {name}", hint="for example adversary=rt.FreeLB(steps=5), or None"
+            f"an adversary is a configured object of a subclass of Adversary, got {got}",
+            hint="for example adversary=rt.FreeLB(steps=5), or None",
         )
-    updates = getattr(adversary, "updates", 1)
-    if updates > 1 and accumulate > 1:
+    if adversary.updates > 1 and accumulate > 1:
         raise TicketsError(
-            f"an adversary that updates {updates} times a batch cannot accumulate {accumulate} batches",
+            f"an adversary that updates {adversary.updates} times a batch cannot accumulate {accumulate} batches",
             hint="set accumulate to 1",
         )

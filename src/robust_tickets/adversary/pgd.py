@@ -22,13 +22,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.embedding import EmbeddingPerturbation
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGD(Ball):
+class PGD(EmbeddingPerturbation):
     """Defaults: those of Flooding-X and TextDefender's code (K 3, step .03, init .05, no projection)."""
 
     steps: int = setting(3, at_least=1)

@@ -25,14 +25,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.objective import Objective, SameDropout
-from robust_tickets.config import Settings, setting
+from robust_tickets.adversary.objective import Adversary, Objective, SameDropout
+from robust_tickets.config import setting
 
 TINY = 1e-6  # added to a token's largest number, and inside the log odds, as in mt-dnn
 
 
 @dataclass(frozen=True, kw_only=True)
-class SMART(Settings):
+class SMART(Adversary):
     """Defaults: mt-dnn's class (K 1, step 1e-3, noise 1e-5, weight 1)."""
 
     steps: int = setting(1, at_least=1)
@@ -51,7 +51,7 @@ class SMART(Settings):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the cross-entropy of the clean text plus the weighted regulariser, detached."""
-        dropout = SameDropout(objective.batch["input_ids"].device) if self.dropout == "shared" else None
+        dropout = SameDropout(objective.inputs["input_ids"].device) if self.dropout == "shared" else None
         clean = objective.logits()
         noise = objective.normal(self.init) * objective.mask
         finite = torch.ones((), dtype=torch.bool, device=noise.device)
@@ -70,7 +70,7 @@ class SMART(Settings):
             dropout.rewind()
         rough = objective.mean(self._symmetric(clean, objective.logits(noise)))
         rough = torch.where(finite, rough, torch.zeros_like(rough))
-        loss = objective.loss_fn(clean, objective.batch["labels"]) + self.weight * rough
+        loss = objective.loss_fn(clean, objective.labels) + self.weight * rough
         objective.backward(loss + objective.penalty())
         return loss.detach()
 

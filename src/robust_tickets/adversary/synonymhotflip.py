@@ -13,7 +13,6 @@ papers. Default: p .5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,9 +26,11 @@ from robust_tickets.config import setting
 class SynonymHotFlip(WordSpace):
     """``p`` per word."""
 
-    passes: ClassVar[int] = 2
-
     p: float = setting(0.5, at_least=0, at_most=1)
+
+    @property
+    def passes(self) -> int:
+        return 2
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""
@@ -46,8 +47,8 @@ class SynonymHotFlip(WordSpace):
     @torch.no_grad()
     def flipped(self, objective: Objective, gradient: Tensor) -> Tensor:
         """The batch's ids with words swapped for the candidates that ``gradient`` favours."""
-        words, ids, table = table_of(objective), objective.batch["input_ids"], objective.words
-        places = chosen(objective, words.swappable(objective.batch), self.p)
+        words, ids, table = table_of(objective), objective.inputs["input_ids"], objective.words
+        places = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
         candidates, own = words.of(ids), table[ids]
         best, gain = ids, torch.zeros(ids.shape, dtype=gradient.dtype, device=ids.device)
         for k in range(

@@ -33,7 +33,7 @@ class SynonymSwap(WordSpace):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""
-        total = torch.zeros((), device=objective.batch["input_ids"].device)
+        total = torch.zeros((), device=objective.inputs["input_ids"].device)
         shares = [
             (share, ids) for share, ids in ((self.mix, None), (1 - self.mix, self.swapped(objective))) if share > 0
         ]
@@ -45,8 +45,8 @@ class SynonymSwap(WordSpace):
 
     def swapped(self, objective: Objective) -> Tensor:
         """The batch's ids with words swapped."""
-        words, ids = table_of(objective), objective.batch["input_ids"]
-        places = chosen(objective, words.swappable(objective.batch), self.p)
+        words, ids = table_of(objective), objective.inputs["input_ids"]
+        places = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
         count = words.counts[ids]
         which = (torch.rand(ids.shape, generator=objective.generator, device=ids.device) * count).long()
         which = torch.minimum(which, count - 1).unsqueeze(-1)  # a draw just below 1 may round up to the count

@@ -33,7 +33,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary.embedding import TINY, Ball
+from robust_tickets.adversary.embedding import TINY, EmbeddingPerturbation
 from robust_tickets.adversary.objective import Ground, Objective
 from robust_tickets.config import setting
 from robust_tickets.seeds import torch_generator
@@ -50,7 +50,7 @@ class TokenTable(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TAVAT(Ball):
+class TAVAT(EmbeddingPerturbation):
     """``passes`` are FreeLB's; Delta costs one table of the word embeddings' size, on the device and in every checkpoint."""
 
     steps: int = setting(2, at_least=1)
@@ -65,7 +65,7 @@ class TAVAT(Ball):
         return self.steps
 
     def begin(self, ground: Ground) -> TokenTable:
-        words = ground.layout.words_of(ground.model).weight
+        words = ground.words
         unit = torch.rand(words.shape, generator=torch_generator(ground.seed, "tavat", "table"), dtype=words.dtype)
         return TokenTable((unit * 2 - 1) * (self.init / words.shape[1] ** 0.5))
 
@@ -73,7 +73,7 @@ class TAVAT(Ball):
         """Accumulate the step's gradients and bring Delta up to date; returns the mean loss over the passes, detached."""
         objective, dropout = self.seen(objective), self.rewinding(objective)
         assert isinstance(objective.memory, TokenTable)
-        table, ids = objective.memory.table, objective.batch["input_ids"]
+        table, ids = objective.memory.table, objective.inputs["input_ids"]
         instance, token = self.start(objective), self.read(table, ids) * objective.mask
         token = token / torch.linalg.vector_norm(token).clamp_min(TINY)
         total = torch.zeros((), device=token.device)
@@ -109,7 +109,8 @@ class TAVAT(Ball):
 
 def _norms(delta: Tensor) -> Tensor:
     """The norm of each token, shape (batch, tokens, 1)."""
-    return torch.linalg.vector_norm(delta, dim=2, keepdim=True)
+    norms: Tensor = torch.linalg.vector_norm(delta, dim=2, keepdim=True)
+    return norms
 
 
 def add_rows(table: Tensor, ids: Tensor, rows: Tensor) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary.objective import IGNORED, Ground, Objective
-from robust_tickets.config import Settings, setting
+from robust_tickets.adversary.objective import IGNORED, Adversary, Ground, Objective
+from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.synonyms import SynonymTable, source_of, synonym_table
 
@@ -45,20 +45,20 @@ class Words(nn.Module):
         """The candidates of every token, itself first, shape (batch, tokens, most)."""
         return self.candidates[ids].long()
 
-    def swappable(self, batch: Mapping[str, Tensor]) -> Tensor:
+    def swappable(self, inputs: Mapping[str, Tensor], labels: Tensor) -> Tensor:
         """Where a whole word stands that has candidates, shape (batch, tokens), boolean."""
-        ids, labels = batch["input_ids"], batch["labels"]
+        ids = inputs["input_ids"]
         asked = labels != IGNORED if labels.ndim == 2 else torch.zeros_like(ids, dtype=torch.bool)
         written = torch.where(asked, labels, ids) if labels.ndim == 2 else ids  # what stood there before it was masked
         continues = torch.zeros_like(asked)
         continues[:, 1:] = self.joined[written[:, 1:]] & self.open[written[:, :-1]]
         continued = torch.zeros_like(asked)
         continued[:, :-1] = continues[:, 1:]
-        return (self.counts[ids] > 1) & ~continues & ~continued & ~asked & batch["attention_mask"].bool()
+        return (self.counts[ids] > 1) & ~continues & ~continued & ~asked & inputs["attention_mask"].bool()
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordSpace(Settings):
+class WordSpace(Adversary):
     """Where the table comes from, and how many candidates a word has at most, besides itself."""
 
     source: str = "wordnet"  # "wordnet", "vectors", a folder of word vectors, or a JSON file {word: [word, …]}
@@ -76,7 +76,7 @@ class WordSpace(Settings):
             raise TicketsError(
                 f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer="
             )
-        rows = ground.layout.words_of(ground.model).weight.shape[0]
+        rows = ground.words.shape[0]
         table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
         if table.counts.max(initial=1) == 1:
             raise TicketsError(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.embedding import Ball
+from robust_tickets.adversary.embedding import EmbeddingPerturbation
 from robust_tickets.adversary.objective import Objective, SameDropout
 from robust_tickets.config import setting
 
@@ -26,7 +26,7 @@ LAYERS = 12  # of BERT-base: what a layer's share of a pass is reckoned by
 
 
 @dataclass(frozen=True, kw_only=True)
-class YOPO(Ball):
+class YOPO(EmbeddingPerturbation):
     """Defaults: n 3 from FreeLB's fairseq settings (2 or 3); step and init are PGD's here; no table of the three papers has YOPO."""
 
     steps: int = setting(3, at_least=1)  # full passes (K)

@@ -4,6 +4,9 @@ Rows are shuffled, cut into pools of some batches, sorted by length inside a poo
 again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A
 token table changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
 
+A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed, the epoch and the
+row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are made.
+
 With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price for each width,
 exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``. The time that a pass costs whatever its width
 is the same for all choices, so tokens are what is to be compared.
@@ -23,20 +26,70 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from robust_tickets.classifier.tokenizer import tokenised
 from robust_tickets.data.arrow_tables import TokenTable
-from robust_tickets.data.task import Split
+from robust_tickets.data.task import Example, Split, Task
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
+
+    from robust_tickets.classifier import Classifier
+
+    Inputs = Mapping[str, Tensor]  # what a model is called with
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows as a model reads them. ``index`` has their positions in the split, ``views`` other wordings of them."""
+
+    inputs: Inputs
+    labels: Tensor
+    index: Tensor
+    views: Mapping[str, Inputs] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pinned(self) -> Batch:
+        """In memory that a GPU copies from without waiting."""
+
+        def pin(inputs: Inputs) -> Inputs:
+            return {name: value.pin_memory() for name, value in inputs.items()}
+
+        views = {name: pin(view) for name, view in self.views.items()}
+        return Batch(pin(self.inputs), self.labels.pin_memory(), self.index, views)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a step computes with, by names of one level."""
+        views = {f"{view}/{name}": value for view, inputs in self.views.items() for name, value in inputs.items()}
+        return {**self.inputs, **views, "labels": self.labels}
+
+
+def parts_of(tensors: Mapping[str, Tensor]) -> tuple[Inputs, Tensor, dict[str, Inputs]]:
+    """Inputs, labels and views of a batch, from its ``tensors()``."""
+    found: dict[str, dict[str, Tensor]] = {"": {}}
+    for name, value in tensors.items():
+        view, _, key = name.rpartition("/")
+        found.setdefault(view, {})[key] = value
+    inputs = found.pop("")
+    return inputs, inputs.pop("labels"), dict(found)
+
+
+class View(Protocol):
+    """Another wording of each text, read beside the text itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    def make(self, example: Example, draws: np.random.Generator) -> tuple[str, ...]:
+        """The texts of the other wording: of a pair, both."""
 
 
 MOST = 6
@@ -115,14 +168,18 @@ PLAIN = "by characters, padded to the longest"  # without widths, and in every c
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """``epoch(e)`` gives the batches of epoch ``e``; with ``shuffle=False`` longest first, each with the row positions in ``index``."""
+    """``epoch(e)`` gives the batches of epoch ``e``.
+
+    ``order`` is "shuffled", "longest" (first), or "file", that of the released EarlyRobust code: a switch for comparison, not for use, as a
+    source sorted by class (IMDB) then shows one class only for half an epoch.
+    """
 
     split: Split
     tokenizer: Any
     batch_size: int
     max_length: int
     seed: int = 0
-    shuffle: bool = True
+    order: Literal["shuffled", "longest", "file"] = "shuffled"
     token_types: bool = False  # does the model take token_type_ids
     tokens: TokenTable | None = field(
         default=None, compare=False, repr=False
@@ -131,6 +188,7 @@ class Batches:
     by_tokens: bool = (
         False  # pools are sorted by tokens, not by characters: a fifth less padding, and an order that needs the table
     )
+    views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.max_length < 1:
@@ -161,15 +219,12 @@ class Batches:
             return PLAIN
         return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
 
-    def order(self, epoch: int) -> Iterator[np.ndarray]:
-        """The row positions of each batch."""
-        return self._order(epoch, 0)
-
-    def _order(self, epoch: int, start: int) -> Iterator[np.ndarray]:
+    def rows(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
+        """The row positions of each batch, from batch number ``start`` on."""
         lengths = self.tokens.lengths if self.tokens is not None and self.by_tokens else self.split.lengths
         size = self.batch_size
-        if not self.shuffle:
-            rows = np.argsort(-lengths, kind="stable")
+        if self.order != "shuffled":
+            rows = np.argsort(-lengths, kind="stable") if self.order == "longest" else np.arange(len(lengths))
             batches: np.ndarray = np.arange(len(self))
         else:
             generator = numpy_generator(self.seed, "batches", epoch)
@@ -181,20 +236,34 @@ class Batches:
         for number in batches[start:]:
             yield rows[number * size : (number + 1) * size]
 
-    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[dict[str, torch.Tensor]]:
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number ``start`` on; those before it are neither read nor tokenised."""
-        for rows in self._order(epoch, start):
-            yield self._batch(rows)
-
-    def _batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         import torch
 
-        table, at = (self._read(rows), np.arange(len(rows))) if self.tokens is None else (self.tokens, rows)
-        batch = table.batch(at, self._width(int(table.lengths[at].max())))
-        batch["labels"] = torch.from_numpy(self.split.labels[rows].astype(np.int64))
-        if not self.shuffle:
-            batch["index"] = torch.from_numpy(rows.astype(np.int64))
-        return batch
+        for rows in self.rows(epoch, start):
+            views = {}
+            if self.tokens is None or self.views:
+                examples = self.split.take(rows)
+                views = {view.name: self._view(view, epoch, rows, examples) for view in self.views}
+            yield Batch(
+                inputs=self._read([e.texts for e in examples])
+                if self.tokens is None
+                else self._padded(self.tokens, rows),
+                labels=torch.from_numpy(self.split.labels[rows].astype(np.int64)),
+                index=torch.from_numpy(rows.astype(np.int64)),
+                views=views,
+            )
+
+    def _view(self, view: View, epoch: int, rows: np.ndarray, examples: list[Example]) -> Inputs:
+        return self._read(
+            [
+                view.make(example, numpy_generator(self.seed, "views", view.name, epoch, int(row)))
+                for row, example in zip(rows, examples, strict=True)
+            ]
+        )
+
+    def _padded(self, table: TokenTable, rows: np.ndarray) -> Inputs:
+        return table.batch(rows, self._width(int(table.lengths[rows].max())))
 
     def _width(self, longest: int) -> int:
         """Tokens that a batch with this longest row is padded to."""
@@ -203,11 +272,11 @@ class Batches:
         at = bisect_left(self.widths, longest)
         return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
 
-    def _read(self, rows: np.ndarray) -> TokenTable:
-        """The same rows, tokenised now."""
-        examples = self.split.take(rows)
-        columns = [[e.texts[i] for e in examples] for i in range(len(self.split.columns))]
-        return TokenTable.of(self.tokenizer, *tokenised(self.tokenizer, columns, self.max_length, self.token_types))
+    def _read(self, texts: list[tuple[str, ...]]) -> Inputs:
+        """Texts or pairs, tokenised now."""
+        columns = [[row[i] for row in texts] for i in range(len(self.split.columns))]
+        told = tokenised(self.tokenizer, columns, self.max_length, self.token_types)
+        return self._padded(TokenTable.of(self.tokenizer, *told), np.arange(len(texts)))
 
 
 DEPTH = 8
@@ -220,16 +289,14 @@ class _End:
     problem: BaseException | None = None
 
 
-def prefetched(
-    batches: Iterable[Mapping[str, Tensor]], depth: int = DEPTH, pin: bool = False
-) -> Generator[dict[str, Tensor]]:
+def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) -> Generator[Batch]:
     """The same batches, up to ``depth`` of them made ahead; ``pin``: in memory that a GPU copies from without waiting."""
     if depth < 1:
         raise TicketsError(f"at least one batch is made ahead, got {depth}", hint="leave depth out")
     return _ahead(batches, depth, pin)
 
 
-def _ahead(batches: Iterable[Mapping[str, Tensor]], depth: int, pin: bool) -> Generator[dict[str, Tensor]]:
+def _ahead(batches: Iterable[Batch], depth: int, pin: bool) -> Generator[Batch]:
     ready: Queue[Any] = Queue(depth)
     leave = Event()
     thread = Thread(target=_work, args=(batches, ready, leave, pin), name=NAME, daemon=True)
@@ -246,14 +313,14 @@ def _ahead(batches: Iterable[Mapping[str, Tensor]], depth: int, pin: bool) -> Ge
             thread.join(PATIENCE)
 
 
-def _work(batches: Iterable[Mapping[str, Tensor]], ready: Queue[Any], leave: Event, pin: bool) -> None:
+def _work(batches: Iterable[Batch], ready: Queue[Any], leave: Event, pin: bool) -> None:
     problem: BaseException | None = None
     try:
         source = iter(batches)
         try:
             for batch in source:
                 if not leave.is_set():
-                    ready.put({name: value.pin_memory() if pin else value for name, value in batch.items()})
+                    ready.put(batch.pinned() if pin else batch)
                 if leave.is_set():
                     break
         finally:
@@ -272,27 +339,19 @@ def _emptied(ready: Queue[Any]) -> None:
         return
 
 
-class FileOrder(Batches):
-    """Row after row, the same in every epoch."""
-
-    def _order(self, epoch: int, start: int) -> Iterator[np.ndarray]:
-        for first in range(start * self.batch_size, len(self.split), self.batch_size):
-            yield np.arange(first, min(first + self.batch_size, len(self.split)))
-
-
 ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
 
 
 def batches_of(
-    clf: Any,
-    task: Any,
+    clf: Classifier,
+    task: Task,
     batch_size: int,
     seed: int,
     *,
     file_order: bool = False,
     reads: int | None = None,
     widths: bool | None = None,
-) -> Any:
+) -> Batches:
     """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
 
     ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
@@ -302,13 +361,13 @@ def batches_of(
     """
     from robust_tickets.data.arrow_tables import token_table
 
-    kind = FileOrder if file_order else Batches
-    batches = kind(
+    batches = Batches(
         split=task.train,
         tokenizer=clf.tokenizer,
         batch_size=batch_size,
         max_length=clf.max_length,
         seed=seed,
+        order="file" if file_order else "shuffled",
         token_types=clf.token_types,
     )
     enough = reads is not None and reads >= ENOUGH * len(batches)
@@ -318,7 +377,7 @@ def batches_of(
     if clf.device.type == "cuda" if widths is None else widths:
         batches = replace(batches, by_tokens=enough and tokens is not None)
         told = (
-            widths_of(tokens.lengths, batches.order(0), clf.max_length)
+            widths_of(tokens.lengths, batches.rows(0), clf.max_length)
             if enough and tokens is not None
             else steps(clf.max_length)
         )
@@ -326,7 +385,7 @@ def batches_of(
     return batches
 
 
-def tell_cut(batches: Any) -> None:
+def tell_cut(batches: Batches) -> None:
     """Say how many texts fill the model's length, where one in a hundred does: what stands behind it is not read."""
     if batches.tokens is None:
         return

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,14 +32,12 @@ from robust_tickets.cache import cached, read_report, write_report
 from robust_tickets.classifier.tokenizer import digest_of, readable
 from robust_tickets.config import digest
 from robust_tickets.data.arrow_tables import text_problem
+from robust_tickets.data.batching import Batch
 from robust_tickets.data.readers import READERS, Rows, from_to, open_rows
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import sha256_file, write_chunks
 from robust_tickets.progress import say, track, warn
 from robust_tickets.seeds import numpy_generator
-
-if TYPE_CHECKING:
-    import torch
 
 KNOWN = (".txt", *READERS)  # endings
 LONGEST = 2**20  # characters of a line; a longer one is read in pieces
@@ -242,19 +240,18 @@ class MaskedBlocks:
     def words(self) -> np.ndarray:
         return np.setdiff1d(np.array(sorted(self.tokenizer.get_vocab().values())), self.special)
 
-    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[dict[str, torch.Tensor]]:
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number ``start`` on; those before it are neither read nor masked."""
         count = len(self.blocks)
         order = numpy_generator(self.seed, "blocks", epoch).permutation(count) if self.shuffle else np.arange(count)
         for number in range(start, len(self)):
             rows = np.sort(order[number * self.batch_size : (number + 1) * self.batch_size])  # sorted: read forwards
-            yield self._batch(
-                np.array(self.blocks[rows], dtype=np.int64), numpy_generator(self.seed, "masks", epoch, number)
-            )
+            yield self._batch(rows, numpy_generator(self.seed, "masks", epoch, number))
 
-    def _batch(self, ids: np.ndarray, dice: np.random.Generator) -> dict[str, torch.Tensor]:
+    def _batch(self, rows: np.ndarray, dice: np.random.Generator) -> Batch:
         import torch
 
+        ids = np.array(self.blocks[rows], dtype=np.int64)
         draw = np.where(np.isin(ids, self.special), 1.0, dice.random(ids.shape))
         chosen = draw < self.probability
         if not chosen.any():  # a loss over no token is not a number: the likeliest one is asked for
@@ -265,11 +262,14 @@ class MaskedBlocks:
             chosen & (fate >= self.masked) & (fate < self.masked + self.replaced),
         )
         seen = np.where(by_mask, self.tokenizer.mask_token_id, np.where(by_word, others, ids))
-        batch = {"input_ids": seen, "attention_mask": np.ones_like(ids)}
+        inputs = {"input_ids": seen, "attention_mask": np.ones_like(ids)}
         if self.token_types:
-            batch["token_type_ids"] = np.zeros_like(ids)
-        batch["labels"] = np.where(chosen, ids, IGNORED)
-        return {name: torch.from_numpy(values) for name, values in batch.items()}
+            inputs["token_type_ids"] = np.zeros_like(ids)
+        return Batch(
+            inputs={name: torch.from_numpy(values) for name, values in inputs.items()},
+            labels=torch.from_numpy(np.where(chosen, ids, IGNORED)),
+            index=torch.from_numpy(rows),
+        )
 
 
 def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from robust_tickets.stages import Stage
 from robust_tickets.train.finetune import resources_of
 
 if TYPE_CHECKING:
+    from robust_tickets.adversary.objective import Adversary
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Split, Task
     from robust_tickets.experiment.arms import Draw
@@ -124,7 +125,7 @@ def train(
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(within(stage.folder, "model"))
     _evaluated(stage, model, task)
-    if hasattr(trainer.adversary, "resources"):
+    if trainer.adversary is not None and trainer.adversary.resources():
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
     seconds = _seconds(stage.folder / "metrics.jsonl")
     write_json(
@@ -215,10 +216,12 @@ def attacked(plan: AttackPlan, task: Task) -> Split:
     return task.split(plan.split) if plan.split else task.test
 
 
-def trained_on(adversary: Any, start: Classifier, task: Task) -> dict[str, Any]:
+def trained_on(adversary: Adversary, start: Classifier, task: Task) -> dict[str, Any]:
     """Which files an adversary trained on and, of a table of words, how much of the training texts it covers."""
+    from robust_tickets.adversary.words import WordSpace
+
     about = {**describe(adversary), "resources": to_plain(adversary.resources())}
-    if not hasattr(adversary, "covers"):
+    if not isinstance(adversary, WordSpace):
         return about
     some = [text for i in range(0, len(task.train), max(1, len(task.train) // 400)) for text in task.train[i].texts]
     return {**about, "coverage": adversary.covers(start.tokenizer, some)}

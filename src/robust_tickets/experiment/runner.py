@@ -269,8 +269,7 @@ def chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
 
 def _passes(method: Any) -> float:
     """Forward-backward passes of a step."""
-    own = getattr(method, "passes", None)
-    return float(own if own is not None else getattr(getattr(method, "adversary", None), "passes", 1))
+    return float(getattr(method, "passes", 1))
 
 
 def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:

@@ -16,7 +16,7 @@ The ticket carries no scores: how much goes is the rule's answer, not a setting,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -30,6 +30,7 @@ from robust_tickets import progress
 from robust_tickets.backbone.layout import Layout
 from robust_tickets.classifier.base import fits, model_of
 from robust_tickets.config import Settings, describe, setting
+from robust_tickets.data.batching import Batch
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.search import base
@@ -175,7 +176,7 @@ class Prasanna(Settings):
             tokenizer=clf.tokenizer,
             batch_size=self.batch_size,
             max_length=clf.max_length,
-            shuffle=False,
+            order="longest",
             token_types=clf.token_types,
             tokens=token_table(
                 split, clf.tokenizer, clf.max_length, clf.token_types
@@ -257,9 +258,6 @@ class _Record:
 REGISTERED = Prasanna
 
 
-NOT_INPUTS = ("labels", "index")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Importance:
     """Sums over the examples, one array a layer (``mlps``: one number a layer)."""
@@ -269,7 +267,7 @@ class Importance:
     mlps: np.ndarray
 
 
-def importance(model: Any, layout: Layout, batches: Iterable[Mapping[str, Tensor]]) -> Importance:
+def importance(model: Any, layout: Layout, batches: Iterable[Batch]) -> Importance:
     """Of every unit of ``model`` as it runs now, in eval mode; its weights get no gradients."""
     device = next(model.parameters()).device
     sizes = {layout.attention_output: layout.heads_of(model), layout.down: layout.neurons_of(model)}
@@ -281,18 +279,18 @@ def importance(model: Any, layout: Layout, batches: Iterable[Mapping[str, Tensor
     model.requires_grad_(False).eval()
     try:
         for batch in batches:
-            batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+            inputs = {name: value.to(device, non_blocking=True) for name, value in batch.inputs.items()}
             masks = {
-                key: torch.ones((len(batch["labels"]), len(total)), device=device, requires_grad=True)
+                key: torch.ones((len(batch), len(total)), device=device, requires_grad=True)
                 for key, total in sums.items()
             }
             hooks = [module.register_forward_pre_hook(_scaling(masks[path, i])) for path, i, module in places]
             try:
-                logits = model(**{k: v for k, v in batch.items() if k not in NOT_INPUTS}).logits
+                logits = model(**inputs).logits
             finally:
                 for hook in hooks:
                     hook.remove()
-            loss = F.cross_entropy(logits.float(), batch["labels"], reduction="sum")
+            loss = F.cross_entropy(logits.float(), batch.labels.to(device), reduction="sum")
             for (path, i), gradient in zip(masks, torch.autograd.grad(loss, list(masks.values())), strict=True):
                 sums[path, i] += gradient.abs().sum(dim=0)
                 if path == layout.down:

@@ -195,7 +195,7 @@ class RobustT(PerTask, TrainingSettings):
             raise TicketsError(
                 "RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0"
             )
-        if self.clip_scope == "all" and getattr(self.adversary, "updates", 1) > 1:
+        if self.clip_scope == "all" and self.adversary is not None and self.adversary.updates > 1:
             raise TicketsError(
                 "RobustT(clip_scope='all') is defined for one update a batch",
                 hint="use clip_scope='gates' with this adversary",

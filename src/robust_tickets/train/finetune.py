@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robust_tickets.adversary.objective import Adversary
 from robust_tickets.classifier.base import fits, model_of
 from robust_tickets.config import counted, digest, setting
 from robust_tickets.data.batching import batches_of, tell_cut
@@ -181,8 +182,10 @@ def resources_of(method: Any) -> dict[str, Any]:
     }
     found: dict[str, Any] = {"code": code} if (code := code_of(method)) else {}
     for name, (owner, key) in owners.items():
-        adversary: Any = getattr(owner, "adversary", None)
-        if hasattr(adversary, "resources"):
+        under: Adversary | None = getattr(owner, "adversary", None)
+        if under is not None:
             with inside(key):
-                found[name] = adversary.resources()
+                files = under.resources()
+            if files:
+                found[name] = files
     return found

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -33,7 +33,9 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
-from robust_tickets.data.batching import prefetched
+from robust_tickets.adversary.objective import Adversary, Ground
+from robust_tickets.backbone.layout import layout_of
+from robust_tickets.data.batching import Batch, Batches, prefetched
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import no_link
 from robust_tickets.progress import say
@@ -134,7 +136,6 @@ LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time
 
 M = TypeVar("M", bound=state.Memory)
-Batch = Mapping[str, Tensor]
 
 
 class Feed(Sized, Protocol):
@@ -193,7 +194,7 @@ class TrainingRun:
         self,
         parts: Mapping[str, nn.Module],
         *,
-        under: Any = None,
+        under: Adversary | None = None,
         penalty: Callable[[], Tensor] | None = None,
         after_clip: Unclipped | None = None,
         evaluate: Callable[[], dict[str, Any]] | None = None,
@@ -213,8 +214,7 @@ class TrainingRun:
             adversary=under,
             precision=self.settings.precision,
             regulariser=penalty,
-            tokenizer=None if self.classifier is None else self.classifier.tokenizer,
-            seed=derive(self.settings.seed, self.name, "adversary"),
+            ground=self._ground(),
             gates=parts.get("gates"),
             autocast=wrap is not None,  # the gradients must lie where autograd puts them
         )
@@ -234,6 +234,17 @@ class TrainingRun:
         self._groups = self._reading.enter_context(closing(self._read()))
         self._open.push(self._left)
         return iter(self._next, None)
+
+    def _ground(self) -> Ground:
+        """What an adversary may look at before the first step."""
+        return Ground(
+            model=self.model,
+            layout=layout_of(self.model),
+            tokenizer=None if self.classifier is None else self.classifier.tokenizer,
+            seed=derive(self.settings.seed, self.name, "adversary"),
+            split=self.batches.split if isinstance(self.batches, Batches) else None,
+            labels=() if self.classifier is None else self.classifier.labels,
+        )
 
     def stop(self) -> None:
         """End the run after this step, with a checkpoint."""
@@ -293,6 +304,8 @@ class TrainingRun:
         if self.per_epoch == 0:
             raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
         self.step, self.parts = step, {**parts, **step.parts}
+        if isinstance(self.batches, Batches):
+            self.batches = replace(self.batches, views=step.views)
         self.optimiser = adamw(self.parts, self.optim, rates)
         self.parameters = named_parameters(self.parts)
         self.writer = Writer(self.folder / "checkpoint", self.device) if self.folder else None
@@ -326,7 +339,7 @@ class TrainingRun:
         yield from prefetched(batches, pin=True) if self.device.type == "cuda" else batches
 
     def _update(self, group: list[Batch]) -> Tensor:
-        loss = self.engine.update(group, self.done)
+        loss = self.engine.update([batch.tensors() for batch in group], self.done)
         self.done += 1
         return loss
 

@@ -88,7 +88,7 @@ class TrainingSettings(Settings):
     @property
     def passes(self) -> float:
         """Forward-backward passes per batch, or what costs as much."""
-        return float(getattr(self.adversary, "passes", 1))
+        return 1.0 if self.adversary is None else float(self.adversary.passes)
 
     def per_epoch(self, task: Task) -> int:
         """Updates of an epoch of ``task``."""

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
-from robust_tickets.adversary.objective import Ground, Objective
+from robust_tickets.adversary.objective import Adversary, Ground, Objective
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import one_of
+from robust_tickets.data.batching import View, parts_of
 from robust_tickets.environment import attention
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive
@@ -49,6 +50,7 @@ class Step:
 
     run: Callable[[Mapping[str, Tensor], Backward, Update | None], Tensor]
     memory: nn.Module | None = None  # the adversary's: trained and saved with the model
+    views: tuple[View, ...] = ()  # what the adversary reads beside the texts
     updates: int = 1  # optimiser steps that one batch takes (FreeAT: one a replay)
     half: Half | None = None  # bf16 working weights, where the step computes with them
 
@@ -65,34 +67,40 @@ def make_step(
     model: Any,
     *,
     generator: torch.Generator,
-    adversary: Any = None,
+    adversary: Adversary | None = None,
     precision: Precision = "fp32",
     regulariser: Callable[[], Tensor] | None = None,
-    tokenizer: Any = None,
-    seed: int = 0,
+    ground: Ground | None = None,
     gates: Any = None,
     autocast: bool = False,
 ) -> Step:
-    """A step on ``model``: plain, or ``adversary``'s. ``tokenizer`` and ``seed`` are for adversaries that set something up.
+    """A step on ``model``: plain, or ``adversary``'s. ``ground`` is what it may look at before the first step.
 
     ``gates`` are those of the model, if it has some. ``bf16`` has working weights beside the masters (``half.py``), which the loop's
     engine keeps; with ``autocast`` every pass casts the weights themselves, and their gradients lie where autograd puts them.
     """
     one_of("the precision", precision, get_args(Precision))
     layout = layout_of(model)
-    memory = None
-    if hasattr(adversary, "begin"):
-        memory = adversary.begin(Ground(model=model, layout=layout, tokenizer=tokenizer, seed=seed)).to(
-            next(model.parameters()).device
+    ground = ground or Ground(model=model, layout=layout)
+    memory = adversary.begin(ground) if adversary is not None else None
+    if memory is not None:
+        memory = memory.to(next(model.parameters()).device)
+    views = adversary.views(ground) if adversary is not None else ()
+    if views and ground.split is None:
+        raise TicketsError(
+            f"{type(adversary).__name__} reads views of texts, and there are none here",
+            hint="an adversary with views is defined_for classification",
         )
-
     half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
     def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
+        inputs, labels, other = parts_of(batch)
         objective = Objective(
             model=model,
             layout=layout,
-            batch=batch,
+            inputs=inputs,
+            labels=labels,
+            views=other,
             backward=backward,
             generator=generator,
             regulariser=regulariser,
@@ -103,7 +111,7 @@ def make_step(
         )
         return plain(objective) if adversary is None else adversary(objective)
 
-    return Step(run=run, memory=memory, updates=int(getattr(adversary, "updates", 1)), half=half)
+    return Step(run=run, memory=memory, views=views, updates=1 if adversary is None else adversary.updates, half=half)
 
 
 def full_precision(model: Any) -> None:
