@@ -76,15 +76,15 @@ def main() -> None:
         PWWS()(
             clf, task.test, n=FEW, labels=task.labels, folder=Path(scratch) / "few"
         )  # loads what an attack of any size needs
-        store, done = engine.OnDisk.add, 0
+        store, done = engine.ExampleLog.add, 0
 
-        def add(self: Any, number: int, line: bytes, seconds: float) -> None:
+        def add(self: Any, number: int, outcome: dict[str, Any], seconds: float) -> None:
             nonlocal done
-            store(self, number, line, seconds)
+            store(self, number, outcome, seconds)
             done += 1
             note(done)
 
-        engine.OnDisk.add = add  # type: ignore[method-assign]
+        engine.ExampleLog.add = add  # type: ignore[method-assign]
         before = resident()
         result = PWWS()(clf, task.test, n=0, labels=task.labels, folder=Path(scratch) / "attack")
         after = resident()

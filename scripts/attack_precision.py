@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.cuda import PRECISIONS
+from robust_tickets.attack.options import PRECISIONS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan

@@ -143,14 +143,14 @@ def replay(
         monkeypatch.setattr(kind, "resources", lambda self: {})
         monkeypatch.setattr(kind, "prepare", lambda self, device: self.assemble(**parts))
     finals: dict[tuple[str, ...], Text] = {}
-    plan = importlib.import_module("robust_tickets.attack.attack")
-    plain = plan.marks
+    engine = importlib.import_module("robust_tickets.attack.engine")
+    plain = engine.marks
 
     def marks(original: Text, final: Text, *rest: Any) -> Any:
         finals[original.columns] = final
         return plain(original, final, *rest)
 
-    monkeypatch.setattr(plan, "marks", marks)
+    monkeypatch.setattr(engine, "marks", marks)
     for group, each in groups().items():
         names = [f"{group}:{row}" for row in range(len(each)) if f"{group}:{row}" in only]
         if not names:

@@ -125,7 +125,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, check in _checks(type(self)):  # type: ignore[arg-type]
-            check(f"{type(self).__name__}.{name}", getattr(self, name))
+            check(self.shown(name), getattr(self, name))
+
+    def shown(self, name: str) -> str:
+        """How an error names a field."""
+        return f"{type(self).__name__}.{name}"
 
 
 def counted(settings: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self
 
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import claim, no_link
@@ -35,10 +36,13 @@ def loaded(line: bytes) -> Any:
 
 
 class Lines(ABC):
-    """What earlier calls left in ``part`` is given to ``take`` line by line, if the header is the same."""
+    """What earlier calls left in ``part`` is given to ``take`` line by line, if the header is the same; without it, lines are in memory."""
 
-    def __init__(self, part: Path, header: dict[str, Any]) -> None:
+    def __init__(self, part: Path | None, header: dict[str, Any]) -> None:
         self.part = part
+        if part is None:
+            self.file: Any = BytesIO()
+            return
         with self._said():
             part.parent.mkdir(parents=True, exist_ok=True)
             # unbuffered: what could not be written must not be tried again when the file is closed
@@ -81,7 +85,7 @@ class Lines(ABC):
             ) from None
 
     def _take_up(self, header: dict[str, Any]) -> None:
-        with open(self.part, "rb") as lines:
+        with self.reader() as lines:
             first = lines.readline()
             whole = first.endswith(b"\n")  # else there is nothing yet, or it was killed while writing the header
             if whole and (found := loaded(first)) != header:
@@ -101,6 +105,27 @@ class Lines(ABC):
         self.file.truncate(0)
         self._write(to_line(header))
 
+    @property
+    def folder(self) -> Path | None:
+        return None if self.part is None else self.part.parent
+
+    def append(self, line: bytes) -> int:
+        """Write a line; returns where it begins."""
+        with self._said():
+            place: int = self.file.seek(0, os.SEEK_END)
+            self._write(line)
+        return place
+
+    def reader(self) -> BinaryIO:
+        """What was written, to read."""
+        return BytesIO(self.file.getvalue()) if self.part is None else open(self.part, "rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
@@ -111,5 +136,6 @@ class Lines(ABC):
 
     def remove(self) -> None:
         """Take the file away: everything is in the result."""
-        self.part.unlink(missing_ok=True)  # before closing, which lets another process in
+        if self.part is not None:
+            self.part.unlink(missing_ok=True)  # before closing, which lets another process in
         self.close()

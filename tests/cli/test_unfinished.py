@@ -130,7 +130,7 @@ def test_an_attack_that_was_stopped_is_not_called_something_else(
     out = tmp_path / "attacked"
     command = ["attack", str(model_folder), "--data", str(three_classes), "--n", "4", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr("robust_tickets.attack.engine.conclude", _interrupted)
+        patch.setattr("robust_tickets.attack.result.AttackResult.of", _interrupted)
         tickets(capsys, *command, code=130)
     _, said = tickets(capsys, "report", str(out), code=2)
     assert f"the attack in {out} is not finished: 4 examples are done so far" in said

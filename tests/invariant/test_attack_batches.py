@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attacking import draw, stable_files
-from robust_tickets.attack import engine, example, services
+from robust_tickets.attack import example, services
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
@@ -158,12 +158,12 @@ class NoisyFooler(Attack):
 
 
 def fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "noisy fooler"})
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "noisy fooler"})
     clf = noisy(2)
     split = sentences(clf, 40)
     found = []
     for number, way in enumerate(WAYS):
-        engine.run_attack(NoisyFooler(), clf, split, n=0, folder=tmp_path / str(number), **way)
+        NoisyFooler()(clf, split, n=0, folder=tmp_path / str(number), **way)
         found.append(stable_files(tmp_path / str(number)))
     return found
 
@@ -175,7 +175,7 @@ def test_noise_of_the_encoder_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.attack.attack.NOISE", 0.0)
+    monkeypatch.setattr("robust_tickets.attack.attack.ENCODER_NOISE", 0.0)
     found = fooled(tmp_path, monkeypatch)
     assert not found[0] == found[1] == found[2]
 
@@ -201,11 +201,11 @@ def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pyte
             vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
             return TextFooler().assemble(vectors=vectors, tags=None, encode=encode)
 
-    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "two"})
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "two"})
     clf = Classifier.wrap(
         lambda texts: np.array([[0.2, 0.8] if "good" in t else [0.8, 0.2] for t in texts]), labels=["n", "p"]
     )
-    (outcome,) = engine.run_attack(Recipe(), clf, Split.of([" ".join(["good"] + ["zebra"] * 16)], [1]), n=0).examples()
+    (outcome,) = Recipe()(clf, Split.of([" ".join(["good"] + ["zebra"] * 16)], [1]), n=0).examples()
     assert outcome.perturbed is not None
     assert outcome.perturbed[0].startswith("great")
 

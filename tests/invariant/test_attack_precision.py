@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attacking import stable_files, toy_victim
-from robust_tickets.attack import cuda, services
+from robust_tickets.attack import cuda, options, services
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -44,7 +44,7 @@ def test_a_copy_in_fewer_bits_is_attacked_and_said(monkeypatch: pytest.MonkeyPat
     assert cuda.unconfirmed(clf, plain.lines, lambda label: label) == 0
 
 
-@pytest.mark.parametrize("bits", cuda.PRECISIONS)
+@pytest.mark.parametrize("bits", options.PRECISIONS)
 @pytest.mark.parametrize("family", BACKBONES.names())
 def test_a_sure_victim_hides_nothing_from_an_attack_in_fewer_bits(family: str, bits: str) -> None:
     """A head that adds 8,000 to every logit changes no difference between two texts; in half precision it would swallow them all."""

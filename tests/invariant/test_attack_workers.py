@@ -14,7 +14,6 @@ import torch
 
 from attacking import stable_files
 from robust_tickets.attack import engine, workers
-from robust_tickets.attack import engine as carry
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
@@ -103,10 +102,10 @@ class Near(Attack):
 def test_workers_give_what_one_process_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shaped: None, recipe: Attack, count: int
 ) -> None:
-    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": type(recipe).__name__})
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": type(recipe).__name__})
     clf = tiny_classifier("bert", max_length=24)
     split = split_of(clf)
-    monkeypatch.setattr(carry, "how_many", lambda examples: 0)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 0)
     recipe(clf, split, n=0, folder=tmp_path / "one")
     here = os.getpid()
     logits = Alone.logits
@@ -116,7 +115,7 @@ def test_workers_give_what_one_process_gives(
         return logits(self, rows)
 
     monkeypatch.setattr(Alone, "logits", only_here)
-    monkeypatch.setattr(carry, "how_many", lambda examples: count)
+    monkeypatch.setattr(engine, "how_many", lambda examples: count)
     recipe(clf, split, n=0, folder=tmp_path / "many", live=16)
     assert stable_files(tmp_path / "one") == stable_files(tmp_path / "many")
 
@@ -134,7 +133,7 @@ def test_a_failure_stays_with_its_example(monkeypatch: pytest.MonkeyPatch, shape
         return logits(self, rows)
 
     monkeypatch.setattr(Alone, "logits", choosy)
-    monkeypatch.setattr(carry, "how_many", lambda examples: 3)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 3)
     found = list(PWWS()(clf, split, n=0).examples())
     wrong = [example for example in found if example.status == "error"]
     assert {example.original[0] for example in wrong} == {bad}
@@ -149,7 +148,7 @@ def test_a_broken_victim_ends_the_run(monkeypatch: pytest.MonkeyPatch, shaped: N
         raise TicketsError("no more", hint="none", exit_code=FAILED)
 
     monkeypatch.setattr(Alone, "logits", broken)
-    monkeypatch.setattr(carry, "how_many", lambda examples: 3)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 3)
     with pytest.raises(TicketsError, match="no more"):
         PWWS()(clf, split, n=0)
 
@@ -159,20 +158,20 @@ def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(
 ) -> None:
     clf = tiny_classifier("bert", max_length=24)
     split = split_of(clf)
-    monkeypatch.setattr(carry, "how_many", lambda examples: 0)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 0)
     PWWS()(clf, split, n=0, folder=tmp_path / "whole")
-    monkeypatch.setattr(carry, "how_many", lambda examples: 2)
-    plain, here = carry.play, os.getpid()
+    monkeypatch.setattr(engine, "how_many", lambda examples: 2)
+    plain, here = engine.attack_one, os.getpid()
 
-    def dying(plan: Any, row: int, *given: Any) -> Any:
-        if row == 17 and os.getpid() != here:
+    def dying(job: Any, number: int, *given: Any) -> Any:
+        if number == 17 and os.getpid() != here:
             os.kill(os.getpid(), signal.SIGKILL)
-        return plain(plan, row, *given)
+        return plain(job, number, *given)
 
-    monkeypatch.setattr(carry, "play", dying)
+    monkeypatch.setattr(engine, "attack_one", dying)
     with pytest.raises(TicketsError, match="worker process of the attack died"):
         PWWS()(clf, split, n=0, folder=tmp_path / "again", live=4)
-    monkeypatch.setattr(carry, "play", plain)
+    monkeypatch.setattr(engine, "attack_one", plain)
     PWWS()(clf, split, n=0, folder=tmp_path / "again")
     assert stable_files(tmp_path / "whole") == stable_files(tmp_path / "again")
 
@@ -184,14 +183,14 @@ def test_workers_may_be_asked_for(
     clf = tiny_classifier("bert", max_length=24)
     split = split_of(clf)
     seen: list[int] = []
-    plain = carry.fan_out
+    plain = engine.fan_out
 
     def counted(numbers: Any, job: Any, services: Any, live: int, workers: int) -> Any:
         seen.append(workers)
         return plain(numbers, job, services, live, min(workers, 2))
 
-    monkeypatch.setattr(carry, "fan_out", counted)
-    monkeypatch.setattr(carry, "how_many", lambda examples: 5)
+    monkeypatch.setattr(engine, "fan_out", counted)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 5)
     PWWS()(clf, split, n=0, workers=asked)
     assert seen == ([expected] if expected else [])
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacking import MARK, Literal, literal_replace, toy_victim
-from robust_tickets.attack import engine
 from robust_tickets.attack.attack import Prepared
 from robust_tickets.attack.example import Fill, Game
 from robust_tickets.attack.recipes.bertattack import BertAttack
@@ -148,7 +147,7 @@ def test_bert_attack_equals_the_literal_search() -> None:
     for salt in range(4):
         clf = toy_victim(salt)
         labels = [Literal(clf, 0).probabilities((row,)).argmax() for row in rows]
-        result = engine.run_attack(Assembled(), clf, Split.of(rows, labels), n=0, live=3)
+        result = Assembled()(clf, Split.of(rows, labels), n=0, live=3)
         for row, outcome in zip(rows, result.examples(), strict=True):
             status, final, queries = literal(clf, outcome.label, row)
             assert (outcome.status, outcome.perturbed, outcome.queries) == (status, (final,), queries)

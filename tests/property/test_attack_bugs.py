@@ -16,7 +16,6 @@ import torch
 from attacking import MARK, Literal, draw, levenshtein, literal_replace, toy_victim
 from robust_tickets import config
 from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.data.task import Split
@@ -199,7 +198,7 @@ def made_up() -> dict[str, Any]:
 def test_textbugger_equals_the_literal_search(pairs: bool, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = made_up()
     inner = TextBugger(similarity=least)
-    monkeypatch.setattr("robust_tickets.attack.engine.describe", lambda recipe: config.describe(inner))
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: config.describe(inner))
 
     def bugs(word: str) -> list[str]:
         found, size = [], len(word)
@@ -235,7 +234,7 @@ def test_textbugger_equals_the_literal_search(pairs: bool, least: float, monkeyp
         rows = rows_of(salt, pairs, 14)
         labels = [Literal(clf, 0).probabilities(row).argmax() if i % 6 else 0 for i, row in enumerate(rows)]
         columns = ("premise", "hypothesis") if pairs else ("text",)
-        result = run_attack(Made(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=columns), n=0)
+        result = Made(inner=inner, parts=parts)(clf, Split.of(rows, labels, columns=columns), n=0)
         for row, outcome in zip(rows, result.examples(), strict=True):
             reseed(outcome.id)
             wanted = Bugging(clf, outcome.label).search(row, "", bugs, likeness)

@@ -13,7 +13,6 @@ import pytest
 from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
 from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.engine import run_attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split
@@ -141,7 +140,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
 
     parts = made_up()
     inner = TextFooler(neighbours=8, word_similarity=0.5, sentence_similarity=0.85, window=7)
-    monkeypatch.setattr("robust_tickets.attack.engine.describe", lambda recipe: config.describe(inner))
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: config.describe(inner))
 
     def passes(original: tuple[str, ...], current: tuple[str, ...], index: int, new: str) -> float | None:
         before, said = word_list(MARK.join(original)), word_list(new)
@@ -179,7 +178,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
         made = texts(salt, 14, 18)
         rows = list(zip(made, texts(salt + 50, 14, 9), strict=True)) if len(names) > 1 else [(t,) for t in made]
         labels = [Literal(clf, 0).probabilities(row).argmax() for row in rows]
-        result = run_attack(Fooler(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=names), n=0)
+        result = Fooler(inner=inner, parts=parts)(clf, Split.of(rows, labels, columns=names), n=0)
         for row, outcome in zip(rows, result.examples(), strict=True):
             wanted = Literal(clf, outcome.label).attack(
                 row, allowed=partial(allowed, TEXTFOOLER, names), swaps=swaps, passes=passes, saliency=False

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from attacking import stable_files, toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import PART, AttackResult, OnDisk
+from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -288,7 +288,7 @@ def test_a_damaged_result_is_left_to_who_holds_the_folder(tmp_path: Path) -> Non
     clf = toy_victim(1)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     (tmp_path / "result.json").write_text("")
-    first = OnDisk(tmp_path, len(SPLIT), "another process")
+    first = ExampleLog(tmp_path, len(SPLIT), "another process")
     with pytest.raises(TicketsError, match="another process is attacking into this folder"):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     assert (tmp_path / "result.json").exists()
@@ -326,14 +326,14 @@ def test_a_result_of_another_version_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
-    first = OnDisk(tmp_path, 3, "d")
+    first = ExampleLog(tmp_path, 3, "d")
     with pytest.raises(TicketsError, match="another process is attacking into this folder") as caught:
-        OnDisk(tmp_path, 3, "d")
+        ExampleLog(tmp_path, 3, "d")
     assert caught.value.exit_code == 3
-    first.add(0, b'{"status": "failed"}\n', 0.5)
+    first.add(0, {"status": "failed"}, 0.5)
     first.close()
-    second = OnDisk(tmp_path, 3, "d")
-    assert second.done(0)
+    second = ExampleLog(tmp_path, 3, "d")
+    assert second.missing() == [1, 2]
     second.remove()
     second.remove()  # gone already
     assert not list(tmp_path.iterdir())
@@ -341,16 +341,16 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
     code = (
-        "import resource, signal, sys; from pathlib import Path; from robust_tickets.attack.result import OnDisk\n"
+        "import resource, signal, sys; from pathlib import Path; from robust_tickets.attack.result import ExampleLog\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        "store = OnDisk(Path(sys.argv[1]), 9, 'd')\n"
+        "store = ExampleLog(Path(sys.argv[1]), 9, 'd')\n"
         "from robust_tickets.errors import TicketsError\n"
-        'try:\n    [store.add(i, b\'{"status": "failed"}\\n\', 1.0) for i in range(9)]\n'
+        'try:\n    [store.add(i, {"status": "failed"}, 1.0) for i in range(9)]\n'
         "except TicketsError as problem:\n    store.close(); sys.exit(problem.exit_code)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 3
-    store = OnDisk(tmp_path, 9, "d")
-    assert [store.done(i) for i in range(4)] == [True, True, False, False]
+    store = ExampleLog(tmp_path, 9, "d")
+    assert store.missing() == list(range(2, 9))
     assert list(store.lines()) == [b'{"status": "failed"}\n'] * 2
     store.close()
 
@@ -395,8 +395,8 @@ def test_killed_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
         return run
 
-    monkeypatch.setattr(OnDisk, "add", mortal(OnDisk.add))
-    monkeypatch.setattr(OnDisk, "remove", mortal(OnDisk.remove))
+    monkeypatch.setattr(ExampleLog, "add", mortal(ExampleLog.add))
+    monkeypatch.setattr(ExampleLog, "remove", mortal(ExampleLog.remove))
     monkeypatch.setattr(engine, "write_chunks", mortal(engine.write_chunks))
     monkeypatch.setattr(AttackResult, "save", mortal(AttackResult.save))
     for moment in range(1, 2 * (len(said) + 3) + 1):

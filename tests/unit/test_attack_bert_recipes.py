@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack import engine
 from robust_tickets.attack.attack import Attack, Prepared
 from robust_tickets.attack.constraints.changed import ShareChanged, ShareModified
 from robust_tickets.attack.constraints.speech import SameSpeech
@@ -59,10 +58,8 @@ def run(
     labels = [int(label) for label in clf.logits(rows).argmax(1)] if labels is None else labels
     options = {key: parts.pop(key) for key in ("live", "token_budget") if key in parts}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "describe", lambda recipe: {"name": "assembled"})
-        return engine.run_attack(
-            Assembled(inner=inner, parts=parts), clf, Split.of(rows, labels, columns=columns), n=0, **options
-        )
+        patch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "assembled"})
+        return Assembled(inner=inner, parts=parts)(clf, Split.of(rows, labels, columns=columns), n=0, **options)
 
 
 def language(seed: int = 0) -> MaskedModel:

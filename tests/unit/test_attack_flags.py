@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from attacking import toy_victim
-from robust_tickets.attack.flags import CODES, Flag, flags_of
+from robust_tickets.attack.flags import CODES, flags_of
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.replay import Count
 from robust_tickets.attack.result import Tally
+from robust_tickets.attack.scheduler import Reasons
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
+LABELS = ("neg", "pos")
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "ended": 180, "errors": 0, "limit": None, "often": "", "below": None, "classes": 2, "answer": None,
-    "hard": False, "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": (0, 8), "stuck": 0, "seen": None, "subset": "balanced",
+    "n": 200, "attacked": 180, "ended": 180, "errors": 0, "given": {(0, 0): 90, (1, 1): 90, (0, 1): 20}, "classes": {0, 1},
+    "only_answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": 0, "stuck": 0, "seen": None, "subset": "balanced",
     "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (),
-    "cut": (0, 128), "query_budget": None, "precision": None, "unconfirmed": None,
+    "cut": 0, "query_budget": None, "precision": None, "unconfirmed": None,
 }  # fmt: skip
 FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 
 
 def codes(**changes: Any) -> list[str]:
-    return [flag.code for flag in flags_of(**{**CALM, **changes})]
+    """The flags of a calm attack but for ``changes``."""
+    now: Any = SimpleNamespace(**{**CALM, **changes})
+    tally: Any = SimpleNamespace(**vars(now), reasons=Reasons(), mean_confidence=lambda: now.confidence)
+    options = AttackOptions(query_budget=now.query_budget, precision=now.precision)
+    victim = SimpleNamespace(labels=LABELS, cut_at=128, function=None)
+    about = {name: getattr(now, name) for name in ("seen", "subset", "temperature", "calibration", "resources", "cut")}
+    run: Any = SimpleNamespace(
+        **about,
+        options=options,
+        victim=victim,
+        ids=("id",) * 200,
+        labels=LABELS,
+        called={"neg": 0, "pos": 1},
+        classes=None,
+        probes=[None] * 8,
+        recipe=SimpleNamespace(scoring=now.scoring),
+        rules=SimpleNamespace(name=now.compat),
+        prepared=SimpleNamespace(dropped=now.dropped),
+    )
+    return [flag.code for flag in flags_of(run, tally)]
 
 
 def test_a_calm_attack_has_no_flags() -> None:
@@ -36,20 +59,20 @@ def test_a_calm_attack_has_no_flags() -> None:
 
 
 RAISED: list[tuple[dict[str, Any], str]] = [
-    ({"below": Flag("below-chance", "x")}, "below-chance"),
+    ({"given": {(0, 1): 200, (1, 0): 200}, "attacked": 0, "ended": 0}, "below-chance"),
     ({"n": 99}, "few-examples"),
-    ({"classes": 1}, "one-class"),
+    ({"classes": {0}}, "one-class"),
     ({"subset": "first"}, "first-rows"),
     ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
-    ({"cut": (1, 128)}, "cut"),
+    ({"cut": 1}, "cut"),
     ({"errors": 2}, "errors"),
-    ({"errors": 3, "limit": 1.0}, "failed-examples"),
+    ({"errors": 3}, "failed-examples"),
     ({"precision": "bfloat16", "unconfirmed": 3}, "precision"),
     ({"confidence": 0.995}, "over-confident"),
     ({"blind": 19}, "saturated"),
-    ({"answer": "neg"}, "one-answer"),
+    ({"only_answer": 0}, "one-answer"),
     ({"unmoved": 19}, "unmoved"),
-    ({"unsteady": (1, 8)}, "unsteady"),
+    ({"unsteady": 1}, "unsteady"),
     ({"stuck": 19}, "no-candidates"),
     ({"scoring": "log-odds"}, "log-odds"),
     ({"temperature": 2.0}, "temperature"),
@@ -98,7 +121,7 @@ def test_log_odds_cure_over_confidence_and_a_budget_explains_missing_candidates(
 
 
 def test_one_answer_to_texts_of_one_class_may_be_the_right_one() -> None:
-    assert codes(answer="neg", classes=1) == ["one-class"]
+    assert codes(only_answer=0, classes={0}) == ["one-class"]
 
 
 def by_word(texts: list[str]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoSto
 from robust_tickets.attack.example import Game
 from robust_tickets.attack.greedy import Greedy
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.result import PART, AttackResult, OnDisk
+from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
@@ -258,18 +259,18 @@ def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
 
 @pytest.mark.parametrize("damaged", [b'3\t2.000\t{"tor', b"3\t2.000\t{}\n", b'3\t2.000\t{"status": "?"}\n'])
 def test_a_damaged_line_is_cut_off_before_more_is_written(tmp_path: Path, damaged: bytes) -> None:
-    done = [b'{"id": %d, "status": "failed"}\n' % n for n in range(3)]
-    first = OnDisk(tmp_path, 4, "d")
+    done = [{"id": n, "status": "failed"} for n in range(3)]
+    first = ExampleLog(tmp_path, 4, "d")
     first.add(2, done[2], 1.0)
     first.close()
     with open(tmp_path / PART, "ab") as stream:
         stream.write(damaged)
-    second = OnDisk(tmp_path, 4, "d")
-    assert [second.done(i) for i in range(4)] == [False, False, True, False]
+    second = ExampleLog(tmp_path, 4, "d")
+    assert second.missing() == [0, 1, 3]
     second.add(0, done[0], 3.0)
     second.close()
-    third = OnDisk(tmp_path, 4, "d")
-    assert list(third.lines()) == [done[0], done[2]]
+    third = ExampleLog(tmp_path, 4, "d")
+    assert [json.loads(line) for line in third.lines()] == [done[0], done[2]]
     assert third.spent == 3.0
     third.close()
 

@@ -70,7 +70,6 @@ class Parts(Attack):
 
 @pytest.mark.parametrize(("filler", "winner"), [(14, "fine"), (13, "great"), (3, "great")])
 def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: int, winner: str) -> None:
-    from robust_tickets.attack import engine
 
     windows: list[str] = []
 
@@ -78,11 +77,9 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
         p = np.array([0.8 if "good" in text else 0.1 if "great" in text else 0.2 for text in texts])
         return np.stack([1 - p, p], axis=1)
 
-    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "parts"})
     text = " ".join(["good", *["zebra"] * filler])
-    result = engine.run_attack(
-        Parts(encoded(windows)), Classifier.wrap(judge, labels=["neg", "pos"]), Split.of([text], [1]), n=0
-    )
+    result = Parts(encoded(windows))(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of([text], [1]), n=0)
     (outcome,) = result.examples()
     # below 15 words nothing is measured, all are equally similar, and the highest score wins
     assert outcome.perturbed == (text.replace("good", winner),)
@@ -125,13 +122,12 @@ def test_the_encoder_is_put_on_the_victims_device(tmp_path: Path, monkeypatch: p
 
 
 def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.attack import attack as plan
     from robust_tickets.attack import engine
 
     games: list[Any] = []
-    plain = plan.Game
-    monkeypatch.setattr(plan, "Game", lambda **state: games.append(plain(**state)) or games[-1])
-    monkeypatch.setattr(engine, "describe", lambda recipe: {"name": "parts"})
+    plain = engine.Game
+    monkeypatch.setattr(engine, "Game", lambda **state: games.append(plain(**state)) or games[-1])
+    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "parts"})
     words = [f"w{i}" for i in range(40)]
     near = np.ones((40, 8)) + 0.05 * numpy_generator(0, "near").normal(size=(40, 8))
     parts = {
@@ -140,7 +136,7 @@ def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.Monk
         "encode": lambda texts: np.ones((len(texts), 4)),
     }
     clf = Classifier.wrap(lambda texts: np.tile([[0.4, 0.6]], (len(texts), 1)), labels=["neg", "pos"])
-    engine.run_attack(Parts(parts), clf, Split.of([" ".join(words * 3)], [1]), n=0)
+    Parts(parts)(clf, Split.of([" ".join(words * 3)], [1]), n=0)
     assert len(games[0].known) > 2000
     assert 0 < len(games[0].vectors) <= 2 * 40
 

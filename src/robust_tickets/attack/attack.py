@@ -1,34 +1,38 @@
-"""What all recipes share: whose rules they follow, how a text is scored, and how they are called."""
+"""What an attack is: a recipe with its resources, and one run of it with everything that decides its result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from robust_tickets.attack.example import Game, Steps
+from robust_tickets.attack.calibration import calibrate, held_out
+from robust_tickets.attack.cuda import HEAD, lowered
+from robust_tickets.attack.examples import by_class, classes_of, rows_of
 from robust_tickets.attack.greedy import Greedy
-from robust_tickets.attack.result import ExampleOutcome
-from robust_tickets.attack.scheduler import Failed, Service
-from robust_tickets.attack.services import ENCODER_NOISE, Encoder, Victim
-from robust_tickets.attack.text import Text, marks, words_changed
+from robust_tickets.attack.options import CALIBRATED, AttackOptions, Speed
+from robust_tickets.attack.scheduler import Service, answers, fatal, hopeless
+from robust_tickets.attack.services import ENCODER_NOISE, Encoder
 from robust_tickets.attack.textattack_compat import Rules, rules_of
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.base import said
-from robust_tickets.config import Settings, at_least
+from robust_tickets.classifier.base import a_classifier
+from robust_tickets.classifier.classifier import PROBES, probed
+from robust_tickets.config import Settings, describe, digest
+from robust_tickets.environment import ORDER
 from robust_tickets.errors import TicketsError
-from robust_tickets.registry import ATTACKS
+from robust_tickets.registry import ATTACKS, code_of
 from robust_tickets.resources.kinds import Resource
-from robust_tickets.seeds import derive
-from robust_tickets.stats.classification import ERROR, UNKNOWN
 
 if TYPE_CHECKING:
     from robust_tickets.attack.result import AttackResult
-    from robust_tickets.data.task import Example, Split
-    from robust_tickets.resources.kinds import Resource
+    from robust_tickets.data.task import Split
+
+SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +82,74 @@ class Attack(Settings):
         return self.assemble(**loaded(self.needs(), self.found(), device))
 
     def assemble(self, *args: Any, **parts: Any) -> Prepared:
-        """The attack from its parts (``attack.loading.PARTS``); one that is None is dropped, and the result says so."""
+        """The attack from its parts (``PARTS``); one that is None is dropped, and the result says so."""
         raise TypeError(f"{type(self).__name__} has no assemble")  # a recipe without it is a mistake of its author
 
     def __call__(
-        self, clf: Any, split: Any, *, n: int = 200, seed: int = 0, folder: str | Path | None = None, **options: Any
+        self,
+        clf: Classifier,
+        split: Split,
+        *,
+        n: int = 200,
+        seed: int = 0,
+        folder: str | Path | None = None,
+        ids: Sequence[str | int] | None = None,
+        subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced",
+        labels: Sequence[str] | None = None,
+        label_map: Mapping[str, int | str] | None = None,
+        temperature: float | Literal["calibrated"] = 1.0,
+        calibration: Split | None = None,
+        seen: Split | None = None,
+        clean_full: float | None = None,
+        query_budget: int | None = None,
+        precision: Literal["bfloat16", "float16"] | None = None,
+        max_failed: float = 1.0,
+        token_budget: int | None = None,
+        live: int | None = None,
+        workers: int | None = None,
     ) -> AttackResult:
-        """Attack ``n`` examples of ``split``; see ``attack.engine.run_attack`` for the options."""
-        from robust_tickets.attack.engine import run_attack
+        """Attack ``n`` examples of ``split``, or those with the given ids (or row numbers); ``n=0`` takes all rows.
 
-        return run_attack(self, clf, split, n=n, seed=seed, folder=folder, **options)
+        ``subset`` says which: "balanced" (seeded, as even over the classes as the rows allow), "random" (seeded), the "first" rows as
+        the papers' code takes them, or the "first-of-each" class.
+        ``labels`` are the task's label names; they are matched to the classifier's by name, or by ``label_map`` (a name of the task to
+        a class number or name of the classifier). Without them the split's labels must be the classifier's class numbers.
+        ``temperature`` divides the logits; "calibrated" fits it on ``calibration``, or on the rows of ``split`` that are not attacked.
+        ``precision`` ("bfloat16", "float16") attacks a copy in fewer bits, which is faster on a GPU; how many outcomes the victim
+        itself does not confirm goes into the result.
+        ``seen`` is what the victim was trained on: how many of the attacked texts are in it goes into the result.
+        ``clean_full`` is passed on into the result: the accuracy on the whole split, if it is known.
+        Where more than two examples and more than ``max_failed`` percent of them failed, the result has the flag ``failed-examples``;
+        the same call attacks those again.
+        ``token_budget``, ``live`` and ``workers`` (processes that look words up for a victim on a GPU) change speed and memory only.
+        With a ``folder``, the same call after a kill resumes and ends with the same outcomes.
+        """
+        from robust_tickets.attack.engine import run
+
+        job = AttackRun(
+            recipe=self,
+            victim=clf,
+            split=split,
+            options=AttackOptions(
+                n=n,
+                seed=seed,
+                subset=subset,
+                temperature=temperature,
+                precision=precision,
+                query_budget=query_budget,
+                max_failed=max_failed,
+            ),
+            data=AttackData(
+                ids=ids,
+                labels=labels,
+                label_map=label_map,
+                calibration=calibration,
+                seen=seen,
+                clean_full=clean_full,
+            ),
+        )
+        speed = Speed(token_budget=token_budget, live=live, workers=workers)
+        return run(job, None if folder is None else Path(folder), speed)
 
 
 DROPPED = {
@@ -99,7 +161,7 @@ DROPPED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A recipe with its resources loaded; ``attack.base.Attack`` is the recipe."""
+    """A recipe with its resources loaded; ``Attack`` is the recipe."""
 
     title: str
     kit: Greedy
@@ -136,117 +198,6 @@ class Prepared:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What one attack is: everything that decides its result."""
-
-    clf: Classifier
-    split: Split
-    rows: np.ndarray
-    labels: tuple[str, ...]  # the task's label names
-    called: Mapping[str, int]  # what the data calls each of them, for a label map to paste
-    classes: tuple[int, ...] | None  # the classifier's class for each of the task's, where they are matched by name
-    resources: Mapping[str, Mapping[str, Any]]
-    prepared: Prepared
-    rules: Rules
-    scoring: str
-    white_box: bool
-    seed: int
-    query_budget: int | None
-    temperature: float  # logits are divided by it
-    calibration: Mapping[str, Any] | None  # how the temperature was fitted, if it was
-    subset: str
-    asked: int | None  # examples asked for, 0 for all; none where they were named
-    seen: Mapping[str, Any] | None  # how many of the texts the victim was trained on, if that is known
-    cut: int  # texts that the victim does not read to their end
-    precision: str | None  # of the copy that is attacked; none for the victim itself
-    digest: str
-
-    def target(self, label: int) -> int:
-        """The classifier's class for a label of the split."""
-        count = len(self.classes) if self.classes is not None else len(self.clf.labels)
-        if not 0 <= label < count:
-            raise TicketsError(f"label {label} is none of the {count} classes", hint="check the labels of the data")
-        return self.classes[label] if self.classes is not None else label
-
-    def shown(self, predicted: int) -> int | None:
-        """The task's label for a class of the classifier; none where the task has no such label."""
-        if self.classes is None:
-            return predicted
-        return self.classes.index(predicted) if predicted in self.classes else None
-
-
-def play(plan: Plan, row: int, victim: Victim, in_flight: int) -> Steps:
-    """The attack on one row; reads it only when its turn has come."""
-    example: Example = plan.split[row]
-    game = Game(
-        original=Text.of(example.texts, plan.rules),
-        label=plan.target(example.label),
-        column_names=tuple(plan.split.columns),
-        noise=victim.noise,
-        slope_noise=victim.rounding,
-        rules=plan.rules,
-        odds=plan.scoring == "log-odds",
-        in_flight=in_flight,
-        vector_noise=plan.prepared.vector_noise,
-        budget=float("inf") if plan.query_budget is None else plan.query_budget,
-        seed=derive(plan.seed, "attack", example.id),
-    )
-    try:
-        status, final, first, last = yield from plan.prepared.kit.attack(game)
-    except Exception as problem:
-        right = game.first is not None and game.first.row.predicted == game.label
-        return Failed(problem, _unknown(plan, example, game, problem) if right else None)
-    before, after = first.row.probabilities, last.row.probabilities
-    skipped = status == "skipped"
-    return ExampleOutcome(
-        id=example.id,
-        label=example.label,
-        status=status,
-        original=example.texts,
-        perturbed=None if skipped else final.columns,
-        queries=game.queries,
-        fell_at=game.fell_at,
-        words=len(game.original),
-        words_changed=words_changed(game.original, final),
-        changed=tuple(marks(game.original, final)),
-        predicted_before=plan.shown(first.row.predicted),
-        predicted_after=plan.shown(last.row.predicted),
-        score_before=1 - float(before[game.label]),
-        score_after=1 - float(after[game.label]),
-        similarity=last.similarity,
-        confidence=float(before.max()),
-        forward_passes=game.passes,
-        candidates=game.tried,
-        blind=game.blind,
-    )
-
-
-def _unknown(plan: Plan, example: Example, game: Game, problem: Exception) -> ExampleOutcome:
-    """What is kept of an example that was answered right, and whose attack raised."""
-    assert game.first is not None
-    p = game.first.row.probabilities
-    return ExampleOutcome(
-        id=example.id,
-        label=example.label,
-        status=UNKNOWN,
-        original=example.texts,
-        queries=game.queries,
-        words=len(game.original),
-        predicted_before=plan.shown(game.first.row.predicted),
-        score_before=1 - float(p[game.label]),
-        confidence=float(p.max()),
-        forward_passes=game.passes,
-        error=said(problem),
-    )
-
-
-def failed(plan: Plan, row: int, problem: Exception) -> ExampleOutcome:
-    """What is kept of an example whose clean text was not answered."""
-    example = plan.split[row]
-    return ExampleOutcome(id=example.id, label=example.label, status=ERROR, original=example.texts, error=said(problem))
-
-
 PARTS = {"vectors": "vectors", "tagger": "tags", "encoder": "encode", "masked": "language"}  # kind -> name of the part
 
 
@@ -278,27 +229,244 @@ def _load(kind: str, resource: Resource, device: str) -> Any:
     return MaskedModel.load(resource.path, device=device)
 
 
-LEAST = {"n": (0, "0 attacks all rows"), "workers": (0, "0 attacks in one process; leave it out for the default")}
-OTHERS = (1, "leave it out for the default")
+@dataclass(frozen=True, kw_only=True)
+class AttackData:
+    """What the data of an attack say."""
+
+    ids: Sequence[str | int] | None = None  # the examples, by id or row number; none: a sample
+    labels: Sequence[str] | None = None  # the task's label names; none: a label is a class number of the victim
+    label_map: Mapping[str, int | str] | None = None  # which class of the victim a label is, where the names differ
+    called: Mapping[str, int] | None = None  # what the data call the labels, where those are not ``labels``
+    calibration: Split | None = None  # rows to fit the temperature on; none: those of the split that are not attacked
+    seen: Split | None = None  # what the victim was trained on
+    clean_full: float | None = None  # the victim's accuracy on the whole split
 
 
-def check_numbers(given: Mapping[str, int | None], called: Callable[[str], str] = str) -> None:
-    """Refuse a number that no attack takes, by the name that its user ``called`` it."""
-    for name, value in given.items():
-        at_least(called(name), value, *LEAST.get(name, OTHERS))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttackRun:
+    """One attack: recipe, victim, split, options and data decide its result; what follows from them is worked out once."""
+
+    recipe: Attack
+    victim: Classifier
+    split: Split
+    options: AttackOptions = AttackOptions()  # noqa: RUF009 - frozen
+    data: AttackData = AttackData()
+
+    def __post_init__(self) -> None:
+        a_classifier(self.victim, "to attack")
+        _check_split(self.split, "what is attacked")
+        for name, other in (("seen", self.data.seen), ("calibration", self.data.calibration)):
+            if other is not None:
+                _check_split(other, name)
+        self.victim.check_columns(self.split.columns, "the split to attack")
+        if self.recipe.white_box and self.victim.model is None:
+            raise TicketsError(
+                f"{type(self.recipe).__name__} reads the victim's gradients, and {self.victim.identity} answers with "
+                "probabilities only",
+                hint="attack the model itself, loaded by load_classifier, or take an attack that only asks, such as PWWS "
+                "or TextFooler",
+            )
+
+    # --- the examples and their labels
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Row numbers of the attacked examples."""
+        options = self.options
+        return rows_of(self.split, self.data.ids, options.n, options.seed, len(self.labels), options.subset)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self.split[int(row)].id for row in self.rows)
+
+    @property
+    def subset(self) -> str:
+        return self.options.subset if self.data.ids is None else "ids"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The task's label names."""
+        return tuple(self.data.labels or self.victim.labels)
+
+    @property
+    def called(self) -> Mapping[str, int]:
+        """What the data call each label, for a label map to paste."""
+        return self.data.called or {name: i for i, name in enumerate(self.labels)}
+
+    @cached_property
+    def classes(self) -> tuple[int, ...] | None:
+        """The victim's class for each of the task's labels, where they are matched by name."""
+        return classes_of(self.data.labels, self.victim.labels, self.data.label_map)
+
+    def class_of(self, label: int) -> int:
+        """The victim's class for a label of the split."""
+        count = len(self.classes) if self.classes is not None else len(self.victim.labels)
+        if not 0 <= label < count:
+            raise TicketsError(f"label {label} is none of the {count} classes", hint="check the labels of the data")
+        return self.classes[label] if self.classes is not None else label
+
+    def label_of(self, predicted: int) -> int | None:
+        """The task's label for a class of the victim; none where the task has no such label."""
+        if self.classes is None:
+            return predicted
+        return self.classes.index(predicted) if predicted in self.classes else None
+
+    # --- the victim
+
+    @cached_property
+    def attacked(self) -> Classifier:
+        """The victim, or a copy of it in fewer bits."""
+        return lowered(self.victim, self.options.precision)
+
+    @cached_property
+    def probes(self) -> list[list[float] | None]:
+        """What tells a callable from others of its name. They are not counted as queries."""
+        found, problem = probed(self.victim, (self.split[int(row)].texts for row in self.rows[:PROBES]))
+        if problem is not None and not any(found) and not answers(self.victim, len(self.split.columns)):
+            raise fatal(problem) or hopeless(problem, len(found))
+        return found
+
+    @cached_property
+    def held_out(self) -> Split | None:
+        """The rows to fit the temperature on; none where it is given."""
+        return held_out(self.options.temperature, self.split, self.rows, self.data.calibration)
+
+    @cached_property
+    def _calibrated(self) -> tuple[float, Mapping[str, Any] | None]:
+        if self.held_out is None:
+            return float(self.options.temperature), None
+        return calibrate(self.victim, self.held_out, self.classes)
+
+    @property
+    def temperature(self) -> float:
+        """What the logits are divided by."""
+        return self._calibrated[0]
+
+    @property
+    def calibration(self) -> Mapping[str, Any] | None:
+        """How the temperature was fitted, if it was."""
+        return self._calibrated[1]
+
+    @cached_property
+    def cut(self) -> int:
+        """How many of the texts have more tokens than the victim reads; of a callable nobody knows."""
+        found = 0
+        for row in self.rows if self.victim.tokenizer is not None else ():
+            with suppress(Exception):  # a text that the tokenizer cannot read is its example's own error
+                found += self.victim.cuts(self.split[int(row)].texts)
+        return found
+
+    @cached_property
+    def seen(self) -> Mapping[str, Any] | None:
+        """How many of the texts the victim was trained on, if that is known."""
+        trained = self.data.seen
+        if trained is None:
+            return None
+        count = int(np.isin(self.split.keys[self.rows], trained.keys).sum())
+        return {"split": trained.name, "rows": len(trained), "digest": trained.digest, "count": count}
+
+    # --- the recipe
+
+    @cached_property
+    def rules(self) -> Rules:
+        return self.recipe.rules()
+
+    @cached_property
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.recipe.resources()
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The recipe with its resources loaded."""
+        return self.recipe.prepare(str(self.victim.device))
+
+    # --- identity
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.key())
+
+    def key(self) -> dict[str, Any]:
+        """Everything that determines the result."""
+        options, seen = self.options, self.data.seen
+        classes, ids, held = self.classes, self.ids, self.held_out  # refused before a resource is looked for
+        key = {
+            "recipe": describe(self.recipe),
+            # where a resource came from does not matter
+            "resources": {kind: {k: v for k, v in r.items() if k != "origin"} for kind, r in self.resources.items()},
+            "victim": [self.victim.digest, self.probes],
+            "split": self.split.digest,
+            "columns": self.split.columns,
+            "ids": ids,
+            "classes": classes,
+            "seed": options.seed,
+            "query_budget": options.query_budget,
+            "temperature": float(options.temperature) if held is None else [CALIBRATED, held.name, held.digest],
+            "subset": self.subset,
+            "precision": options.precision and [options.precision, HEAD, ORDER],
+            "seen": None if seen is None else [seen.name, seen.digest],
+            "clean_full": self.data.clean_full,
+        }
+        if code := code_of(self.recipe):
+            key["code"] = code
+        return key
+
+    def header(self) -> dict[str, Any]:
+        """What result.json says of the attack itself."""
+        options = self.options
+        return {
+            "attack": self.prepared.title,
+            "digest": self.digest,
+            "semantics": SEMANTICS,
+            "compat": self.rules.name,
+            "constraints": self.prepared.constraints,
+            "resources": self.resources,
+            "model": about_model(self.victim),
+            "task": self._about_task(),
+            "ids": self.ids,
+            "subset": self.subset,
+            "seed": options.seed,
+            "scoring": self.recipe.scoring,
+            "query_budget": options.query_budget,
+            "temperature": self.temperature,
+            "calibration": self.calibration,
+            "seen": self.seen,
+            "precision": options.precision,
+            "clean_full": self.data.clean_full,
+        }
+
+    def _about_task(self) -> dict[str, Any]:
+        """Which split, and how many of its rows were attacked, of each class."""
+        split = self.split
+        return {
+            "split": split.name,
+            "digest": split.digest,
+            "columns": list(split.columns),
+            "labels": list(self.labels),
+            "rows": len(split),
+            "asked": self.options.n if self.data.ids is None else None,
+            "by_class": by_class(split.labels[self.rows], len(self.labels)),
+        }
 
 
-def check_failed(percent: float, called: str = "max_failed") -> None:
-    if not 0 <= percent <= 100:
-        raise TicketsError(f"{called} is a percentage from 0 to 100, got {percent!r}", hint="leave it out for 1")
+def about_model(clf: Classifier) -> dict[str, Any]:
+    """What a result says of the model behind its numbers."""
+    return {
+        "identity": clf.identity,
+        "digest": clf.digest,
+        "labels": list(clf.labels),
+        "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
+        "max_length": clf.cut_at,
+    }
 
 
-def a_split(value: Any, what: str) -> None:
-    """Refuse anything else, a whole task and a list of texts among it; ``what`` it is to be."""
-    if hasattr(value, "splits"):
-        raise TicketsError(
-            f"{what} is a split of a task, got a {type(value).__name__}", hint="give one of its splits: task.test"
-        )
-    if not hasattr(value, "digest"):
+def _check_split(value: object, what: str) -> None:
+    """Refuse anything but a split, a whole task and a list of texts among it; ``what`` it is to be."""
+    from robust_tickets.data.task import Split, Task
+
+    if not isinstance(value, Split):
         hint = "task.test of a loaded task, or data.task.Split.of(texts, labels)"
-        raise TicketsError(f"{what} is a split of a task, got a {type(value).__name__}", hint=hint)
+        raise TicketsError(
+            f"{what} is a split of a task, got a {type(value).__name__}",
+            hint="give one of its splits: task.test" if isinstance(value, Task) else hint,
+        )

@@ -19,7 +19,6 @@ import numpy as np
 from robust_tickets.backbone.layout import encoder_of
 from robust_tickets.classifier import Classifier, Encoded
 from robust_tickets.classifier.classifier import check_logits, check_tokens, evaluating
-from robust_tickets.config import one_of
 from robust_tickets.environment import attention
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
@@ -177,7 +176,6 @@ class Shapes:
         return Encoded(data=ids.tobytes(), kinds=bytes(size) if self.clf.token_types else b"", size=size)
 
 
-PRECISIONS = ("bfloat16", "float16")
 HEAD = "float32"  # and the pooler
 AT_A_TIME = 512  # examples
 
@@ -186,7 +184,6 @@ def lowered(clf: Classifier, precision: str | None) -> Classifier:
     """``clf`` itself, or a copy that computes in ``precision``, up to its head."""
     if precision is None:
         return clf
-    one_of("the precision of an attack", precision, PRECISIONS)
     if clf.model is None:
         raise TicketsError(
             f"{clf.identity} is no model at hand: its precision cannot be lowered",

@@ -7,23 +7,28 @@ score that the attack cannot see move, texts that were learnt by heart, a set of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from robust_tickets.attack.cuda import HEAD
+from robust_tickets.attack.scheduler import too_many
 from robust_tickets.stats.classification import FEW
 from robust_tickets.stats.intervals import wilson
+
+if TYPE_CHECKING:
+    from robust_tickets.attack.attack import AttackRun
+    from robust_tickets.attack.result import Tally
 
 CONFIDENT = 0.99  # mean highest probability on the attacked texts: the score then hides in float rounding
 MANY = 0.1  # share of the attacked examples above which a fault of single ones says something about the whole
 FAILED_EXAMPLES, BELOW_CHANCE = "failed-examples", "below-chance"
-ONE_ANSWER, UNMOVED = "one-answer", "unmoved"
+ONE_ANSWER, UNMOVED, UNSTEADY = "one-answer", "unmoved", "unsteady"
 FIRST = (FAILED_EXAMPLES, BELOW_CHANCE)  # flags that stand before the numbers, in this order
 HOLLOW = (
     ONE_ANSWER,
     UNMOVED,
 )  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, "unsteady", "first-rows", "seen-in-training",
+    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, UNSTEADY, "first-rows", "seen-in-training",
     "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
     "query-budget", "substitute", "constraint-dropped",
 )  # fmt: skip
@@ -75,201 +80,157 @@ class Answers(NamedTuple):
         return most if all(map(any, rows)) and len(set(most)) == count else ()
 
 
-def flags_of(
-    *,
-    n: int,
-    attacked: int,
-    ended: int,
-    errors: int,
-    limit: float | None,
-    often: str,
-    below: Flag | None,
-    classes: int,
-    answer: str | None,
-    confidence: float | None,
-    hard: bool,
-    blind: int,
-    unmoved: int,
-    unsteady: tuple[int, int],
-    stuck: int,
-    seen: Mapping[str, Any] | None,
-    subset: str,
-    scoring: str,
-    compat: str | None,
-    temperature: float,
-    calibration: Mapping[str, Any] | None,
-    resources: Mapping[str, Mapping[str, Any]],
-    dropped: Sequence[str],
-    cut: tuple[int, int | None],
-    query_budget: int | None,
-    precision: str | None,
-    unconfirmed: int | None,
-) -> list[Flag]:
-    """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself.
-
-    ``ended`` are the attacked examples whose attack did not fail; ``limit`` is the percentage of failed examples that was allowed, where
-    more failed, and none where they did not; ``answer`` is the class that the victim gave to every text, before the attack and after it,
-    if it gave only one; ``hard`` says that it returns labels for probabilities; ``unsteady`` counts the texts to which it gave another
-    answer when it was asked again, and those that it was asked about twice; ``cut`` those that it does not read to their end, and how
-    many tokens it reads.
-    """
+def flags_of(run: AttackRun, tally: Tally) -> list[Flag]:
+    """In a fixed order: about the examples, about what the attack saw of the victim, about the attack itself."""
+    classes = run.classes or range(len(run.victim.labels))
+    below = Answers(tally.given, tally.attacked, run.victim.labels, classes, run.called).below_chance()
     return [
         *filter(None, [below]),
-        *failed(errors, limit, often),
-        *_examples(n, attacked, classes, subset, seen),
-        *_unread(*cut),
-        *_answers(
-            n, ended, classes, answer, 0 if query_budget else unmoved
-        ),  # a budget may end before a word that counts is tried
-        *_twice(*unsteady),
-        *_sight(ended, confidence, blind, 0 if query_budget else stuck, scoring, hard),
-        *_settings(scoring, temperature, calibration, compat, query_budget),
-        *_bits(precision, unconfirmed, n),
-        *_means(resources, dropped),
+        *failed(tally.errors, len(run.ids), run.options.max_failed, tally.reasons.often),
+        *_examples(run, tally),
+        *_answers(run, tally),
+        *_twice(tally.unsteady, len(run.probes)),
+        *_sight(run, tally),
+        *_settings(run),
+        *_bits(run, tally),
+        *_means(run),
     ]
 
 
-def _examples(n: int, attacked: int, classes: int, subset: str, seen: Mapping[str, Any] | None) -> Iterator[Flag]:
-    if n < FEW:
+def _examples(run: AttackRun, tally: Tally) -> Iterator[Flag]:
+    if tally.n < FEW:
         yield Flag(
             "few-examples",
-            f"few examples: {n}, fewer than {FEW}, of which {attacked} were right and attacked; look at the intervals",
+            f"few examples: {tally.n}, fewer than {FEW}, of which {tally.attacked} were right and attacked; look at the "
+            "intervals",
         )
-    if classes < 2:
+    if len(tally.classes) < 2:
         yield Flag(
             "one-class",
             "one class: all attacked examples have the same label, so a victim that always says it looks robust",
         )
-    if subset == "first":
+    if run.subset == "first":
         yield Flag(
             "first-rows",
             "first rows: the attacked examples are the first of the split; where its rows are sorted, they are one-sided",
         )
-    if seen is not None and seen["count"]:
+    if run.seen is not None and run.seen["count"]:
         yield Flag(
             "seen-in-training",
-            f"seen in training: {seen['count']} of the attacked texts are among those the victim was trained on ({seen['split']}); "
-            "a text learnt by heart is harder to turn",
+            f"seen in training: {run.seen['count']} of the attacked texts are among those the victim was trained on "
+            f"({run.seen['split']}); a text learnt by heart is harder to turn",
         )
-
-
-def _unread(cut: int, tokens: int | None) -> Iterator[Flag]:
-    if cut:
+    if run.cut:
         yield Flag(
             "cut",
-            f"cut: {cut} of the attacked texts are longer than the {tokens} tokens that the victim reads; words behind the cut cannot turn "
-            "it, whatever they are changed to",
+            f"cut: {run.cut} of the attacked texts are longer than the {run.victim.cut_at} tokens that the victim reads; words "
+            "behind the cut cannot turn it, whatever they are changed to",
         )
 
 
-def failed(errors: int, limit: float | None, often: str) -> Iterator[Flag]:
-    """``limit``: as ``flags_of`` has it."""
+def failed(errors: int, of: int, most: float, often: str) -> Iterator[Flag]:
+    """``most``: the percentage of failed examples that is allowed; ``often``: the most frequent reason."""
     counted = "one that was right counts as fallen, one whose clean text was not answered is left out"
-    if limit is not None:
+    if too_many(errors, of, most):
         yield Flag(
             FAILED_EXAMPLES,
-            f"failed examples: {errors}, more than {limit:g} %, so that the numbers do not hold; {counted}{often}; the same command "
+            f"failed examples: {errors}, more than {most:g} %, so that the numbers do not hold; {counted}{often}; the same command "
             "attacks them again",
         )
     elif errors:
         yield Flag("errors", f"errors: {errors} example(s) failed; {counted}{often}")
 
 
-def _answers(n: int, attacked: int, classes: int, answer: str | None, unmoved: int) -> Iterator[Flag]:
+def _answers(run: AttackRun, tally: Tally) -> Iterator[Flag]:
     """A victim that does not read its texts cannot be turned by changing them: it is not robust, it was not tested."""
-    if answer is not None and classes > 1:
+    if tally.only_answer is not None and len(tally.classes) > 1:
         yield Flag(
             ONE_ANSWER,
-            f"one answer: the victim gives all {n} attacked texts the class {answer}, whatever they say; its accuracy is the share of that "
-            "class, and its numbers under attack say nothing",
+            f"one answer: the victim gives all {tally.n} attacked texts the class {run.labels[tally.only_answer]}, whatever they "
+            "say; its accuracy is the share of that class, and its numbers under attack say nothing",
         )
-    if attacked and unmoved > MANY * attacked:
+    # a budget may end before a word that counts is tried
+    if not run.options.query_budget and tally.unmoved > MANY * tally.ended:
         yield Flag(
             UNMOVED,
-            f"unmoved: on {unmoved} of {attacked} attacked texts no change moved the victim's answer at all, and they count as robust; see "
-            "that it reads the texts it is given, and that its probabilities are not rounded",
+            f"unmoved: on {tally.unmoved} of {tally.ended} attacked texts no change moved the victim's answer at all, and they "
+            "count as robust; see that it reads the texts it is given, and that its probabilities are not rounded",
         )
 
 
 def _twice(moved: int, asked: int) -> Iterator[Flag]:
     if moved:
         yield Flag(
-            "unsteady",
+            UNSTEADY,
             f"unsteady: the victim gave {moved} of {asked} texts another answer when it was asked again; one that draws at random has no "
             "robustness to measure",
         )
 
 
-def _sight(attacked: int, confidence: float | None, blind: int, stuck: int, scoring: str, hard: bool) -> Iterator[Flag]:
-    if confidence is not None and confidence > CONFIDENT and scoring == "probability":
+def _sight(run: AttackRun, tally: Tally) -> Iterator[Flag]:
+    confidence, by_probability = tally.mean_confidence(), run.recipe.scoring == "probability"
+    hard = run.victim.function is not None and confidence == 1  # it returns labels for probabilities
+    if confidence is not None and confidence > CONFIDENT and by_probability:
         yield Flag(
             "over-confident",
             f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
             "a saturated score hides the way from the attack, so the victim may look more robust than it is",
         )
     cure = "try log-odds scoring or a calibrated temperature"
-    if scoring != "probability" or hard:
+    if not by_probability or hard:
         cure = "what the victim returns holds no more" + ("; let it return probabilities, not labels" if hard else "")
-    if attacked and blind > MANY * attacked:
+    if tally.blind > MANY * tally.ended:
         yield Flag(
             "saturated",
-            f"early saturation: on {blind} of {attacked} attacked examples the victim is certain and no word moved its score, so the "
-            f"attack took the words in no order; {cure}",
+            f"early saturation: on {tally.blind} of {tally.ended} attacked examples the victim is certain and no word moved its "
+            f"score, so the attack took the words in no order; {cure}",
         )
-    if attacked and stuck > MANY * attacked:
+    if not run.options.query_budget and tally.stuck > MANY * tally.ended:
         yield Flag(
             "no-candidates",
-            f"nothing to try: on {stuck} of {attacked} attacked examples no word had a candidate that passes the constraints; "
-            "they count as robust",
+            f"nothing to try: on {tally.stuck} of {tally.ended} attacked examples no word had a candidate that passes the "
+            "constraints; they count as robust",
         )
 
 
-def _settings(
-    scoring: str,
-    temperature: float,
-    calibration: Mapping[str, Any] | None,
-    compat: str | None,
-    query_budget: int | None,
-) -> Iterator[Flag]:
-    if scoring != "probability":
+def _settings(run: AttackRun) -> Iterator[Flag]:
+    if run.recipe.scoring != "probability":
         yield Flag(
             "log-odds", "log-odds: candidates were judged by log-odds, not by probability as TextAttack judges them"
         )
-    if calibration is not None and not calibration["fitted"]:
-        yield Flag("not-calibrated", f"not calibrated: {calibration['why']}; the victim was attacked as it is")
-    elif temperature != 1:
+    if run.calibration is not None and not run.calibration["fitted"]:
+        yield Flag("not-calibrated", f"not calibrated: {run.calibration['why']}; the victim was attacked as it is")
+    elif run.temperature != 1:
         how = (
             "given"
-            if calibration is None
-            else f"fitted on {calibration['n']} rows of {calibration['split']} that are not attacked"
+            if run.calibration is None
+            else f"fitted on {run.calibration['n']} rows of {run.calibration['split']} that are not attacked"
         )
         yield Flag(
             "temperature",
-            f"temperature: the attack saw the logits divided by {temperature:g} ({how}); no prediction depends on it",
+            f"temperature: the attack saw the logits divided by {run.temperature:g} ({how}); no prediction depends on it",
         )
-    if compat is not None:
-        yield Flag("compat", f"compat: the rules of {compat}, not this package's own")
-    if query_budget is not None:
-        yield Flag(
-            "query-budget", f"query budget: at most {query_budget} queries an example; a larger budget may turn more"
-        )
+    if run.rules.name is not None:
+        yield Flag("compat", f"compat: the rules of {run.rules.name}, not this package's own")
+    if (budget := run.options.query_budget) is not None:
+        yield Flag("query-budget", f"query budget: at most {budget} queries an example; a larger budget may turn more")
 
 
-def _bits(precision: str | None, unconfirmed: int | None, n: int) -> Iterator[Flag]:
-    if precision is not None:
+def _bits(run: AttackRun, tally: Tally) -> Iterator[Flag]:
+    if run.options.precision is not None:
         yield Flag(
             "precision",
-            f"precision: a copy of the victim in {precision}, its head in {HEAD}, was attacked; "
-            f"put to the victim itself, {unconfirmed} of {n} outcomes differ",
+            f"precision: a copy of the victim in {run.options.precision}, its head in {HEAD}, was attacked; "
+            f"put to the victim itself, {tally.unconfirmed} of {tally.n} outcomes differ",
         )
 
 
-def _means(resources: Mapping[str, Mapping[str, Any]], dropped: Sequence[str]) -> Iterator[Flag]:
-    for kind in sorted(resources):
-        if resources[kind].get("substitute"):
+def _means(run: AttackRun) -> Iterator[Flag]:
+    for kind in sorted(run.resources):
+        if run.resources[kind].get("substitute"):
             yield Flag(
                 "substitute",
-                f"substitute {kind}: {resources[kind].get('name')}; numbers do not compare with the papers'",
+                f"substitute {kind}: {run.resources[kind].get('name')}; numbers do not compare with the papers'",
             )
-    for what in dropped:
+    for what in run.prepared.dropped:
         yield Flag("constraint-dropped", f"constraint dropped: {what}")

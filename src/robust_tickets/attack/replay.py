@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_tickets.attack.attack import check_failed
-from robust_tickets.attack.engine import about_model
+from robust_tickets.attack.attack import about_model
 from robust_tickets.attack.example import IN_FLIGHT, Game, Steps
 from robust_tickets.attack.examples import classes_of
 from robust_tickets.attack.flags import FAILED_EXAMPLES, Answers, Flag, failed
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.result import RESULT, AttackResult
-from robust_tickets.attack.scheduler import MAX_FAILED, Failed, Reasons, answers, drive, fatal, hopeless, too_many
+from robust_tickets.attack.scheduler import Failed, Failures, Reasons, drive
 from robust_tickets.attack.services import Victim
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
@@ -284,7 +284,7 @@ class Count:
         }
         called = {name: label for label, name in enumerate(texts.labels)}
         below = Answers(self.given, known[True], clf.labels, classes, called).below_chance()
-        flags = [*filter(None, [below]), *self._failed(max_failed), *self._flags(texts, clf, count, pairs)]
+        flags = [*filter(None, [below]), *self._errors(max_failed), *self._flags(texts, clf, count, pairs)]
         return {
             **counts,
             **values,
@@ -292,6 +292,10 @@ class Count:
             "flags": [flag.text for flag in flags],
             "flag_codes": [flag.code for flag in flags],
         }
+
+    def _errors(self, most: float) -> Iterator[Flag]:
+        of = self.errors + sum(count for (_, after), count in self.seen.items() if after != LOST)
+        return failed(self.errors, of, most, self.reasons.often)
 
     def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[Flag]:
         found = []
@@ -318,52 +322,9 @@ class Count:
             )
         return found
 
-    def _failed(self, most: float) -> Iterator[Flag]:
-        of = self.errors + sum(count for (_, after), count in self.seen.items() if after != LOST)
-        return failed(self.errors, most if too_many(self.errors, of, most) else None, self.reasons.often)
-
 
 SCHEMA = 1
 REPLAY, ROWS = "replay.json", "rows.jsonl"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Earlier:
-    """Nothing, where there is no folder or nothing in it."""
-
-    place: Path | None = None
-    models: tuple[str, ...] | None = None  # their digests
-
-    @classmethod
-    def of(cls, place: Path | None, sources: Sequence[Mapping[str, Any]], label_map: Any) -> Earlier:
-        if place is None or not (place / REPLAY).is_file():
-            return cls()
-        held = read_json(place / REPLAY)
-        try:
-            same = held["schema"] == SCHEMA and held["label_map"] == label_map
-            same = same and [_content(one) for one in held["sources"]] == [_content(one) for one in sources]
-            models = tuple(one["digest"] for one in held["models"])
-        except (KeyError, TypeError):
-            same, models = False, ()
-        if not same:
-            raise cls(place=place)._another("texts or another label map")
-        return cls(place=place, models=models)
-
-    def check(self, told: Sequence[Mapping[str, Any]], all_of_them: bool = False) -> None:
-        now = tuple(one["digest"] for one in told)
-        if self.models is not None and now != (self.models if all_of_them else self.models[: len(now)]):
-            raise self._another("models")
-
-    def _another(self, what: str) -> TicketsError:
-        hint = f"give another folder, or remove {self.place}/{REPLAY} and {ROWS} to start anew"
-        return TicketsError(f"{self.place} holds a replay of other {what}", hint=hint)
-
-
-def _content(source: Mapping[str, Any]) -> tuple[Any, ...]:
-    return source["digest"], tuple(source["labels"]), source["rows"], source.get("originals")
-
-
-HOPELESS = 20  # texts that failed in a row: the cause is not in the texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,16 +367,16 @@ def replay(
     label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]] | None = None,
     folder: str | Path | None = None,
     token_budget: int | None = None,
-    max_failed: float = MAX_FAILED,
+    max_failed: float = 1.0,
 ) -> Replay:
     """Put texts to models. ``sources``: an attack's result or folder, a file, a split, what ``open_set`` opened, or a list of these.
 
     Labels are matched to each model's by name, or by ``label_map``, one for all models or a list with one of each; ``labels`` names those
     of a split or a file. ``models`` may load one after another (a generator): one at a time is kept. With a folder, ``rows.jsonl`` gets a
     line for every set, model and example, and ``replay.json`` the numbers; a folder with another replay is refused. ``max_failed`` as
-    ``attack.engine.run_attack`` has it.
+    in an attack.
     """
-    check_failed(max_failed)
+    AttackOptions(max_failed=max_failed)  # refuses what is no percentage
     several = isinstance(sources, Iterable) and not isinstance(sources, Split | str | bytes)
     given = list(sources) if several else [sources]
     sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
@@ -435,7 +396,7 @@ def replay(
     start, place = time.monotonic(), None if folder is None else Path(folder)
     about = [{"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets]
     shown = [dict(one) for one in maps] if each else dict(maps[0])
-    earlier = Earlier.of(place, about, shown)
+    _check_same(place, about, shown)
     told: list[dict[str, Any]] = []
     cells: list[dict[str, Any]] = []
 
@@ -445,7 +406,7 @@ def replay(
         ):
             a_classifier(clf, "to attack")
             told.append(about_model(clf))
-            earlier.check(told)
+            _check_same(place, about, shown, told)
             if each and number >= len(maps):
                 raise TicketsError(
                     f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model"
@@ -457,7 +418,7 @@ def replay(
                     count.add(row)
                     yield to_line({"source": which, "model": number, **row})
                 cells.append({"source": which, "model": number, **count.numbers(texts, clf, classes, max_failed)})
-        earlier.check(told, all_of_them=True)
+        _check_same(place, about, shown, told, whole=True)
         if each and len(told) < len(maps):
             raise TicketsError(
                 f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model"
@@ -482,6 +443,38 @@ def replay(
     if place is not None:
         write_json(place / REPLAY, result.to_json())
     return result
+
+
+def _check_same(
+    place: Path | None,
+    sources: Sequence[Mapping[str, Any]],
+    label_map: Any,
+    models: Sequence[Mapping[str, Any]] = (),
+    whole: bool = False,
+) -> None:
+    """Refuse a folder that holds a replay of other texts, label maps or models; ``models`` are those opened so far, or the ``whole`` list."""
+    if place is None or not (place / REPLAY).is_file():
+        return
+    held = read_json(place / REPLAY)
+    try:
+        same = held["schema"] == SCHEMA and held["label_map"] == label_map
+        same = same and [_content(one) for one in held["sources"]] == [_content(one) for one in sources]
+        before = [one["digest"] for one in held["models"]]
+    except (KeyError, TypeError):
+        same, before = False, []
+    now = [one["digest"] for one in models]
+    if same and now == (before if whole else before[: len(now)]):
+        return
+    other = "models" if same else "texts or another label map"
+    raise TicketsError(
+        f"{place} holds a replay of other {other}",
+        hint=f"give another folder, or remove {place}/{REPLAY} and {ROWS} to start anew",
+        code="stage.other_work",
+    )
+
+
+def _content(source: Mapping[str, Any]) -> tuple[Any, ...]:
+    return source["digest"], tuple(source["labels"]), source["rows"], source.get("originals")
 
 
 def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str]) -> tuple[int, ...]:
@@ -534,19 +527,12 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
             asked[number] = pair
             yield number, _judge(pair, classes[pair.label], texts.columns, victim.noise, IN_FLIGHT // victim.live)
 
-    turn = wrong = known = 0
+    turn, failures = 0, Failures(clf, len(texts.columns), texts.size)
     with track(f"replay {texts.name} on {clf.identity}", texts.size) as bar:
         for number, found in drive(jobs(), {"victim": victim}, victim.live):
             pair = asked.pop(number)
-            wrong = wrong + 1 if isinstance(found, Failed) else 0
+            failures.check(found)
             if isinstance(found, Failed):
-                if end := fatal(found.problem):
-                    raise end
-                known += found.known is not None
-                if (wrong % HOPELESS == 0 and not answers(clf, len(texts.columns))) or (
-                    wrong == texts.size and not known
-                ):
-                    raise hopeless(found.problem, wrong)
                 row = {} if found.known is None else _row(found.known, classes)
                 ready[number] = {"id": pair.id, "label": pair.label, **row, "error": said(found.problem)}
             else:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from robust_tickets.attack.cuda import unconfirmed
 from robust_tickets.attack.example import STILL
+from robust_tickets.attack.flags import FAILED_EXAMPLES, flags_of
 from robust_tickets.attack.scheduler import Reasons, too_many
 from robust_tickets.attack.tables import write_table
+from robust_tickets.classifier.classifier import UNSTEADY
 from robust_tickets.config import build
 from robust_tickets.errors import FAILED as EXIT_FAILED
 from robust_tickets.errors import DamagedError, TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_chunks, write_json
 from robust_tickets.jsonl_log import Lines, loaded, to_line
+from robust_tickets.stages import made
 from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics
 from robust_tickets.stats.intervals import wilson
+
+if TYPE_CHECKING:
+    from robust_tickets.attack.attack import AttackRun
 
 DIGITS = 4  # decimals of percentages and means in result.json
 SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p
@@ -77,6 +83,8 @@ class Tally:
     stuck: int = 0  # those for which there was no candidate to try
     passes: int = 0
     reasons: Reasons = field(default_factory=Reasons)  # of the errors
+    unsteady: int = 0  # texts to which a callable gave another answer than when it was probed
+    unconfirmed: int | None = None  # outcomes of a copy in half precision that the victim does not confirm
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
@@ -214,37 +222,23 @@ LOG_SCHEMA = 1
 PART, FINAL, RESULT = "examples.jsonl.part", "examples.jsonl", "result.json"
 
 
-class Memory:
-    """Lines of an attack without a folder."""
+class ExampleLog(Lines):
+    """The finished examples of an attack, a line each, written as soon as it is known, so that a killed attack resumes.
 
-    def __init__(self, count: int) -> None:
-        self.kept: list[bytes | None] = [None] * count
-        self.spent = 0.0
+    ``examples.jsonl.part`` begins with a header that says which attack it is; then comes a line for every finished example, in the
+    order they finish: its number in the attack set, the seconds spent so far, and its JSON. A torn last line is dropped on resuming,
+    and an example that failed is tried again. At the end the lines are sorted into ``examples.jsonl``. Without a folder they are kept
+    in memory.
+    """
 
-    def done(self, number: int) -> bool:
-        return self.kept[number] is not None
-
-    def add(self, number: int, line: bytes, seconds: float) -> None:
-        self.kept[number] = line
-
-    def lines(self) -> Iterator[bytes]:
-        return (line for line in self.kept if line is not None)
-
-    def close(self) -> None:
-        pass
-
-
-class OnDisk(Lines):
-    """Lines of an attack in a folder; takes up what an earlier call of the same attack left there, but for examples that failed."""
-
-    def __init__(self, folder: Path, count: int, digest: str) -> None:
+    def __init__(self, folder: Path | None, count: int, digest: str) -> None:
         self.places = array("q", [-1]) * count  # where the line of an example begins
         self.spent = 0.0  # seconds, by earlier calls too
-        super().__init__(folder / PART, {"schema": LOG_SCHEMA, "attack": digest})
+        super().__init__(None if folder is None else folder / PART, {"schema": LOG_SCHEMA, "attack": digest})
 
     def busy(self) -> TicketsError:
         return TicketsError(
-            f"another process is attacking into this folder: {self.part.parent}",
+            f"another process is attacking into this folder: {self.folder}",
             hint="wait for it, or give another folder",
             exit_code=EXIT_FAILED,
         )
@@ -264,24 +258,23 @@ class OnDisk(Lines):
         return True
 
     def take_over(self, path: Path, seconds: float) -> None:
-        """The examples of a finished attack in ``path`` that did not fail, but for those that are here already."""
+        """Add the examples of a finished attack in ``path`` that did not fail, but for those that are here already."""
         for number, line in enumerate(read_lines(path)):
-            if not self.done(number) and line["status"] not in (UNKNOWN, ERROR):
-                self.add(number, to_line(line), seconds)
+            if self.places[number] < 0 and line["status"] not in (UNKNOWN, ERROR):
+                self.add(number, line, seconds)
         self.spent = max(self.spent, seconds)
 
-    def done(self, number: int) -> bool:
-        return self.places[number] >= 0
+    def missing(self) -> list[int]:
+        """The examples that are not done yet."""
+        return [number for number, place in enumerate(self.places) if place < 0]
 
-    def add(self, number: int, line: bytes, seconds: float) -> None:
-        with self._said():
-            place = os.fstat(self.file.fileno()).st_size
-            self._write(b"%d\t%.3f\t" % (number, seconds) + line)
-        self.places[number] = place
+    def add(self, number: int, outcome: Mapping[str, Any], seconds: float) -> None:
+        self.places[number] = self.append(b"%d\t%.3f\t" % (number, seconds) + to_line(outcome))
+        self.spent = seconds
 
     def lines(self) -> Iterator[bytes]:
         """The JSON lines in the order of the attack set."""
-        with open(self.part, "rb") as lines:
+        with self.reader() as lines:
             for place in self.places:
                 if place >= 0:
                     lines.seek(place)
@@ -438,6 +431,10 @@ class AttackResult:
         """Whether too many examples failed: more than ``most`` percent of them, and more than two."""
         return too_many(self.errors, len(self.ids), most)
 
+    def to_repeat(self, most: float) -> bool:
+        """Whether too many examples failed, now or when it was made."""
+        return self.failed(most) or FAILED_EXAMPLES in self.flag_codes
+
     def examples(self) -> Iterator[ExampleOutcome]:
         """Every example in the order of the attack set."""
         known = {f.name for f in fields(ExampleOutcome)}
@@ -473,6 +470,26 @@ class AttackResult:
         return folder
 
     @classmethod
+    def of(cls, run: AttackRun, log: ExampleLog) -> AttackResult:
+        """The result of a run all of whose examples are done."""
+        tally = Tally.of(map(json.loads, log.lines()))
+        tally.unsteady = _unsteady(run, log.lines()) if run.temperature == 1 else 0
+        if run.options.precision is not None:
+            tally.unconfirmed = unconfirmed(run.victim, log.lines(), run.class_of)
+        flags = flags_of(run, tally)
+        return cls(
+            **run.header(),
+            unconfirmed=tally.unconfirmed,
+            flags=tuple(flag.text for flag in flags),
+            flag_codes=tuple(flag.code for flag in flags),
+            seconds=round(log.spent, 3),
+            env=made(run.split.table.files),
+            folder=log.folder,
+            lines=tuple(log.lines()) if log.folder is None else (),
+            **tally.metrics(run.options.query_budget),
+        )
+
+    @classmethod
     def load(cls, folder: str | Path) -> AttackResult:
         folder = Path(folder)
         plain = read_json(folder / RESULT)
@@ -499,3 +516,14 @@ class AttackResult:
         return replace(
             found, curve=curve, folder=folder, aua_upper=found.aua if found.aua_upper is None else found.aua_upper
         )
+
+
+def _unsteady(run: AttackRun, lines: Iterable[bytes]) -> int:
+    """To how many of the texts that it was probed with a callable gave another answer in the attack; costs no query."""
+    moved = 0
+    for probe, line in zip(run.probes, map(json.loads, lines), strict=False):
+        if probe is not None and line["status"] != ERROR:
+            before = max(probe), 1 - probe[run.class_of(line["label"])]
+            now = line["confidence"], line["score_before"]
+            moved += any(abs(a - b) > UNSTEADY for a, b in zip(before, now, strict=True))
+    return moved

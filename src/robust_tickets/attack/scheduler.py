@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from robust_tickets.attack.example import Steps
+from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.base import LESS, R, T, out_of_memory, said
 from robust_tickets.classifier.classifier import in_halves
 from robust_tickets.errors import FAILED, TicketsError
@@ -103,7 +104,7 @@ def _careful(service: Service, questions: list[Any]) -> list[Any]:
 
 
 REASON = 120  # letters of one inside a flag; examples.jsonl has it whole
-MAX_FAILED = 1.0  # percent of the examples that may fail before a result is no more to be relied on
+HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
 ALWAYS = 2  # examples that may
 
 
@@ -162,13 +163,37 @@ def fatal(problem: Exception) -> TicketsError | None:
     )
 
 
-def answers(clf: Any, columns: int) -> bool:
+def answers(clf: Classifier, columns: int) -> bool:
     """Whether the victim still answers an ordinary text; then examples that fail one after another are themselves at fault."""
     try:
         clf.afresh().logits([("a good film",) * columns])
     except Exception:
         return False
     return True
+
+
+@dataclass
+class Failures:
+    """Counts the examples that fail, and ends a run whose failures are not its examples' own."""
+
+    victim: Classifier
+    columns: int  # of a text
+    total: int  # examples
+    in_a_row: int = 0
+    known: int = 0  # failed, but for their clean text
+
+    def check(self, outcome: object) -> None:
+        """Raise where no other example would do better."""
+        if not isinstance(outcome, Failed):
+            self.in_a_row = 0
+            return
+        if end := fatal(outcome.problem):
+            raise end
+        self.in_a_row += 1
+        self.known += outcome.known is not None
+        all_failed = self.in_a_row == self.total and not self.known
+        if all_failed or (self.in_a_row % HOPELESS == 0 and not answers(self.victim, self.columns)):
+            raise hopeless(outcome.problem, self.in_a_row)
 
 
 def hopeless(problem: Exception, count: int) -> TicketsError:

@@ -3,48 +3,159 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from robust_tickets.attack.attack import check_failed, check_numbers
-from robust_tickets.attack.scheduler import MAX_FAILED
+from robust_tickets.attack.options import AttackOptions, Speed
 from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
-from robust_tickets.cli.options import Opening, columns, flag, is_folder, look_for, mapped, number_or_word
+from robust_tickets.cli.options import Opening, columns, flag, is_folder, look_for, mapped
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
+
+if TYPE_CHECKING:
+    from robust_tickets.attack.attack import Attack, AttackData
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AttackedTexts:
+    """Which texts are attacked, and what else of the data matters."""
+
+    data: Annotated[
+        str | None,
+        Parameter(help="A file of texts and labels, all of whose rows may be attacked; or the local files of --task."),
+    ] = None
+    task: Annotated[str | None, Parameter(help="A registered task instead of a file: its attacked split.")] = None
+    text: Annotated[str | None, Parameter(help="The text column; a pair as premise,hypothesis.")] = None
+    label: Annotated[str | None, Parameter(help="The label column.")] = None
+    label_map: Annotated[
+        str | None,
+        Parameter(help="Which class of the model each label of the data is, where the names differ: bad=0,good=1."),
+    ] = None
+    calibration: Annotated[
+        str | None,
+        Parameter(
+            help="A file of labelled texts to fit the temperature on; by default the rows that are not attacked."
+        ),
+    ] = None
+    seen: Annotated[
+        str | None,
+        Parameter(help="A file of what the model was trained on: the result says how many attacked texts are in it."),
+    ] = None
+    strict: Strict = False
+
+    def look(self) -> None:
+        """Refuse what is not there, before anything heavy is loaded."""
+        if self.data is None and self.task is None:
+            raise TicketsError(
+                "attack: which texts? neither --data nor --task is given",
+                hint="--data FILE with a text and a label column",
+            )
+        look_for(self.data, self.calibration, self.seen)
+
+    def attacked(self, victim: Classifier) -> Task:
+        return self._read(victim, self.task, data=self.data) if self.task else self._read(victim, str(self.data))
+
+    def beside(self, victim: Classifier, task: Task) -> AttackData:
+        """What the data say beside the texts to attack."""
+        from robust_tickets.attack.attack import AttackData
+
+        return AttackData(
+            labels=task.labels,
+            called=_called(mapped(self.label_map) or {}, task.labels),
+            calibration=self._read(victim, self.calibration).test if self.calibration else None,
+            seen=self._read(victim, self.seen).test if self.seen else None,
+        )
+
+    def _read(self, victim: Classifier, source: str, **options: str | None) -> Task:
+        from robust_tickets.data.diagnostics import announce
+        from robust_tickets.data.load import load_task
+
+        return announce(
+            load_task(
+                source,
+                text=columns(self.text),
+                label=self.label,
+                labels=victim.labels,
+                label_map=mapped(self.label_map),
+                by_id=False,
+                any_text=True,
+                strict=self.strict,
+                splits={"test": "all"} if Path(source).is_file() else None,
+                **options,
+            )
+        )
+
+
+class Flags:
+    """Settings whose errors name the flag."""
+
+    def shown(self, name: str) -> str:
+        return flag(name)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SpeedFlags(Flags, Speed):
+    __doc__ = Speed.__doc__  # the command line's help
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AttackChoice(Flags, AttackOptions):
+    __doc__ = AttackOptions.__doc__  # the command line's help
+
+    attack: Annotated[str, Parameter(help="`tickets ls attacks`.")] = "pwws"
+    compat: Annotated[str | None, Parameter(help="A version of TextAttack to agree with, example by example.")] = None
+    scoring: Annotated[
+        Literal["probability", "log-odds"] | None,
+        Parameter(
+            help="What a candidate is judged by: TextAttack's probability, or log-odds, which an over-confident model cannot hide."
+        ),
+    ] = None
+
+    def recipe(self, settings: Settings) -> Attack:
+        from robust_tickets.config import build_component
+        from robust_tickets.experiment.recipe import tree_of
+
+        named = {name: value for name in ("compat", "scoring") if (value := getattr(self, name)) is not None}
+        return build_component("attacks", {"name": self.attack, **named, **tree_of(settings)}, self.attack)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AttackOutput:
+    """Where the result goes."""
+
+    out: Annotated[Path, Parameter(help="The folder for result.json and examples.jsonl.")]
+    csv: Annotated[Path | None, Parameter(help="Write the examples as a table too: a .csv or .tsv file.")] = None
+    parquet: Annotated[Path | None, Parameter(help="The same as a .parquet file.")] = None
+
+    def tables(self, *read: str | None) -> list[Path]:
+        """The tables to write, none of them a file to ``read`` from."""
+        from robust_tickets.attack.tables import checked
+
+        given = ((self.csv, (".csv", ".tsv")), (self.parquet, (".parquet",)))
+        found = [checked(path, *endings) for path, endings in given if path is not None]
+        for path in found:
+            if any(one is not None and path.resolve() == Path(one).resolve() for one in read):
+                raise TicketsError(f"{path} is a file to read from", hint="write the table to another file")
+        return found
 
 
 def attack(
     model: str,
     *,
-    out: Path,
-    data: str | None = None,
-    task: str | None = None,
-    attack: str = "pwws",
-    n: int = 200,
-    subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced",
-    seed: int = 0,
-    text: str | None = None,
-    label: str | None = None,
-    label_map: str | None = None,
-    split: str | None = None,
-    query_budget: int | None = None,
-    compat: str | None = None,
-    scoring: Literal["probability", "log-odds"] | None = None,
-    temperature: str = "1",
-    calibration: str | None = None,
-    seen: str | None = None,
-    precision: Literal["bfloat16", "float16"] | None = None,
-    token_budget: int | None = None,
-    live: int | None = None,
-    workers: int | None = None,
-    max_failed: MaxFailed = MAX_FAILED,
-    csv: Path | None = None,
-    parquet: Path | None = None,
+    texts: AttackedTexts = AttackedTexts(),  # noqa: B008
+    choice: AttackChoice = AttackChoice(),  # noqa: B008
+    speed: SpeedFlags = SpeedFlags(),  # noqa: B008
+    output: AttackOutput,
     opening: Opening = Opening(),  # noqa: B008
-    strict: Strict = False,
     set: Settings = (),
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -55,131 +166,32 @@ def attack(
     model
         A folder or a Hub id of any transformers sequence classifier, RUN:ARM of a run, an ONNX file or folder, or package.module:function
         for a Python function from a list of texts to probabilities.
-    out
-        The folder for result.json and examples.jsonl.
-    data
-        A file of texts and labels, all of whose rows may be attacked; or the local files of --task.
-    task
-        A registered task instead of a file: its attacked split.
-    attack
-        `tickets ls attacks`.
-    n
-        How many examples; 0 for all.
-    subset
-        Which: as even over the classes as the rows allow, random, the first as the papers' code takes them, or the
-        first-of-each class.
-    seed
-        Which balanced or random examples.
-    text
-        The text column; a pair as premise,hypothesis.
-    label
-        The label column.
-    label_map
-        Which class of the model each label of the data is, where the names differ: bad=0,good=1.
-    split
-        Another split than the one the task attacks.
-    query_budget
-        At most so many queries an example.
-    compat
-        A version of TextAttack to agree with, example by example.
-    scoring
-        What a candidate is judged by: TextAttack's probability, or log-odds, which an over-confident model cannot hide.
-    temperature
-        What the logits are divided by: a number, or calibrated.
-    calibration
-        A file of labelled texts to fit the temperature on; by default the rows that are not attacked.
-    seen
-        A file of what the model was trained on: the result says how many attacked texts are in it.
-    precision
-        Attack a copy of the model in fewer bits, which a GPU is faster with; the result says how many outcomes the model itself does not
-        confirm.
-    token_budget
-        Padded tokens in one forward pass; changes speed and memory, not results.
-    live
-        Examples under attack at the same time; changes speed and memory, not results.
-    workers
-        Processes that look words up for a model on a GPU; 0 for none besides this one. Changes speed and memory, not results.
-    csv
-        Write the examples as a table too: a .csv or .tsv file.
-    parquet
-        The same as a .parquet file.
     """
-    if data is None and task is None:
-        raise TicketsError(
-            "attack: which texts? neither --data nor --task is given", hint="--data FILE with a text and a label column"
-        )
-    check_numbers(
-        {"n": n, "query_budget": query_budget, "token_budget": token_budget, "live": live, "workers": workers}, flag
-    )
-    check_failed(max_failed, "--max-failed")
-    is_folder(out)
-    look_for(data, calibration, seen)
-    say(f"loading {attack} and {model}")
+    texts.look()
+    is_folder(output.out)
+    say(f"loading {choice.attack} and {model}")
+    from robust_tickets.attack.attack import AttackRun
+    from robust_tickets.attack.engine import run
     from robust_tickets.attack.examples import short_of
-    from robust_tickets.attack.tables import checked
-    from robust_tickets.config import build_component
-    from robust_tickets.data.diagnostics import announce
-    from robust_tickets.data.load import load_task
-    from robust_tickets.experiment.recipe import tree_of
 
-    tables = [
-        checked(path, *endings)
-        for path, endings in ((csv, (".csv", ".tsv")), (parquet, (".parquet",)))
-        if path is not None
-    ]
-    for path in tables:
-        if any(given is not None and path.resolve() == Path(given).resolve() for given in (data, calibration, seen)):
-            raise TicketsError(f"{path} is a file to read from", hint="write the table to another file")
-    named = {"compat": compat, "scoring": scoring}
-    settings = {"name": attack, **{k: v for k, v in named.items() if v is not None}, **tree_of(set)}
-    configured = build_component("attacks", settings, attack)
-    heat, mapping = number_or_word(temperature), mapped(label_map)
-    victim = opening.open(model, columns(text))
-
-    def read(source: str, **options: Any) -> Any:
-        if Path(source).is_file():
-            options["splits"] = {"test": "all"}
-        reading: dict[str, Any] = {
-            "labels": victim.labels,
-            "label_map": mapping,
-            "by_id": False,
-            "any_text": True,
-            "strict": strict,
-        }
-        return announce(load_task(source, text=columns(text), label=label, **reading, **options))
-
-    loaded = read(task, data=data) if task else read(str(data))
-    victim.check_columns(loaded.columns, loaded.name)
-    attacked = loaded.split(split) if split else loaded.test
-    if short := short_of(n, len(attacked)):
+    tables = output.tables(texts.data, texts.calibration, texts.seen)
+    recipe = choice.recipe(set)
+    victim = opening.open(model, columns(texts.text))
+    task = texts.attacked(victim)
+    victim.check_columns(task.columns, task.name)
+    split = task.split(choice.split) if choice.split else task.test
+    if short := short_of(choice.n, len(split)):
         say(f"attack: {short}")
-    result = configured(
-        victim,
-        attacked,
-        n=n,
-        subset=subset,
-        seed=seed,
-        labels=loaded.labels,
-        temperature=heat,
-        calibration=read(calibration).test if calibration else None,
-        seen=read(seen).test if seen else None,
-        folder=out,
-        token_budget=token_budget,
-        live=live,
-        workers=workers,
-        precision=precision,
-        query_budget=query_budget,
-        max_failed=max_failed,
-        called=_called(mapping or {}, loaded.labels),
-    )
-    failed = result.failed(max_failed)
+    job = AttackRun(recipe=recipe, victim=victim, split=split, options=choice, data=texts.beside(victim, task))
+    result = run(job, output.out, speed)
+    failed = result.failed(choice.max_failed)
     told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
 
     def show(console: Any) -> None:
         from robust_tickets.report.terminal import attack_table
 
         console.print(attack_table(told))
-        print(f"result: {out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
+        print(f"result: {output.out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
     if failed:
         warn(
@@ -213,7 +225,7 @@ def replay(
     original: str | None = None,
     label_map: Maps = (),
     token_budget: int | None = None,
-    max_failed: MaxFailed = MAX_FAILED,
+    max_failed: MaxFailed = 1.0,
     opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -253,7 +265,7 @@ def replay(
             f"replay: {len(label_map)} label maps for {len(models)} models",
             hint="--label-map once for all of them, or once for each, in their order",
         )
-    check_failed(max_failed, "--max-failed")
+    AttackChoice(max_failed=max_failed)  # refused before a model is loaded
     is_folder(out)
     look_for(source, *also)
     say(f"loading {', '.join(models)}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from robust_tickets.attack.attack import check_failed
-from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
 from robust_tickets.cli.options import files_in, is_folder, look_for
 from robust_tickets.errors import FAILED
@@ -19,7 +18,7 @@ def demo(
     *,
     set: Settings = (),
     out: Path | None = None,
-    max_failed: MaxFailed = MAX_FAILED,
+    max_failed: MaxFailed | None = None,
     strict: Strict = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -38,7 +37,7 @@ def run(
     *,
     set: Settings = (),
     out: Path | None = None,
-    max_failed: MaxFailed = MAX_FAILED,
+    max_failed: MaxFailed | None = None,
     strict: Strict = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
@@ -54,17 +53,18 @@ def run(
     return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}", max_failed)
 
 
-def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float) -> Answer:
+def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float | None) -> Answer:
     from robust_tickets.attack.flags import FAILED_EXAMPLES
     from robust_tickets.experiment.recipe import read_recipe
 
     begun = time.monotonic()
-    check_failed(max_failed, "--max-failed")
     if out is not None:
         is_folder(out)
     look_for(*files_in(settings))
     say(f"loading the recipe {name} and torch")
     recipe = read_recipe(name, settings)
+    if max_failed is not None:
+        recipe = replace(recipe, attacks=tuple(replace(plan, max_failed=max_failed) for plan in recipe.attacks))
     say(recipe.title)
     from robust_tickets.classifier.loading import model_folder
     from robust_tickets.experiment.runner import look_for_attacks, plan_of, prepare
@@ -80,7 +80,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
         for line in plan_of(walk):
             say(line)
         say(f"run folder: {walk.run.folder} (stop at any time; the same command resumes)")
-    folder = walk.go(max_failed)
+    folder = walk.go()
     say(f"done in {duration(time.monotonic() - begun)}")
     page = folder / "report.html"
     read = read_run(folder)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__
-from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.config import counted, describe, to_plain
 from robust_tickets.files import read_json, within, write_json
 from robust_tickets.progress import say, warn
@@ -175,36 +174,28 @@ def attack(
     task: Task,
     clean_full: float | None,
     workers: int | None = None,
-    max_failed: float = MAX_FAILED,
 ) -> None:
     """Attack ``victim`` on the plan's examples; those of its training texts that are among them are counted.
 
     Where too many failed, a stage that is done is not: those are attacked again.
     """
-    from robust_tickets.attack.engine import to_repeat
+    from robust_tickets.attack.attack import AttackData, AttackRun
+    from robust_tickets.attack.engine import run
+    from robust_tickets.attack.options import Speed
+    from robust_tickets.attack.result import AttackResult
 
     if stage.found("attack"):
-        if not to_repeat(stage.folder, max_failed):
+        if not AttackResult.load(stage.folder).to_repeat(plan.max_failed):
             return
         stage.mark.unlink()
-    result = plan.attack(
-        victim,
-        attacked(plan, task),
-        n=plan.n,
-        seed=plan.seed,
-        subset=plan.subset,
-        temperature=plan.temperature,
-        calibration=task.validation if plan.temperature == "calibrated" else None,
+    data = AttackData(
         labels=task.labels,
-        folder=stage.folder,
-        clean_full=clean_full,
+        calibration=task.validation if plan.temperature == "calibrated" else None,
         seen=task.train,
-        query_budget=plan.query_budget,
-        token_budget=plan.token_budget,
-        precision=plan.precision,
-        workers=workers,
-        max_failed=max_failed,
+        clean_full=clean_full,
     )
+    job = AttackRun(recipe=plan.attack, victim=victim, split=attacked(plan, task), options=plan, data=data)
+    result = run(job, stage.folder, Speed(token_budget=plan.token_budget, workers=workers))
     stage.finish()
     if result.aua is None or result.queries is None:
         warn(f"attack: no example could be attacked ({result.errors} errors); see {stage.folder / 'examples.jsonl'}")

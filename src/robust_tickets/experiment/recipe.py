@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robust_tickets.attack.attack import check_numbers
+from robust_tickets.attack.attack import Attack
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.config import Said, build, read_toml, setting
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -40,47 +41,21 @@ def recipe_tree(name: str) -> dict[str, Any]:
     return tomllib.loads(filled)
 
 
-CALL = (
-    "n",
-    "seed",
-    "split",
-    "subset",
-    "temperature",
-    "precision",
-    "query_budget",
-    "token_budget",
-)  # keys of [attack] that belong to the call, not to the attack
-
-
 @dataclass(frozen=True, kw_only=True)
-class AttackPlan:
-    """One attack on every arm: the same examples of ``split``, seeded, and as even over the classes as the rows allow unless ``subset``
-    says otherwise.
+class AttackPlan(AttackOptions):
+    """An attack on every arm, with the same examples.
 
-    ``temperature`` divides each victim's logits; a calibrated one is fitted for each on the rows that selected its epoch.
+    A calibrated temperature is fitted for each victim on the rows that selected its epoch.
     """
 
-    attack: Any = field(metadata={"registry": "attacks"})
-    n: int = 200
-    seed: int = 0
-    split: str | None = None  # another split than the one the task attacks
-    subset: Literal["balanced", "random", "first", "first-of-each"] = "balanced"
-    temperature: float | Literal["calibrated"] = 1.0
-    precision: Literal["bfloat16", "float16"] | None = (
-        None  # of a copy of the victim that is attacked in its place, on a GPU for speed
-    )
-    query_budget: int | None = None
-    token_budget: int | None = setting(None, counts=False)
+    attack: Attack = field(metadata={"registry": "attacks"})
+    token_budget: int | None = setting(None, at_least=1, hint="leave it out for the default", counts=False)
 
-    def __post_init__(self) -> None:
-        """Here, for a run attacks last: a number that no attack takes would be told after the training."""
-        given = {"n": self.n, "query_budget": self.query_budget, "token_budget": self.token_budget}
-        check_numbers(given, lambda name: f"attack.{name}")
-        if self.temperature != "calibrated" and not 0 < float(self.temperature) < float("inf"):
-            raise TicketsError(
-                f"temperature is a number above 0 or calibrated, got {self.temperature!r}",
-                hint="1 leaves a victim as it is",
-            )
+    def shown(self, name: str) -> str:
+        return f"attack.{name}"
+
+
+CALL = tuple(f.name for f in fields(AttackPlan) if f.name != "attack")  # keys of [attack] that the attack does not have
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.attack.scheduler import MAX_FAILED
 from robust_tickets.config import digest, to_plain, uncounted
 from robust_tickets.data import diagnostics
 from robust_tickets.data.source import TaskSource
@@ -81,7 +80,7 @@ SCHEMA = 1
 # how it is called, how often it is saved, and where files lie: those stand in the identity by their content
 NOT_IN_IDENTITY = (
     *uncounted(FineTune),
-    "token_budget",
+    *uncounted(AttackPlan),
     "title",
     "about",
     "notes",
@@ -127,8 +126,8 @@ class Walk:
         """Whether the run folder holds this walk, finished; with other settings there, it does not."""
         return self.run.done() and read_json(self.run.folder / "config.json") == self.config
 
-    def go(self, max_failed: float = MAX_FAILED) -> Path:
-        """Walk to the end and return the run folder. ``max_failed`` as ``attack.engine.run_attack`` has it."""
+    def go(self) -> Path:
+        """Walk to the end and return the run folder."""
         from robust_tickets.report.html import write_report
 
         folder = self.run.folder
@@ -138,7 +137,7 @@ class Walk:
             env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
             write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
             diagnostics.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
-            rows = [self._arm(arm, max_failed) for arm in self.recipe.arms]
+            rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
             self.run.finish(self.run.used)
@@ -156,22 +155,20 @@ class Walk:
             model = Classifier.from_pretrained(trained.folder / "model")
         return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained)
 
-    def attacked(
-        self, made: Made, plan: AttackPlan, workers: int | None = None, max_failed: float = MAX_FAILED
-    ) -> Stage:
-        """The stage with the result of an attack; ``workers`` and ``max_failed`` as ``attack.engine.run_attack`` has them."""
+    def attacked(self, made: Made, plan: AttackPlan, workers: int | None = None) -> Stage:
+        """The stage with the result of an attack; ``workers`` as in ``Speed``."""
         split = execute.attacked(plan, self.task)
         stage = self.run.stage("attack", execute.attack_key(plan, made.model, split))
         evaluation = execute.evaluation_of(made.trained)
         clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
         with self.run.alone(stage):
-            execute.attack(stage, plan, made.model, self.task, clean, workers, max_failed)
+            execute.attack(stage, plan, made.model, self.task, clean, workers)
         return stage
 
-    def _arm(self, arm: Arm, max_failed: float) -> dict[str, Any]:
+    def _arm(self, arm: Arm) -> dict[str, Any]:
         made = self.made(arm)
         ticket, searched, lies, trained = made.ticket, made.searched, made.lies, made.trained
-        attacks = [self.attacked(made, plan, max_failed=max_failed).name for plan in self.recipe.attacks]
+        attacks = [self.attacked(made, plan).name for plan in self.recipe.attacks]
         return {
             "name": arm.name,
             "title": arm.title,
