@@ -13,7 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
 from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.paths import Places
+from robust_tickets.search.coefficient_search import MaskTrace
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.bf16 import Half
 from robust_tickets.train.finetune import FineTune
@@ -42,8 +43,8 @@ ORDERS = ("fff", "sss", "fs", "sf", "af", "as")
 class Begun(EarlyRobust):
     """EarlyRobust's search, left at the end of its first mini-epoch; batches and schedule are those of the whole."""
 
-    def _rule(self, points: list[int]) -> Callable[[Any], int | None]:
-        return lambda far: 0
+    def stopping(self, masks: MaskTrace) -> int | None:
+        return 0
 
 
 class Watched:

@@ -39,7 +39,7 @@ STAGE_FILES = (
     "adversary.json", "result.json", "examples.jsonl",
 )  # fmt: skip
 # what the phases of a search leave behind: listed in the manifest, not needed again
-PHASE_FILES = ("scores.safetensors", "iterations.json", "tuned", "round-*")
+PHASE_FILES = ("scores.safetensors", "tuned", "round-*")
 SHARERS = "processes.json"
 BAD_ROWS, BAD_ROWS_KEPT = (
     "bad_rows.csv",

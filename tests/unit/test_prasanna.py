@@ -16,8 +16,8 @@ from robust_tickets.data.batching import Batches
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
-from robust_tickets.search import prasanna as _importance
-from robust_tickets.search.prasanna import Importance, Prasanna, _Masks, importance, normalised
+from robust_tickets.search import prasanna
+from robust_tickets.search.prasanna import Importance, Masks, Prasanna, importance, normalised
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
@@ -78,7 +78,7 @@ def test_normalisation() -> None:
 
 
 def test_what_goes_next() -> None:
-    masks = _Masks([4, 4, 2], [5, 5, 5])
+    masks = Masks([4, 4, 2], [5, 5, 5])
     told = Importance(
         heads=[np.array([1.0, 9, 9, 9]), np.array([5.0, 1, 2, 9]), np.array([0.0, 0.0])],
         neurons=[np.array([1.0, 3, 2, 0, 0])] * 3,
@@ -154,15 +154,16 @@ def test_a_killed_search_goes_on(ran: Any, at: int, tmp_path: Path, monkeypatch:
         return importance(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_importance, "importance", dying)
+        patch.setattr(prasanna, "importance", dying)
         with pytest.raises(KeyboardInterrupt):
             Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned)
     again = Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned)
     assert list(again.trace) == list(found.trace)
     assert again.ticket == found.ticket
-    (tmp_path / "iterations.json").write_bytes(bytes(80))
+    for left in (tmp_path / "checkpoint" / "iterations").glob("step-*/state.json"):
+        left.write_bytes(bytes(80))
     assert list(Prasanna(**SMALL)(clf, task, folder=tmp_path, tuned=tuned).trace) == list(found.trace), (
-        "a damaged record is as none"
+        "damaged iterations are as none"
     )
     with pytest.raises(TicketsError, match="another run"):
         Prasanna(**SMALL, floor=0.5)(clf, task, folder=tmp_path, tuned=tuned)
@@ -175,7 +176,7 @@ def test_it_fine_tunes_a_copy_of_its_own(tmp_path: Path) -> None:
     again = Prasanna(**SMALL, on="train", rows=10, floor=1.0)(clf, task, tuned=TUNE(clf.copy(), task))
     assert found.ticket == again.ticket
     assert clf.digest == before
-    assert (tmp_path / "tuned" / "done.json").is_file()
+    assert (tmp_path / "tuned" / "checkpoint").is_dir()
     assert Prasanna(**SMALL).steps(task) == TUNE.steps(task)
 
 

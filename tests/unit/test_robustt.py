@@ -21,7 +21,7 @@ from robust_tickets.config import build, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.hardconcrete import START, HardConcrete
 from robust_tickets.search import base
-from robust_tickets.search.robustt import TABLE7, GateLog, RobustT
+from robust_tickets.search.robustt import TABLE7, GateTrace, RobustT
 from robust_tickets.seeds import torch_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
@@ -117,15 +117,15 @@ def test_the_searched_weights_have_gradients_only_in_the_released_way(
 ) -> None:
     tuned, seen = tiny_classifier(), []
     before = {name: p.detach().clone() for name, p in tuned.model.named_parameters()}
-    original = GateLog.__call__
+    original = GateTrace.record
 
-    def look(self: GateLog, step: int, loss: torch.Tensor) -> bool:
+    def look(self: GateTrace, step: int, loss: torch.Tensor) -> None:
         weights = dict(self.gates._model[0].named_parameters())
         assert all(torch.equal(weights[name], value) for name, value in before.items())
         seen.append([p.requires_grad and p.grad is not None for p in weights.values()])
-        return original(self, step, loss)
+        original(self, step, loss)
 
-    monkeypatch.setattr(GateLog, "__call__", look)
+    monkeypatch.setattr(GateTrace, "record", look)
     RobustT(**{**SMALL, "epochs": 1}, clip_scope=clip_scope)(tuned, toy_task(16), tuned=tuned)
     assert len(seen) == 2
     assert all(all(step) if clip_scope == "all" else not any(step) for step in seen)
@@ -202,14 +202,9 @@ def test_gates_of_matrices_and_layers_give_unstructured_tickets(granularity: Any
 
 def test_the_first_stage_is_a_fine_tuning_in_its_own_folder(ran: Any) -> None:
     clf, task, _, _, folder = ran
-    from robust_tickets.classifier import Classifier
-
     alone = TUNE(clf.copy(), task)
-    saved = Classifier.from_pretrained(folder / "tuned" / "model", device="cpu")
-    for name, value in alone.model.state_dict().items():
-        assert torch.equal(saved.model.state_dict()[name], value), name
+    assert base.fine_tuned(TUNE, clf, task, folder).digest == alone.digest
     assert (folder / "tuned" / "metrics.jsonl").is_file()
-    assert not (folder / "tuned" / "checkpoint").exists()
 
 
 def test_a_tuned_model_may_be_given_and_stays_as_it_was(ran: Any) -> None:
@@ -248,20 +243,17 @@ def test_a_killed_search_goes_on_to_the_same_ticket(
         assert np.array_equal(one, other)
 
 
-def test_the_first_stages_model_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_the_first_stages_model_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clf, task = tiny_classifier(), toy_task(24)
     clf.model.set_attn_implementation("eager")  # which no file says
-    first = base.tuned(TUNE, clf, task, tmp_path)
-    (tmp_path / "tuned" / "checkpoint").mkdir()  # as of a run that was killed before it could remove it
-    again = base.tuned(TUNE, clf, task, tmp_path)
+    first = base.fine_tuned(TUNE, clf, task, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRun, "_update", lambda self, group: pytest.fail("trained again"))
+        again = base.fine_tuned(TUNE, clf, task, tmp_path)
     assert again.digest == first.digest != clf.digest
     assert again.model.config._attn_implementation == "eager"
-    assert not (tmp_path / "tuned" / "checkpoint").exists()
-    shutil.rmtree(tmp_path / "tuned" / "model")  # as a finished stage does
-    assert base.tuned(TUNE, clf, task, tmp_path).digest == first.digest
-    for text in ("", "[]"):
-        (tmp_path / "tuned" / "done.json").write_text(text)
-        assert base.tuned(TUNE, clf, task, tmp_path).digest == first.digest, "a damaged mark is as none"
+    shutil.rmtree(tmp_path / "tuned" / "checkpoint")  # as a finished stage does
+    assert base.fine_tuned(TUNE, clf, task, tmp_path).digest == first.digest
 
 
 def test_a_search_may_be_left_early_and_taken_up(ran: Any, tmp_path: Path) -> None:
@@ -279,7 +271,7 @@ def test_another_runs_folder_is_refused(ran: Any) -> None:
     clf, task, _, _, folder = ran
     with pytest.raises(TicketsError, match="another run"):
         RobustT(**{**SMALL, "lr": 0.2})(clf, task, folder=folder)
-    with pytest.raises(TicketsError, match="tuned holds a model of another run"):
+    with pytest.raises(TicketsError, match="tuned holds the checkpoint of another run"):
         RobustT(**{**SMALL, "tuning": FineTune(epochs=1)})(clf, task, folder=folder)
 
 
@@ -295,7 +287,6 @@ def test_seeds(ran: Any) -> None:
 
 def test_the_released_clipping_is_one_norm_over_gates_and_never_zeroed_weights() -> None:
     """Literal: gradients of weights pile up over the batches, and what is clipped stays clipped in the pile."""
-    from robust_tickets.search.robustt import GateLog
     from robust_tickets.train.update import make_step
 
     def setting() -> Any:
@@ -310,8 +301,8 @@ def test_the_released_clipping_is_one_norm_over_gates_and_never_zeroed_weights()
         )
 
     model, gates, batch, step = setting()
-    log = GateLog(gates, every=1, per_epoch=1, penalty=lambda done: 0.0)
-    clipped, got = log.clipping_all(step, model, 0.5), []
+    log = GateTrace(gates, every=1, per_epoch=1, penalty=lambda done: 0.0)
+    clipped, got = log.clipping_all(step, model=model, clip=0.5), []
     for _ in range(3):
         gates.zero_grad(set_to_none=True)  # as the optimiser does
         clipped(batch, lambda loss: loss.backward())

@@ -13,7 +13,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.arms import check
 from robust_tickets.experiment.recipe import resolve
 from robust_tickets.search.earlybert import EarlyBERT
-from robust_tickets.search.prasanna import Importance, Prasanna, _Masks
+from robust_tickets.search.prasanna import Importance, Masks, Prasanna
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.ticket.ticket import Ticket
@@ -50,7 +50,7 @@ def test_robustt_rounds_neurons() -> None:
 
 def test_a_masked_mlp_keeps_its_best_neurons() -> None:
     told = Importance(heads=[np.ones(2)] * 2, neurons=[np.arange(20.0), np.arange(8.0)], mlps=np.array([1.0, 0.0]))
-    masks = _Masks([2, 2], [20, 8])
+    masks = Masks([2, 2], [20, 8])
     chosen = Prasanna(round_to=8)._choose(told, masks, "mlps")
     assert chosen["mlps"] == [[0, 19, 18, 17, 16, 15, 14, 13, 12]]  # the second has no more than it would keep
     masks.do(chosen)

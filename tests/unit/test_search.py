@@ -25,9 +25,10 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search import stopping
-from robust_tickets.search.coefficient_search import Watch, mini_epochs
+from robust_tickets.search.coefficient_search import MaskTrace
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
+from robust_tickets.search.stopping import mini_epochs
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.loop import TrainingRun
@@ -258,7 +259,6 @@ def test_a_search_that_does_not_settle_says_so(capsys: pytest.CaptureFixture[str
 def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
     clf = tiny_classifier()
     gates = Gates(clf.model)
-    about = {"family": "bert", "unit_weights": {"heads": 1, "neurons": 1}}
 
     def live() -> Any:  # what a careless snapshot would hand over
         return {
@@ -266,19 +266,16 @@ def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
             "neurons": [p.detach().numpy() for p in gates.neurons],
         }
 
-    watch = Watch(
-        snapshot=live,
-        draw=lambda scores: Ticket.from_scores(scores=scores, heads=0.2, **about),
-        rule=lambda far: None,
-        points=[1, 2],
-        per_epoch=2,
+    gates.snapshot = live  # type: ignore[method-assign]
+    masks = MaskTrace(
+        clf.model, gates, draw=lambda scores, **about: Ticket.from_scores(scores=scores, heads=0.2, **about), at=[1, 2]
     )
     for step in (1, 2):
         with torch.no_grad():
             gates.heads[0].mul_(step)
-        watch(step, torch.tensor(1.0))
-    assert (watch.records[0]["heads"][0] == 1).all()
-    assert (watch.records[1]["heads"][0] == 2).all()
+        assert masks.record(step, torch.tensor(1.0))
+    assert (masks.scores[0]["heads"][0] == 1).all()
+    assert (masks.scores[1]["heads"][0] == 2).all()
 
 
 def test_the_l1_term_pulls_coefficients_down_and_decay_reaches_them() -> None:

@@ -16,13 +16,13 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError
 from robust_tickets.search import imp
-from robust_tickets.search import imp as _rounds
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.omp import OMP
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import removed_count
+from robust_tickets.train import checkpoint
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
@@ -108,7 +108,7 @@ def test_a_round_is_trained_with_the_schedule_of_all_ten(seen: list[dict[str, An
     assert [t.horizon for t in trainers] == [20, 20]  # 2 updates a round, ten rounds
     assert [t.seed for t in trainers] == [derive(3, "imp", 1), derive(3, "imp", 2)]
     assert all(t.adversary == FreeLB(steps=2) and t.weight_decay == 0 and t.clip == 1 for t in trainers)
-    assert IMP(schedule="round")._training(task, 1).horizon is None
+    assert IMP(schedule="round").training(task, 1).horizon is None
     assert IMP(sparsity=0.2, **SMALL).steps(task) == 4
     assert IMP(adversary=FreeLB(steps=2)).passes == 2
 
@@ -138,7 +138,7 @@ def test_a_killed_search_goes_on_and_ends_the_same(when: str, tmp_path: Path, mo
         calls = {"n": 0}
         owner, name, at = {
             "in the midst of round 2": (TrainingRun, "_update", 5),
-            "before round 1 is noted": (_rounds.Rounds, "finish", 1),
+            "before round 1 is noted": (checkpoint.Phase, "save", 1),
             "after round 2 is noted": (imp, "rewound", 3),
         }[when]
         old = getattr(owner, name)

@@ -84,9 +84,9 @@ def test_what_is_drawn_between_updates_changes_nothing(kind: str, monkeypatch: p
 @pytest.mark.parametrize("kind", ["shared", "infobert", "gates"])
 def test_a_run_resumes_without_any_random_stream(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ended after its second update, in a process whose streams stand anywhere."""
-    expected, end = RUNS[kind](None), TrainingRun._last
+    expected, end = RUNS[kind](None), TrainingRun.last.fget
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "_last", lambda loop: min(2, end(loop)))
+        patch.setattr(TrainingRun, "last", property(lambda run: min(2, end(run))))
         RUNS[kind](tmp_path)
     found = checkpoint.read(tmp_path / "checkpoint")
     assert found is not None

@@ -267,7 +267,7 @@ def _drop_checkpoint(stage: Stage) -> None:
 
     They go after the mark is written, or later.
     """
-    for name in ("checkpoint", "tuned/checkpoint", "tuned/model", "round-*/checkpoint"):
+    for name in ("checkpoint", "tuned/checkpoint", "round-*/checkpoint"):
         for folder in stage.folder.glob(name):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,24 +1,31 @@
-"""Found: what a search returns. The ticket, how the search went, and the distances between its masks."""
+"""What every search shares: settings by task, what is searched, the run it is made in, where a ticket came from, and what is found."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from robust_tickets import progress
-from robust_tickets.config import build, uncounted
+from robust_tickets.classifier.base import fits, model_of
+from robust_tickets.config import build, describe, uncounted
 from robust_tickets.data.registered_tasks import TASKS, task_named
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_json, write_text
-from robust_tickets.stages import record
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+    from robust_tickets.train.loop import Feed, TrainingRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,28 +46,29 @@ class Found:
             write_json(folder / "distances.json", dict(self.distances))
         return self.ticket.save(folder)
 
+    def finished(self, origin: Mapping[str, Any], folder: Path | None) -> Found:
+        """With ``origin`` in the ticket's provenance, and saved."""
+        ticket = dataclasses.replace(self.ticket, provenance={**self.ticket.provenance, **origin})
+        if ticket.rounding:
+            progress.say(f"search: {ticket.rounding}")
+        found = dataclasses.replace(self, ticket=ticket)
+        if folder:
+            found.save(folder)
+        return found
+
     def __repr__(self) -> str:
         """One line: the ticket, how sparse it is and where the search stopped; ``trace`` and ``distances`` are for figures."""
         parts = [repr(self.ticket), f"{self.ticket.sparsity:.1%} of the prunable weights removed"]
-        told = self.ticket.provenance
-        if "epoch" in told:
-            settled = told.get("converged")  # None: a fixed point claims nothing
-            parts.append(
-                f"drawn at epoch {told['epoch']}"
-                + ("" if settled is None else f", masks {'' if settled else 'not '}settled")
-            )
-            parts += ["near random"] if told.get("near_random") else []
-        parts += [f"{told[key]} {key}" for key in ("rounds", "iterations") if key in told]
-        if "steps_run" in told:
-            parts.append(f"{told['steps_run']} updates")
+        about = self.ticket.provenance
+        if "epoch" in about:
+            converged = about.get("converged")  # None: a fixed point claims nothing
+            masks = "" if converged is None else f", masks {'' if converged else 'not '}settled"
+            parts.append(f"drawn at epoch {about['epoch']}{masks}")
+            parts += ["near random"] if about.get("near_random") else []
+        parts += [f"{about[key]} {key}" for key in ("rounds", "iterations") if key in about]
+        if "steps_run" in about:
+            parts.append(f"{about['steps_run']} updates")
         return f"Found({', '.join(parts)})"
-
-
-def told(ticket: Ticket) -> Ticket:
-    """``ticket``, after saying what rounding made of its neurons, where they were rounded."""
-    if ticket.rounding:
-        progress.say(f"search: {ticket.rounding}")
-    return ticket
 
 
 class PerTask:
@@ -77,49 +85,94 @@ class PerTask:
                 f"{name!r} is no task with settings of {cls.__name__} ({', '.join(cls.PER_TASK)}), and no registered one",
                 hint=f"{did_you_mean(name.lower(), {**cls.PER_TASK, **TASKS})}; for a task of your own, {cls.__name__}() has the defaults",
             )
-        return dataclasses.replace(build(cls, cls.PER_TASK.get(task, {}), task), **changes)
+        made: Self = build(cls, cls.PER_TASK.get(task, {}), task)
+        return dataclasses.replace(made, **changes)  # type: ignore[type-var]
 
 
-def tuned(tuning: FineTune, clf: Any, task: Any, folder: Path | None) -> Any:
-    """A copy of ``clf`` fine-tuned on ``task``. In ``folder`` an interrupted training goes on, and a finished one is read back.
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a search begins with."""
 
-    Read back are the weights alone, into a copy of ``clf``: how it attends, say, is in no file, and the search must go on in the same way.
-    """
-    from robust_tickets.classifier import Classifier
-    from robust_tickets.train.update import full_precision
+    theta: PreTrainedModel  # what is searched: a copy, where it is trained
+    classifier: Classifier  # around theta
+    settings: TrainingSettings  # of the training, the search's own or those of the fine-tuning before it
+    batches: Feed | None = None  # none where the search trains by other means
+    identity: str = ""  # hash of what determines the search
+    origin: Mapping[str, Any] = field(default_factory=dict)  # for the ticket's provenance
 
-    if folder is None:
-        return tuning(clf.copy(), task)
-    at = folder / "tuned"
-    identity = identity_of(tuning, clf, task)
-    if told := record(at / "done.json"):
-        if told.get("identity") != identity:
+
+class Search(PerTask):
+    """``Method()(classifier, task)`` finds a ticket and leaves the classifier as it was."""
+
+    tuning: FineTune | None = None  # of the copy that a method begins with; its seed is the search's
+
+    def __call__(
+        self,
+        clf: Classifier,
+        task: Task | None = None,
+        *,
+        folder: Path | str | None = None,
+        tuned: Classifier | None = None,
+    ) -> Found:
+        """Search on ``task``'s training split. ``folder`` receives what is found, and what an interrupted search is resumed from.
+
+        ``tuned``: an already fine-tuned classifier, for a method that begins with one; else it fine-tunes a copy in ``folder/tuned``.
+        """
+        from robust_tickets.train.loop import TrainingRun
+
+        if tuned is not None and self.tuning is None:
             raise TicketsError(
-                f"{at} holds a model of another run (other settings, data or starting weights)",
-                hint="give another folder, or remove this one to start anew",
+                f"{type(self).__name__} does not begin with a fine-tuned model, got tuned=", hint="leave it out"
             )
-        if (
-            at / "model" / "tickets.json"
-        ).is_file():  # else it was removed, as from a finished stage, and is trained again
-            shutil.rmtree(at / "checkpoint", ignore_errors=True)
-            ready = clf.copy()
-            full_precision(ready.model)
-            ready.model.load_state_dict(Classifier.from_pretrained(at / "model", device="cpu").model.state_dict())
-            return ready
-    ready = tuning(clf.copy(), task, folder=at)
-    ready.save_pretrained(at / "model")
-    write_json(at / "done.json", {"identity": identity})
-    shutil.rmtree(at / "checkpoint", ignore_errors=True)  # three times the model, and needed no more
-    return ready
+        work = Path(folder) if folder else None
+        start = self.start(clf, task, work, tuned)
+        with TrainingRun(
+            settings=start.settings,
+            model=start.theta,
+            batches=start.batches,
+            classifier=start.classifier,
+            task=task,
+            name="search",
+            folder=work,
+            identity=start.identity if work else "",
+        ) as run:
+            found = self.search(start.theta, run)
+        return found.finished({"method": describe(self), **start.origin}, work)
+
+    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+        """Refuse what does not fit, and make what the search begins with."""
+        raise NotImplementedError
+
+    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+        """The method."""
+        raise NotImplementedError
+
+
+def checked(clf: Classifier, task: Task | None, what: str) -> Task:
+    """The task, where the classifier has a model and fits it."""
+    model_of(clf, what)
+    fits(clf, task)
+    assert task is not None  # fits refuses that
+    return task
+
+
+def fine_tuned(tuning: FineTune, clf: Classifier, task: Task, folder: Path | None) -> Classifier:
+    """A copy of ``clf``, fine-tuned in ``folder/tuned``: there an interrupted training is resumed, and a finished one read back."""
+    return tuning(clf.copy(), task, folder=folder / "tuned" if folder else None)
 
 
 def determining(tuning: FineTune, seed: int) -> FineTune:
     """``tuning`` as the search runs it, without what does not change the model: when checkpoints are taken, and the engine."""
     usual = FineTune()
-    return replace(tuning, seed=seed, **{name: getattr(usual, name) for name in uncounted(FineTune)})
+    return dataclasses.replace(tuning, seed=seed, **{name: getattr(usual, name) for name in uncounted(FineTune)})
 
 
-def origin(method: Mapping[str, Any], clf: Any, task: Any) -> dict[str, Any]:
-    """Where a ticket came from, for its provenance."""
-    about: dict[str, Any] = {"method": dict(method), "model": {"identity": clf.identity, "digest": clf.digest}}
+def named(clf: Classifier | None) -> dict[str, str] | None:
+    """A classifier, for a ticket's provenance."""
+    return None if clf is None else {"identity": clf.identity, "digest": clf.digest}
+
+
+def origin_of(clf: Classifier, task: Task | None) -> dict[str, Any]:
+    """The model and the task that a ticket came from."""
+    about = {"model": named(clf)}
     return about if task is None else {**about, "task": {"name": task.name, "digest": task.digest}}

@@ -7,24 +7,23 @@ search ends there. Its re-training is ``FineTune(lr=4e-5, epochs=2)``; there the
 they are gone.
 
 ``EarlyBERT.for_task("imdb")`` is the baseline of EarlyRobust's paper: EarlyRobust's sparsity and batches (and 10 epochs of
-fine-tuning). The scope of its heads is not told there; this keeps EarlyBERT's. "EarlyRobust without adversary" is another run: heads drawn
-globally, Table 6's L1 weights, the stopping rule. Early-Bird's own rule (You et al., ICLR 2020) is ``stop="early_bird"``.
+fine-tuning). That paper does not state the scope of its heads; this keeps EarlyBERT's. "EarlyRobust without adversary" is another run:
+heads drawn globally, Table 6's L1 weights, the stopping rule. Early-Bird's own rule (You et al., ICLR 2020) is ``stop="early_bird"``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from robust_tickets.search.base import Found
-from robust_tickets.search.coefficient_search import Slim
-from robust_tickets.search.earlyrobust import TABLE6
+from robust_tickets.adversary.objective import Adversary
+from robust_tickets.config import component
+from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlyBERT(Slim):
+class EarlyBERT(EarlyRobust):
     """``EarlyBERT()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``heads``, ``neurons``: fractions removed."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -36,6 +35,7 @@ class EarlyBERT(Slim):
     neurons: float = 0.4
     head_l1: float = 1e-4
     neuron_l1: float = 1e-4
+    adversary: Adversary | None = component("adversaries")
     head_scope: Literal["global", "layer"] = "layer"
     stop: Literal["paper", "official", "early_bird", "fixed"] = "fixed"
     at_epoch: float = 0.2
@@ -44,10 +44,6 @@ class EarlyBERT(Slim):
     lr: float = 2e-5
     weight_decay: float = 0.0
     warmup: float = 0.0
-
-    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None) -> Found:
-        """Search on ``task``'s training split. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
-        return self.on_task(clf, task, folder)
 
 
 REGISTERED = EarlyBERT

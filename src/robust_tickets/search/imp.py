@@ -21,17 +21,20 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from robust_tickets import progress
-from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import describe, setting
+from robust_tickets.backbone.layout import layout_of
+from robust_tickets.classifier import Classifier
+from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, PerTask, origin
+from robust_tickets.search.base import Found, Search, Start, checked, origin_of
 from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best, removed_count
@@ -39,106 +42,10 @@ from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
 from robust_tickets.train.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from transformers import PreTrainedModel
 
-
-Scores = dict[str, np.ndarray]  # by matrix
-BELOW_ONE = np.float32(0.999)  # the share of the largest: a round's scores must not reach the next round's
-
-
-def remove(scores: Scores, magnitudes: Scores, done: int, sparsity: float) -> int:
-    """Give a score to the smallest of what is still there, until the fraction ``sparsity`` of all is gone; how many went."""
-    total = sum(m.size for m in scores.values())
-    candidates = [np.where(np.isinf(scores[name]), magnitudes[name], np.float32(-1)) for name in scores]
-    kept = keep_best(candidates, total - removed_count(total, sparsity))
-    went = {name: np.isinf(scores[name]) & ~mask for name, mask in zip(scores, kept, strict=True)}
-    _mark(scores, magnitudes, went, done)
-    return sum(int(np.count_nonzero(mask)) for mask in went.values())
-
-
-def settle(scores: Scores, magnitudes: Scores, done: int) -> None:
-    """Give what is left at the end its scores."""
-    _mark(scores, magnitudes, {name: np.isinf(score) for name, score in scores.items()}, done)
-
-
-def _mark(scores: Scores, magnitudes: Scores, where: Mapping[str, np.ndarray], done: int) -> None:
-    largest = max((float(magnitudes[name][mask].max()) for name, mask in where.items() if mask.any()), default=0.0)
-    for name, mask in where.items():
-        scores[name][mask] = np.float32(done) + magnitudes[name][mask] * (BELOW_ONE / np.float32(largest or 1.0))
-
-
-def rewound(theta_0: Any, scores: Scores, head: Mapping[str, Tensor]) -> Any:
-    """theta_0 again, without what went, and with ``head`` instead of its own classifier where one is given."""
-    import torch
-
-    from robust_tickets.backbone.weight_masks import attach
-
-    model = copy.deepcopy(theta_0)
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, value in head.items():
-            parameters[name].copy_(value)
-    attach(model, {name: torch.from_numpy(np.isinf(score)) for name, score in scores.items()})
-    return model
-
-
-def head_of(model: Any) -> dict[str, Tensor]:
-    """Everything that is not the encoder."""
-    inside = f"{model.base_model_prefix}."
-    return {name: p.detach().clone() for name, p in model.named_parameters() if not name.startswith(inside)}
-
-
-@dataclass(kw_only=True)
-class Rounds:
-    """The search between two rounds, in memory and in ``folder/checkpoint``; each round has its own folder for the one it is in."""
-
-    folder: Path | None
-    identity: str
-    scores: Scores
-    head: Mapping[str, Tensor] = field(default_factory=dict)
-    trace: list[dict[str, Any]] = field(default_factory=list)  # a line a round
-
-    def at(self, number: int) -> Path | None:
-        return self.folder / f"round-{number}" if self.folder else None
-
-    def resume(self) -> None:
-        """Go to the end of the last round that was finished."""
-        from robust_tickets.train import checkpoint
-
-        found = checkpoint.read(self.folder / "checkpoint") if self.folder else None
-        if found is None:
-            return
-        if found.values["identity"] != self.identity:
-            raise TicketsError(
-                f"{self.folder} holds the checkpoint of another run (other settings, data or starting weights)",
-                hint="give another folder, or remove this one to start anew",
-            )
-        self.scores = {name: found.tensors[f"score/{name}"].numpy() for name in self.scores}
-        self.head = {
-            name.removeprefix("head/"): value for name, value in found.tensors.items() if name.startswith("head/")
-        }
-        self.trace = [dict(line) for line in found.values["trace"]]
-
-    def finish(self, line: dict[str, Any], head: Mapping[str, Tensor]) -> None:
-        """A round is over: write that, then drop the round's own checkpoint, which is three times the model."""
-        import torch
-
-        from robust_tickets.train import checkpoint
-
-        self.head, self.trace = head, [*self.trace, line]
-        if self.folder is None:
-            return
-        tensors = {f"score/{name}": torch.from_numpy(score) for name, score in self.scores.items()}
-        tensors |= {f"head/{name}": value for name, value in head.items()}
-        values = {
-            "identity": self.identity,
-            "trace": [list(line.items()) for line in self.trace],
-        }  # pairs: JSON sorts keys
-        checkpoint.write(
-            self.folder / "checkpoint", checkpoint.State(step=len(self.trace), tensors=tensors, values=values)
-        )
-        shutil.rmtree(self.folder / f"round-{len(self.trace)}" / "checkpoint", ignore_errors=True)
-
+    from robust_tickets.data.task import Task
+    from robust_tickets.train.loop import TrainingRun
 
 # Chen et al.'s released code: 3 epochs a round, no weight decay, no warm-up, gradient norm clipped to 1
 ROUND: dict[str, Any] = {"epochs": 3, "lr": 2e-5, "batch_size": 32, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
@@ -150,20 +57,13 @@ LTH: Mapping[str, Mapping[str, Any]] = {
     "sst2": {"sparsity": 0.6},
 }
 
-
-def magnitudes(clf: Any) -> tuple[str, dict[str, np.ndarray]]:
-    """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
-    from robust_tickets.backbone.layout import layout_of
-
-    model = clf.needs_model("pruned")
-    layout = layout_of(model)
-    return layout.family, {
-        name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()
-    }
+Scores = dict[str, np.ndarray]  # by matrix
+BELOW_ONE = np.float32(0.999)  # the share of the largest: a round's scores must not reach the next round's
+STILL_THERE = np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMP(PerTask, TrainingSettings):
+class IMP(Search, TrainingSettings):
     """``IMP(sparsity=0.6)(classifier, task)``: six rounds of fine-tuning; the classifier stays as it was."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = LTH
@@ -189,59 +89,66 @@ class IMP(PerTask, TrainingSettings):
                 hint="sparsity=0.6 in steps of 0.1 is six rounds",
             )
 
+    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+        """theta_0 itself: each round trains a copy."""
+        task = checked(clf, task, "pruned")
+        return Start(
+            theta=clf.needs_model("pruned"),
+            classifier=clf,
+            settings=self,
+            identity=identity_of(self, clf, task) if folder else "",
+            origin={**origin_of(clf, task), "rounds": len(self.rungs)},
+        )
+
+    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+        """Fine-tune theta * m, remove the smallest weights from m, rewind theta; until ``sparsity`` is reached."""
+        clf, task, rounds = run.classifier, run.task, run.phase("rounds")
+        assert clf is not None
+        assert task is not None
+        family, weights = magnitudes(clf)
+        scores = {name: np.full(weight.shape, STILL_THERE, dtype=np.float32) for name, weight in weights.items()}
+        trace, head = list[dict[str, Any]](), dict[str, Tensor]()
+        if done := rounds.load():
+            scores = {name: done.tensors[f"score/{name}"].numpy() for name in scores}
+            head = {name.removeprefix("head/"): t for name, t in done.tensors.items() if name.startswith("head/")}
+            trace = done.values["trace"]
+        for number, rung in list(enumerate(self.rungs, start=1))[len(trace) :]:
+            progress.say(f"search: round {number} of {len(self.rungs)}, to {rung:.0%}")
+            model, folder = clf.with_model(rewound(theta, scores, head)), run.below(f"round-{number}")
+            self.training(task, number)(model, task, folder=folder)
+            _, weights = magnitudes(model)
+            removed = remove(scores, weights, number - 1, rung)
+            if number == len(self.rungs):
+                rank_the_rest(scores, weights, number)
+            head = head_of(model.model) if self.classifier == "kept" else {}
+            trace.append({"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, task)})
+            tensors = {f"score/{name}": torch.from_numpy(score) for name, score in scores.items()}
+            rounds.save(number, tensors | {f"head/{name}": value for name, value in head.items()}, {"trace": trace})
+            if folder:  # three times the model
+                shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        ticket = Ticket.from_weight_scores(
+            family=family, names=list(scores), scores=list(scores.values()), sparsity=self.sparsity
+        )
+        return Found(ticket=ticket, trace=trace)
+
     @property
     def rungs(self) -> list[float]:
         """The sparsity after each round."""
         whole = [round(self.step * i, 10) for i in range(1, round(1 / self.step) + 1)]
         return [*(rung for rung in whole if rung < self.sparsity - 1e-9), self.sparsity]
 
-    def steps(self, task: Any) -> int:
-        return len(self.rungs) * self._training(task, 1).steps(task)
+    def steps(self, task: Task) -> int:
+        return len(self.rungs) * self.training(task, 1).steps(task)
 
-    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None) -> Found:
-        """Search on ``task``'s training split. ``folder`` receives what is found and ``round-N/``; a killed search goes on from there."""
-        theta_0 = model_of(clf, "pruned")
-        fits(clf, task)
-        family, theta = magnitudes(clf)
-        rounds = Rounds(
-            folder=Path(folder) if folder else None,
-            identity=identity_of(self, clf, task) if folder else "",
-            scores={name: np.full(weight.shape, np.inf, dtype=np.float32) for name, weight in theta.items()},
-        )
-        rounds.resume()
-        for number, rung in list(enumerate(self.rungs, start=1))[len(rounds.trace) :]:
-            progress.say(f"search: round {number} of {len(self.rungs)}, to {rung:.0%}")
-            model = clf.with_model(rewound(theta_0, rounds.scores, rounds.head))
-            self._training(task, number)(model, task, folder=rounds.at(number))
-            _, theta = magnitudes(model)
-            removed = remove(rounds.scores, theta, number - 1, rung)
-            if number == len(self.rungs):
-                settle(rounds.scores, theta, number)
-            line = {"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, task)}
-            rounds.finish(line, head_of(model.model) if self.classifier == "kept" else {})
-        ticket = Ticket.from_weight_scores(
-            family=family,
-            names=list(rounds.scores),
-            scores=list(rounds.scores.values()),
-            sparsity=self.sparsity,
-            provenance={**origin(describe(self), clf, task), "rounds": len(self.rungs)},
-        )
-        found = Found(ticket=ticket, trace=rounds.trace)
-        if folder:
-            found.save(folder)
-        return found
-
-    def _training(self, task: Any, number: int) -> FineTune:
+    def training(self, task: Task, number: int) -> FineTune:
         """Fine-tuning of one round; its order of the data is its own, as in one long run."""
-        shared = {name: getattr(self, name) for name in _SHARED}
+        shared = {field.name: getattr(self, field.name) for field in fields(TrainingSettings) if field.name != "seed"}
         training = FineTune(**shared, evaluate="never", seed=derive(self.seed, "imp", number))
-        return (
-            replace(training, horizon=round(1 / self.step) * training.steps(task))
-            if self.schedule == "run"
-            else training
-        )
+        if self.schedule == "round":
+            return training
+        return replace(training, horizon=round(1 / self.step) * training.steps(task))
 
-    def _evaluation(self, model: Any, task: Any) -> dict[str, float]:
+    def _evaluation(self, model: Classifier, task: Task) -> dict[str, float]:
         """Of the round's model, before the removal, on the validation split."""
         from robust_tickets.train.evaluate import evaluate
 
@@ -252,9 +159,58 @@ class IMP(PerTask, TrainingSettings):
         return {"loss": numbers["loss"], "accuracy": numbers["accuracy"]}
 
 
-_SHARED = (
-    *("epochs", "lr", "batch_size", "weight_decay", "warmup", "clip", "accumulate", "precision", "adversary"),
-    *("log_every", "checkpoint_every", "checkpoint_steps", "engine"),
-)
+def magnitudes(clf: Classifier) -> tuple[str, Scores]:
+    """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
+    model = clf.needs_model("pruned")
+    layout = layout_of(model)
+    return layout.family, {
+        name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()
+    }
+
+
+# A weight's score says when it went: the round (from 0) plus its share of the largest magnitude that went with it, below 1. Those that are
+# left at the end come last, by magnitude. So a draw at the sparsity of any round gives that round's masks exactly, and one between two
+# rounds removes the later one's smallest first.
+
+
+def remove(scores: Scores, magnitudes: Scores, done: int, sparsity: float) -> int:
+    """Give a score to the smallest of what is still there, until the fraction ``sparsity`` of all is gone; how many went."""
+    total = sum(m.size for m in scores.values())
+    candidates = [np.where(np.isinf(scores[name]), magnitudes[name], np.float32(-1)) for name in scores]
+    kept = keep_best(candidates, total - removed_count(total, sparsity))
+    went = {name: np.isinf(scores[name]) & ~mask for name, mask in zip(scores, kept, strict=True)}
+    _mark(scores, magnitudes, went, done)
+    return sum(int(np.count_nonzero(mask)) for mask in went.values())
+
+
+def rank_the_rest(scores: Scores, magnitudes: Scores, done: int) -> None:
+    """Give what is left at the end its scores."""
+    _mark(scores, magnitudes, {name: np.isinf(score) for name, score in scores.items()}, done)
+
+
+def _mark(scores: Scores, magnitudes: Scores, where: Mapping[str, np.ndarray], done: int) -> None:
+    largest = max((float(magnitudes[name][mask].max()) for name, mask in where.items() if mask.any()), default=0.0)
+    for name, mask in where.items():
+        scores[name][mask] = np.float32(done) + magnitudes[name][mask] * (BELOW_ONE / np.float32(largest or 1.0))
+
+
+def rewound(theta_0: PreTrainedModel, scores: Scores, head: Mapping[str, Tensor]) -> PreTrainedModel:
+    """theta_0 again, without what went, and with ``head`` instead of its own classifier where one is given."""
+    from robust_tickets.backbone.weight_masks import attach
+
+    model = copy.deepcopy(theta_0)
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, value in head.items():
+            parameters[name].copy_(value)
+    attach(model, {name: torch.from_numpy(np.isinf(score)) for name, score in scores.items()})
+    return model
+
+
+def head_of(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Everything that is not the encoder."""
+    inside = f"{model.base_model_prefix}."
+    return {name: p.detach().clone() for name, p in model.named_parameters() if not name.startswith(inside)}
+
 
 REGISTERED = IMP

@@ -18,23 +18,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.adversary.objective import Kind
+from robust_tickets.adversary.objective import Adversary, Kind
 from robust_tickets.classifier.base import model_of
 from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found
-from robust_tickets.search.coefficient_search import Slim
+from robust_tickets.search.base import Start, named
+from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.seeds import derive
 from robust_tickets.train.finetune import resources_of
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
 
 CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
 
 
 @dataclass(frozen=True, kw_only=True)
-class ORTicket(Slim):
+class ORTicket(EarlyRobust):
     """``ORTicket(corpus="wiki.txt")(classifier)`` finds one ticket for all tasks; ``corpus="task"`` takes a task's own training texts."""
 
     trains: ClassVar[Kind] = "mlm"
@@ -59,7 +63,7 @@ class ORTicket(Slim):
     neurons: float = fraction(0.3)
     head_l1: float = setting(1e-4, at_least=0)
     neuron_l1: float = setting(2e-4, at_least=0)
-    adversary: Any = component("adversaries", FreeLB())
+    adversary: Adversary | None = component("adversaries", FreeLB())
     batch_size: int = setting(8, at_least=1)
 
     def __post_init__(self) -> None:
@@ -83,24 +87,31 @@ class ORTicket(Slim):
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
         return {**read, "mlm": digest_of_head(self.mlm)} if self.mlm else read
 
-    def per_epoch(self, task: Any = None) -> int:
+    def per_epoch(self, task: Task | None = None) -> int:
         """Updates of an epoch, about: the corpus is counted in characters, not yet in tokens."""
         from robust_tickets.data.mlm import find_corpus
 
         size = find_corpus(self.corpus, column=self.corpus_column, task=task).size
         return max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate))
 
-    def __call__(self, clf: Any, task: Any = None, *, folder: Path | str | None = None) -> Found:
-        """Search on masked words. ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from."""
+    def steps(self, task: Task | None = None) -> int:
+        """Updates at most; the rule usually stops earlier."""
+        return self.most(self.per_epoch(task))
+
+    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+        """A copy of theta_0 with its pretrained head for masked words, and the masked blocks of the corpus."""
         from robust_tickets.classifier.mlm import digest_of_model, masked_model
         from robust_tickets.classifier.tokenizer import digest_of
         from robust_tickets.data.mlm import MaskedBlocks, blocks_of, find_corpus
+        from robust_tickets.train.update import full_precision
 
         model_of(clf, "searched")
         corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)
-        self._fits(clf)
-        theta = masked_model(clf, self.mlm)  # a copy: theta_0 stays as it is
-        batches = MaskedBlocks(
+        self._check_block(clf)
+        theta = masked_model(clf, self.mlm)
+        mlm = digest_of_model(theta)
+        full_precision(theta)
+        blocks = MaskedBlocks(
             blocks=blocks_of(corpus, clf.tokenizer, self.block),
             tokenizer=clf.tokenizer,
             batch_size=self.batch_size,
@@ -111,32 +122,34 @@ class ORTicket(Slim):
             shuffle=self.loader_shuffle,
             token_types=clf.token_types,
         )
-        origin = {
-            "model": {"identity": clf.identity, "digest": clf.digest},
-            "mlm": {"identity": self.mlm or clf.identity, "digest": digest_of_model(theta)},
-            "corpus": {
-                "name": corpus.name,
-                "digest": corpus.digest,
-                "blocks": len(batches.blocks),
-                "block": self.block,
-            },
-        }
-        unseen = ("round_to", "corpus", "mlm")  # the last two count by what they hold; rounding changes no step
-        settings = {k: v for k, v in counted(self).items() if k not in unseen}
-        told = {
+        unseen = ("round_to", "corpus", "mlm")  # rounding changes no step; the others count by what they hold
+        determines = {
             "method": "ORTicket",
-            "settings": settings,
-            "mlm": origin["mlm"]["digest"],
+            "settings": {k: v for k, v in counted(self).items() if k not in unseen},
+            "mlm": mlm,
             "corpus": corpus.digest,
             "tokenizer": digest_of(clf.tokenizer),
             **resources_of(self),
         }
-        return self.slim(theta, batches, clf=clf, origin=origin, identity=digest(told), folder=folder)
+        held = {"name": corpus.name, "digest": corpus.digest, "blocks": len(blocks.blocks), "block": self.block}
+        return Start(
+            theta=theta,
+            classifier=clf,
+            settings=self,
+            batches=blocks,
+            identity=digest(determines),
+            origin={
+                "model": named(clf),
+                "mlm": {"identity": self.mlm or clf.identity, "digest": mlm},
+                "corpus": held,
+            },
+        )
 
-    def _fits(self, clf: Any) -> None:
+    def _check_block(self, clf: Classifier) -> None:
         from robust_tickets.backbone.layout import layout_of
 
-        most = clf.model.config.max_position_embeddings - layout_of(clf.model).reserved_positions
+        model = clf.needs_model("searched")
+        most = model.config.max_position_embeddings - layout_of(model).reserved_positions
         if not 4 <= self.block <= most:
             raise TicketsError(
                 f"ORTicket.block must be in 4 … {most}, the positions of {clf.identity}; got {self.block}",

@@ -16,35 +16,39 @@ The ticket carries no scores: how much goes is the rule's answer, not a setting,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robust_tickets import progress
-from robust_tickets.backbone.layout import Layout
-from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import Settings, describe, setting
+from robust_tickets.backbone.layout import Layout, layout_of
+from robust_tickets.config import Settings, setting
 from robust_tickets.data.batching import Batch
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import write_json
-from robust_tickets.search import base
-from robust_tickets.search.base import Found
-from robust_tickets.stages import record
+from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+    from robust_tickets.prune.gates import Gates
+    from robust_tickets.train.loop import TrainingRun
 
 PHASES = ("both", "heads", "mlps")
 TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prasanna(Settings):
+class Prasanna(Search, Settings):
     """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
 
     drawable: ClassVar[bool] = False  # the ticket has no scores
@@ -69,60 +73,69 @@ class Prasanna(Settings):
         """Of the fine-tuning; what comes after costs as much as some evaluations."""
         return self.tuning.epochs
 
-    def steps(self, task: Any) -> int:
+    def steps(self, task: Task) -> int:
         """Updates of the fine-tuning."""
         return self.tuning.steps(task)
 
-    def work(self, task: Any) -> float:
+    def work(self, task: Task) -> float:
         """The fine-tuning, and some twenty measurements of importance and accuracy."""
         return self.tuning.work(task) + 20.0 * len(task.validation)
 
-    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
-        """``tuned``: an already fine-tuned classifier, else ``tuning`` makes one in ``folder/tuned``. Goes on from the last iteration."""
-        from robust_tickets.backbone.layout import layout_of
-        from robust_tickets.prune.gates import Gates
-        from robust_tickets.train.evaluate import evaluate
-
+    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+        """The model, fine-tuned on the task."""
         for given in (clf,) if tuned is None else (clf, tuned):
-            model_of(given, "pruned")
-            fits(given, task)
+            checked(given, task, "pruned")
+        assert task is not None
         if len(task.validation) == 0:
             raise TicketsError(
                 "importance pruning stops by accuracy on the validation split, which is empty",
                 hint="give validation rows",
             )
-        folder = Path(folder) if folder else None
-        theta = base.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
-        layout = layout_of(theta.model)
-        settings = replace(self, tuning=base.determining(self.tuning, self.seed) if tuned is None else TUNING)
-        record = _Record(folder, identity_of(settings, clf if tuned is None else tuned, task) if folder else "")
-        masks = _Masks(layout.heads_of(theta.model), layout.neurons_of(theta.model))
-        batches = self._batches(theta, task)
-        with Gates(theta.model, layout) as gates:
-            for line in record.lines:
+        theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
+        settings = replace(self, tuning=determining(self.tuning, self.seed) if tuned is None else TUNING)
+        return Start(
+            theta=theta.needs_model("pruned"),
+            classifier=theta,
+            settings=self.tuning,
+            identity=identity_of(settings, clf if tuned is None else tuned, task) if folder else "",
+            origin={**origin_of(clf, task), "tuned": named(tuned)},
+        )
+
+    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+        """Measure importance, mask what is least important, undo it where accuracy falls below the floor; in three phases."""
+        from robust_tickets.prune.gates import Gates
+        from robust_tickets.train.evaluate import evaluate
+
+        clf, task, iterations = run.classifier, run.task, run.phase("iterations")
+        assert clf is not None
+        assert task is not None
+        layout, batches = layout_of(theta), self._batches(clf, task)
+        masks = Masks(layout.heads_of(theta), layout.neurons_of(theta))
+        with Gates(theta) as gates:
+            done = iterations.load()
+            lines: list[dict[str, Any]] = done.values["lines"] if done else []
+            for line in lines:
                 masks.redo(line)
-            if not record.lines:
-                record.add(
-                    {"iteration": 0, "phase": None, "accuracy": evaluate(theta, task.validation).accuracy, "kept": True}
-                )
-            least = self.floor * record.lines[0]["accuracy"]
-            while (phase := record.phase()) is not None:
+            if not lines:
+                whole = evaluate(clf, task.validation).accuracy
+                lines.append({"iteration": 0, "phase": None, "accuracy": whole, "kept": True})
+                iterations.save(0, {}, {"lines": lines})
+            least = self.floor * lines[0]["accuracy"]
+            while (phase := phase_after(lines)) is not None:
                 masks.into(gates)
-                line = {
-                    "iteration": len(record.lines),
-                    "phase": phase,
-                    **self._choose(importance(theta.model, layout, batches()), masks, phase),
-                }
-                if line["heads"] or line["mlps"]:
+                chosen = self._choose(importance(theta, layout, batches()), masks, phase)
+                line = {"iteration": len(lines), "phase": phase, **chosen}
+                if chosen["heads"] or chosen["mlps"]:
                     masks.do(line)
                     masks.into(gates)
-                    accuracy = evaluate(theta, task.validation).accuracy
+                    accuracy = evaluate(clf, task.validation).accuracy
                     line |= {"accuracy": accuracy, "kept": accuracy >= least}
                     if not line["kept"]:
                         masks.undo(line)
                 else:  # nothing is left that may go
-                    line |= {"accuracy": record.lines[-1]["accuracy"], "kept": False}
-                record.add(line | masks.left())
+                    line |= {"accuracy": lines[-1]["accuracy"], "kept": False}
+                lines.append(line | masks.left())
+                iterations.save(len(lines) - 1, {}, {"lines": lines})
                 progress.say(
                     f"search: iteration {line['iteration']} ({phase}), accuracy {line['accuracy']:.1f}, floor {least:.1f}"
                 )
@@ -130,21 +143,12 @@ class Prasanna(Settings):
             kind="structured",
             family=layout.family,
             masks={"heads": tuple(masks.heads), "neurons": tuple(masks.neurons)},
-            unit_weights=layout.unit_weights(theta.model),
-            provenance={
-                "method": describe(self),
-                "model": {"identity": clf.identity, "digest": clf.digest},
-                "tuned": None if tuned is None else {"identity": tuned.identity, "digest": tuned.digest},
-                "task": {"name": task.name, "digest": task.digest},
-                "iterations": len(record.lines) - 1,
-            },
+            unit_weights=layout.unit_weights(theta),
+            provenance={"iterations": len(lines) - 1},
         )
-        found = Found(ticket=ticket, trace=record.lines)
-        if folder:
-            found.save(folder)
-        return found
+        return Found(ticket=ticket, trace=lines)
 
-    def _choose(self, measured: Any, masks: _Masks, phase: str) -> dict[str, Any]:
+    def _choose(self, measured: Importance, masks: Masks, phase: str) -> dict[str, Any]:
         """What to mask next: [layer, head] and [layer, neuron that stays, …], least important first."""
         heads: list[list[int]] = []
         mlps: list[list[int]] = []
@@ -165,7 +169,7 @@ class Prasanna(Settings):
             mlps = [[i, *np.argsort(-measured.neurons[i], kind="stable")[: self.round_to].tolist()] for i in chosen]
         return {"heads": heads, "mlps": mlps}
 
-    def _batches(self, clf: Any, task: Any) -> Any:
+    def _batches(self, clf: Classifier, task: Task) -> Callable[[], Iterable[Batch]]:
         from robust_tickets.data.arrow_tables import token_table
         from robust_tickets.data.batching import Batches
 
@@ -191,7 +195,13 @@ def normalised(heads: list[np.ndarray]) -> list[np.ndarray]:
     return [(u - low) / max(high - low, 1e-20) for u in unit]
 
 
-class _Masks:
+def phase_after(lines: list[dict[str, Any]]) -> str | None:
+    """Each phase ends with a step that was not kept."""
+    ended = sum(not line["kept"] for line in lines)
+    return PHASES[ended] if ended < len(PHASES) else None
+
+
+class Masks:
     """What is kept so far."""
 
     def __init__(self, heads: list[int], neurons: list[int]) -> None:
@@ -215,9 +225,7 @@ class _Masks:
         if line["kept"] and line["phase"] is not None:
             self.do(line)
 
-    def into(self, gates: Any) -> None:
-        import torch
-
+    def into(self, gates: Gates) -> None:
         with torch.no_grad():
             for group, kept in ((gates.heads, self.heads), (gates.neurons, self.neurons)):
                 for parameter, mask in zip(group, kept, strict=True):
@@ -230,34 +238,6 @@ class _Masks:
         }
 
 
-class _Record:
-    """The iterations, on disk after each of them: from these the masks and the phase follow."""
-
-    def __init__(self, folder: Path | None, identity: str) -> None:
-        self.path, self.identity = folder / "iterations.json" if folder else None, identity
-        self.lines: list[dict[str, Any]] = []
-        if self.path is not None and (told := record(self.path)):
-            if told.get("identity") != identity:
-                raise TicketsError(
-                    f"{folder} holds the iterations of another run (other settings, data or starting weights)",
-                    hint="give another folder, or remove this one to start anew",
-                )
-            self.lines = told["lines"]
-
-    def add(self, line: dict[str, Any]) -> None:
-        self.lines.append(line)
-        if self.path is not None:
-            write_json(self.path, {"identity": self.identity, "lines": self.lines})
-
-    def phase(self) -> str | None:
-        """Each phase ends with a step that was not kept."""
-        ended = sum(not line["kept"] for line in self.lines)
-        return PHASES[ended] if ended < len(PHASES) else None
-
-
-REGISTERED = Prasanna
-
-
 @dataclass(frozen=True, kw_only=True)
 class Importance:
     """Sums over the examples, one array a layer (``mlps``: one number a layer)."""
@@ -267,7 +247,7 @@ class Importance:
     mlps: np.ndarray
 
 
-def importance(model: Any, layout: Layout, batches: Iterable[Batch]) -> Importance:
+def importance(model: PreTrainedModel, layout: Layout, batches: Iterable[Batch]) -> Importance:
     """Of every unit of ``model`` as it runs now, in eval mode; its weights get no gradients."""
     device = next(model.parameters()).device
     sizes = {layout.attention_output: layout.heads_of(model), layout.down: layout.neurons_of(model)}
@@ -305,7 +285,7 @@ def importance(model: Any, layout: Layout, batches: Iterable[Batch]) -> Importan
     )
 
 
-def _scaling(mask: Tensor) -> Any:
+def _scaling(mask: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
     def scale(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x = args[0]
         spread = mask.repeat_interleave(x.shape[-1] // mask.shape[1], dim=1)
@@ -313,3 +293,6 @@ def _scaling(mask: Tensor) -> Any:
         return (x * spread.view(shape).to(x.dtype), *args[1:])
 
     return scale
+
+
+REGISTERED = Prasanna

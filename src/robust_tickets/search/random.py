@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -20,15 +20,21 @@ from robust_tickets.backbone.layout import Layout, layout_of
 from robust_tickets.classifier.base import model_of
 from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, PerTask, told
+from robust_tickets.search.base import Found, Search
 from robust_tickets.search.earlyrobust import TABLE6
 from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+
 
 @dataclass(frozen=True, kw_only=True)
-class RandomTicket(Settings, PerTask):
+class RandomTicket(Search, Settings):
     """``RandomTicket(seed=1)(classifier)``; ``heads``, ``neurons`` or, for single weights, ``sparsity`` are fractions removed."""
 
     # EarlyRobust's sparsity
@@ -43,27 +49,27 @@ class RandomTicket(Settings, PerTask):
     round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer
     seed: int = 0
 
-    def steps(self, task: Any) -> int:
+    def steps(self, task: Task) -> int:
         """A random ticket takes no training."""
         return 0
 
-    def __call__(
-        self, clf: Any, task: Any = None, *, folder: Path | str | None = None, like: Ticket | None = None
+    def __call__(  # type: ignore[override]  # it searches nothing, and looks at a ticket instead
+        self,
+        clf: Classifier | PreTrainedModel,
+        task: Task | None = None,
+        *,
+        folder: Path | str | None = None,
+        like: Ticket | None = None,
     ) -> Found:
         """Draw for the backbone of ``clf``, which is neither run nor changed; ``like`` is the ticket whose counts are matched."""
         weights = self.matches(like.kind if like is not None else None)
-        model = getattr(clf, "model", clf)
+        model = cast("PreTrainedModel", getattr(clf, "model", clf))
         if not hasattr(model, "config"):  # a bare transformers model will do
             model_of(clf, "searched")
         layout = layout_of(model)
-        origin: dict[str, Any] = {"method": describe(self)}
-        if like is not None:
-            origin["like"] = like.digest
         draw = self._weights if weights else self._units
-        found = Found(ticket=draw(model, layout, like, origin))
-        if folder:
-            found.save(folder)
-        return found
+        origin = {"method": describe(self)} if like is None else {"method": describe(self), "like": like.digest}
+        return Found(ticket=draw(model, layout, like)).finished(origin, Path(folder) if folder else None)
 
     def matches(self, kind: str | None) -> bool:
         """Whether single weights are drawn beside a ticket of ``kind`` (none: no ticket to match); refuses what does not go together."""
@@ -91,7 +97,7 @@ class RandomTicket(Settings, PerTask):
             )
         return weights
 
-    def _units(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
+    def _units(self, model: PreTrainedModel, layout: Layout, like: Ticket | None) -> Ticket:
         sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
         scores = {
             group: tuple(
@@ -100,16 +106,10 @@ class RandomTicket(Settings, PerTask):
             )
             for group, counts in sizes.items()
         }
-        about: dict[str, Any] = {
-            "family": layout.family,
-            "unit_weights": layout.unit_weights(model),
-            "provenance": origin,
-        }
+        about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
         if like is None:
-            return told(
-                Ticket.from_scores(
-                    scores=scores, heads=self.heads, neurons=self.neurons, round_to=self.round_to, **about
-                )
+            return Ticket.from_scores(
+                scores=scores, heads=self.heads, neurons=self.neurons, round_to=self.round_to, **about
             )
         _same_backbone(like, layout.family, sizes)
         masks = {
@@ -119,9 +119,9 @@ class RandomTicket(Settings, PerTask):
             )
             for group in scores
         }
-        return told(Ticket(kind="structured", masks=masks, scores=scores, **about).rounded_to(self.round_to))
+        return Ticket(kind="structured", masks=masks, scores=scores, **about).rounded_to(self.round_to)
 
-    def _weights(self, model: Any, layout: Layout, like: Ticket | None, origin: Mapping[str, Any]) -> Ticket:
+    def _weights(self, model: PreTrainedModel, layout: Layout, like: Ticket | None) -> Ticket:
         shapes = {name: tuple(module.weight.shape) for name, module in layout.matrices_of(model).items()}
         if like is not None:
             _same_backbone(like, layout.family, shapes)
@@ -139,7 +139,6 @@ class RandomTicket(Settings, PerTask):
                 scores=list(scores.values()),
                 sparsity=self.sparsity or 0.0,
                 scope="matrix" if self.match == "matrix" else "global",
-                provenance=origin,
             )
         kept = {name: int(np.count_nonzero(mask)) for name, mask in zip(like.names, like.masks["weights"], strict=True)}
         masks: dict[str, np.ndarray] = {}
@@ -153,7 +152,6 @@ class RandomTicket(Settings, PerTask):
             masks={"weights": tuple(masks[name] for name in scores)},
             scores={"weights": tuple(scores.values())},
             unit_weights={"weights": 1},
-            provenance=origin,
         )
 
 

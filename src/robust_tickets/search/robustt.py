@@ -26,109 +26,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.classifier.base import fits, model_of
-from robust_tickets.config import build, component, describe, fraction, setting
+from robust_tickets.adversary.objective import Adversary
+from robust_tickets.config import build, component, fraction, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.search import base
-from robust_tickets.search.base import Found, PerTask, told
+from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
 from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
 from robust_tickets.train.settings import Length, Optim, TrainingSettings
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-class GateLog:
-    """The loop's callback and memory. A line of ``lines`` has lambda, the mean loss since the line before, and the state of the gates.
-
-    ``R`` is the mean over matrices, ``R_global`` over weights; ``exact``: share that is 0 or 1 when evaluated; ``below_half``: under 0.5.
-    """
-
-    def __init__(self, gates: Any, *, every: int, per_epoch: int, penalty: Callable[[int], float]) -> None:
-        self.gates, self.every, self.per_epoch, self.penalty = gates, every, per_epoch, penalty
-        self.lines: list[dict[str, Any]] = []
-        self.loss_sum: Tensor | None = None  # since the last line; stays on the device
-        self.loss_count = 0
-        self.stale: dict[str, Any] = {}  # weights whose gradients are kept and clipped with the gates'
-
-    def __call__(self, step: int, loss: Tensor) -> bool:
-        self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
-        self.loss_count += 1
-        if step % self.every == 0 or step % self.per_epoch == 0:
-            self._write(step)
-        return False
-
-    def evaluated(self, accuracy: float) -> None:
-        """Validation accuracy, at the start and after an epoch's last line."""
-        if not self.lines:
-            self._write(0)
-        self.lines[-1]["accuracy"] = accuracy
-
-    def _write(self, step: int) -> None:
-        """The only place that waits for the device."""
-        loss = None if self.loss_sum is None else float(self.loss_sum) / self.loss_count
-        shares = self.gates.statistics().tolist()
-        if not all(math.isfinite(number) for number in (loss or 0.0, *shares)):
-            raise TicketsError(
-                f"the search diverged by step {step}: loss {loss}",
-                hint="lower its learning rate or step size",
-                exit_code=FAILED,
-            )
-        self.lines.append(
-            {
-                "step": step,
-                "epoch": round(step / self.per_epoch, 4),
-                "loss": loss,
-                "lambda": self.penalty(max(0, step - 1)),  # of the update just made
-                **dict(zip(("R", "R_global", "exact", "below_half"), shares, strict=True)),
-            }
-        )
-        self.loss_sum, self.loss_count = None, 0
-
-    def clipping_all(self, step: Any, model: Any, clip: float) -> Any:
-        """The released clipping: gates and weights by one norm, where the weights' gradients add up over the whole run.
-
-        What was clipped stays in the sum, scaled. The loop's own clipping then finds a norm that is small enough.
-        """
-        self.stale = dict(model.named_parameters())
-        everything = [*self.gates.parameters(), *self.stale.values()]
-
-        def run(batch: Any, backward: Any, update: Any) -> Tensor:
-            model.train()  # not a part of the loop, which would train it
-            loss = step.run(batch, backward, update)
-            torch.nn.utils.clip_grad_norm_(everything, clip)
-            return loss
-
-        return replace(step, run=run)
-
-    # the loop's Memory
-
-    def tensors(self) -> dict[str, Tensor]:
-        kept = {f"stale/{name}": p.grad for name, p in self.stale.items() if p.grad is not None}
-        return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
-
-    def values(self) -> dict[str, Any]:
-        return {
-            "lines": [list(line.items()) for line in self.lines],
-            "loss_count": self.loss_count,
-        }  # pairs: JSON sorts keys
-
-    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])
-        self.loss_sum = tensors.get("loss")
-        if self.loss_sum is not None:
-            self.loss_sum = self.loss_sum.to(self.gates.log_alpha[0].device)
-        for name, parameter in self.stale.items():
-            saved = tensors.get(f"stale/{name}")
-            parameter.grad = None if saved is None else saved.to(parameter.device)
-
+    from robust_tickets.classifier import Classifier
+    from robust_tickets.data.task import Task
+    from robust_tickets.prune.hardconcrete import HardConcrete
+    from robust_tickets.train.loop import TrainingRun
+    from robust_tickets.train.update import Step
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
 MISCOUNT = 3  # what the released code adds to its count of steps in each of them
@@ -152,7 +74,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustT(PerTask, TrainingSettings):
+class RobustT(Search, TrainingSettings):
     """``RobustT()(classifier, task)`` finds a ticket and leaves the classifier as it was. ``sparsity``: fraction removed.
 
     ``granularity`` says what one gate covers. For ``"head"`` and ``"neuron"`` the ticket is structured and ``sparsity`` a fraction of
@@ -164,14 +86,14 @@ class RobustT(PerTask, TrainingSettings):
     sparsity: float = fraction(0.3)
     granularity: Literal["weight", "neuron", "head", "matrix", "layer"] = "weight"
     round_to: Literal[1, 8, 16, 64] = 1  # neurons of a layer, of a structured ticket
-    adversary: Any = component("adversaries", FreeLB(steps=3, step_size=0.03, init=0.05))
+    adversary: Adversary | None = component("adversaries", FreeLB(steps=3, step_size=0.03, init=0.05))
     penalty: float = setting(0.1, at_least=0)  # lambda
     ramp: Literal["corrected", "official"] = "corrected"
     normalisation: Literal["per_matrix", "global"] = "per_matrix"
     clip_scope: Literal["gates", "all"] = "gates"
     tuning: FineTune = TUNING  # the first stage; its seed is the search's
     # training of the gates
-    epochs: int = setting(20, at_least=1)  # the schedule's horizon
+    epochs: int = 20  # the schedule's horizon
     # leave after so many of them; 0: all. The released selection draws at 13 to 19
     run_epochs: int = setting(0, at_least=0)
     lr: float = 0.05
@@ -201,6 +123,71 @@ class RobustT(PerTask, TrainingSettings):
                 hint="use clip_scope='gates' with this adversary",
             )
 
+    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+        """Step 1: the model, fine-tuned on the task."""
+        from robust_tickets.train.update import full_precision
+
+        for given in (clf,) if tuned is None else (clf, tuned):
+            task = checked(given, task, "searched")
+        assert task is not None
+        if tuned is None:
+            tuning = determining(self.tuning, self.seed)
+            theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
+        else:
+            tuning, theta = TUNING, tuned.copy()
+        full_precision(theta.model)
+        # how it is drawn changes no step
+        searched = replace(self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning)
+        return Start(
+            theta=theta.model,
+            classifier=theta,
+            settings=self,
+            batches=batches_of(
+                theta,
+                task,
+                self.batch_size,
+                derive(self.seed, "search", "batches"),
+                reads=self.epochs * self.per_epoch(task) * self.accumulate,
+            ),
+            identity=identity_of(searched, clf if tuned is None else tuned, task) if folder else "",
+            origin={**origin_of(clf, task), "tuned": named(tuned)},
+        )
+
+    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+        """Step 2: a gate z on every weight of the frozen model, under the adversary and the penalty. Step 3: the lowest go."""
+        from robust_tickets.prune.hardconcrete import HardConcrete
+        from robust_tickets.train.update import Unclipped
+
+        def weight(done: int) -> float:
+            return self.penalty_at(done, run.total)
+
+        z = HardConcrete(
+            theta,
+            generator=run.draws("gates"),
+            granularity=self.granularity,
+            freeze=self.clip_scope == "gates",
+        )
+        with z:
+            trace = run.remember(GateTrace(z, every=self.trace_every, per_epoch=run.per_epoch, penalty=weight))
+            for step in run.steps(
+                {"gates": z, "model": theta} if z.freeze else {"gates": z},
+                under=self.adversary,
+                after_clip=Unclipped(loss=lambda: z.regulariser(self.normalisation), weight=weight),
+                evaluate=self._evaluation(run, trace),
+                wrap=None if z.freeze else partial(trace.clipping_all, model=theta, clip=self.clip),
+                # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
+                rates={"adversary": Optim.lr},
+            ):
+                trace.record(step, run.loss)
+        if run.done > run.last:
+            raise TicketsError(
+                f"the search in {run.folder} has run {run.done / run.per_epoch:g} epochs already, asked for {self.run_epochs}",
+                hint="give another folder",
+            )
+        ticket = self.draw(z, theta)
+        about = {**ticket.provenance, "steps_run": run.done}
+        return Found(ticket=replace(ticket, provenance=about), trace=trace.lines)
+
     @classmethod
     def released(cls, name: str, **changes: Any) -> RobustT:
         """What the released code runs: its scripts' numbers for a task (SST-2's for one it has no script for) and all its ways."""
@@ -219,7 +206,7 @@ class RobustT(PerTask, TrainingSettings):
         total = self.epochs * per_epoch
         return Length(total, (self.run_epochs or self.epochs) * per_epoch, total)
 
-    def work(self, task: Any) -> float:
+    def work(self, task: Task) -> float:
         return self.tuning.work(task) + super().work(task)
 
     def penalty_at(self, step: int, total: int) -> float:
@@ -227,126 +214,123 @@ class RobustT(PerTask, TrainingSettings):
         at = step * (MISCOUNT if self.ramp == "official" else 1) / total
         return self.penalty * min(1.0, max(0.0, (at - SILENT) / RISING))
 
-    def __call__(self, clf: Any, task: Any, *, folder: Path | str | None = None, tuned: Any = None) -> Found:
-        """Search on ``task``'s training split. ``tuned``: an already fine-tuned classifier, else ``tuning`` makes one of a copy of ``clf``.
-
-        ``folder`` receives what is found, metrics.jsonl and checkpoint/ to go on from, and the first stage's in ``tuned/``. A finished
-        search called again with another ``sparsity`` draws without searching; with more ``run_epochs`` it goes on.
-        """
+    def draw(self, z: HardConcrete, theta: PreTrainedModel) -> Ticket:
+        """Without the weights whose log alpha is smallest, over all matrices together."""
         from robust_tickets.backbone.layout import layout_of
-        from robust_tickets.prune.hardconcrete import HardConcrete
-        from robust_tickets.train.loop import TrainingRun
-        from robust_tickets.train.update import Unclipped, full_precision
 
-        for given in (clf,) if tuned is None else (clf, tuned):
-            model_of(given, "searched")
-            fits(given, task)
-        folder = Path(folder) if folder else None
-        start = clf if tuned is None else tuned
-        tuning = base.determining(self.tuning, self.seed) if tuned is None else TUNING
-        searched = replace(
-            self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning
-        )  # how it is drawn changes no step
-        identity = identity_of(searched, start, task) if folder else ""
-        theta = base.tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned.copy()
-        full_precision(theta.model)
-        layout = layout_of(theta.model)
-        batches = batches_of(
-            theta,
-            task,
-            self.batch_size,
-            derive(self.seed, "search", "batches"),
-            reads=self.epochs * self.per_epoch(task) * self.accumulate,
-        )
-        with TrainingRun(
-            settings=self,
-            model=theta.model,
-            batches=batches,
-            classifier=theta,
-            name="search",
-            folder=folder,
-            identity=identity,
-        ) as run:
-            per_epoch, total = run.per_epoch, run.total
-            gates = HardConcrete(
-                theta.model,
-                layout,
-                generator=run.draws("gates"),
-                granularity=self.granularity,
-                freeze=self.clip_scope == "gates",
-            )
-            with gates:
-                log = run.remember(
-                    GateLog(
-                        gates,
-                        every=self.trace_every,
-                        per_epoch=per_epoch,
-                        penalty=lambda done: self.penalty_at(done, total),
-                    )
-                )
-                for step in run.steps(
-                    {"gates": gates, **({"model": theta.model} if gates.freeze else {})},
-                    under=self.adversary,
-                    after_clip=Unclipped(
-                        loss=lambda: gates.regulariser(self.normalisation),
-                        weight=lambda done: self.penalty_at(done, total),
-                    ),
-                    evaluate=self._evaluation(theta, task, log),
-                    wrap=partial(log.clipping_all, model=theta.model, clip=self.clip)
-                    if self.clip_scope == "all"
-                    else None,
-                    # a critic is no gate: at .05 InfoBERT's has no gradient left after a few updates
-                    rates={"adversary": Optim.lr},
-                ):
-                    log(step, run.loss)
-        steps = run.done
-        if steps > self.steps(task):
-            raise TicketsError(
-                f"the search in {folder} has run {steps / per_epoch:g} epochs already, asked for {self.run_epochs}",
-                hint="give another folder",
-            )
-        about = {
-            "method": describe(self),
-            "model": {"identity": clf.identity, "digest": clf.digest},
-            "tuned": None if tuned is None else {"identity": tuned.identity, "digest": tuned.digest},
-            "task": {"name": task.name, "digest": task.digest},
-            "steps_run": steps,
-        }
-        found = Found(ticket=self._ticket(gates, theta.model, layout, about), trace=log.lines)
-        if folder:
-            found.save(folder)
-        return found
-
-    def _ticket(self, gates: Any, model: Any, layout: Any, about: dict[str, Any]) -> Ticket:
+        layout = layout_of(theta)
         if self.finds == "unstructured":
             return Ticket.from_weight_scores(
-                family=layout.family, names=gates.names, scores=gates.scores(), sparsity=self.sparsity, provenance=about
+                family=layout.family, names=z.names, scores=z.scores(), sparsity=self.sparsity
             )
         learned = f"{self.granularity}s"
-        sizes = {"heads": layout.heads_of(model), "neurons": layout.neurons_of(model)}
-        scores = {
-            group: [np.zeros(n, dtype=np.float32) for n in counts] for group, counts in sizes.items()
-        }  # the other group is kept whole
-        scores[learned] = gates.snapshot()  # of the other group all are kept
-        draw: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity, "round_to": self.round_to}
-        sized = layout.unit_weights(model)
-        return told(
-            Ticket.from_scores(family=layout.family, scores=scores, unit_weights=sized, provenance=about, **draw)
+        sizes = {"heads": layout.heads_of(theta), "neurons": layout.neurons_of(theta)}
+        # the other group is kept whole
+        scores = {group: [np.zeros(n, dtype=np.float32) for n in counts] for group, counts in sizes.items()}
+        scores[learned] = z.snapshot()
+        fractions: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity, "round_to": self.round_to}
+        return Ticket.from_scores(
+            family=layout.family, scores=scores, unit_weights=layout.unit_weights(theta), **fractions
         )
 
-    def _evaluation(self, clf: Any, task: Any, log: GateLog) -> Any:
+    def _evaluation(self, run: TrainingRun, trace: GateTrace) -> Callable[[], dict[str, Any]] | None:
         from robust_tickets.train.evaluate import Again
 
+        task = run.task
+        assert task is not None
         if self.evaluate == "never" or task.validation_split not in task.splits or len(task.validation) == 0:
             return None
-        again = Again(clf, evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation"))
+        rows = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
+        again = Again(run.classifier, rows)
 
         def numbers() -> dict[str, Any]:
             measured = again().numbers()
-            log.evaluated(measured["accuracy"])
+            trace.evaluated(measured["accuracy"])
             return measured
 
         return numbers
+
+
+class GateTrace:
+    """What is noted as the gates are trained; a run's memory. A line has lambda, the mean loss since the line before, and the gates' state.
+
+    ``R`` is the mean over matrices, ``R_global`` over weights; ``exact``: share that is 0 or 1 when evaluated; ``below_half``: under 0.5.
+    """
+
+    def __init__(self, gates: HardConcrete, *, every: int, per_epoch: int, penalty: Callable[[int], float]) -> None:
+        self.gates, self.every, self.per_epoch, self.penalty = gates, every, per_epoch, penalty
+        self.lines: list[dict[str, Any]] = []
+        self.loss_sum: Tensor | None = None  # since the last line; stays on the device
+        self.loss_count = 0
+        self.stale: dict[str, torch.nn.Parameter] = {}  # weights whose gradients are kept and clipped with the gates'
+
+    def record(self, step: int, loss: Tensor) -> None:
+        """Take in an update."""
+        self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
+        self.loss_count += 1
+        if step % self.every == 0 or step % self.per_epoch == 0:
+            self._write(step)
+
+    def evaluated(self, accuracy: float) -> None:
+        """Validation accuracy, at the start and after an epoch's last line."""
+        if not self.lines:
+            self._write(0)
+        self.lines[-1]["accuracy"] = accuracy
+
+    def _write(self, step: int) -> None:
+        """The only place that waits for the device."""
+        loss = None if self.loss_sum is None else float(self.loss_sum) / self.loss_count
+        shares = self.gates.statistics().tolist()
+        if not all(math.isfinite(number) for number in (loss or 0.0, *shares)):
+            raise TicketsError(
+                f"the search diverged by step {step}: loss {loss}",
+                hint="lower its learning rate or step size",
+                exit_code=FAILED,
+            )
+        self.lines.append(
+            {
+                "step": step,
+                "epoch": round(step / self.per_epoch, 4),
+                "loss": loss,
+                "lambda": self.penalty(max(0, step - 1)),  # of the update just made
+                **dict(zip(("R", "R_global", "exact", "below_half"), shares, strict=True)),
+            }
+        )
+        self.loss_sum, self.loss_count = None, 0
+
+    def clipping_all(self, step: Step, *, model: PreTrainedModel, clip: float) -> Step:
+        """The released clipping: gates and weights by one norm, where the weights' gradients add up over the whole run.
+
+        What was clipped stays in the sum, scaled. The run's own clipping then finds a norm that is small enough.
+        """
+        self.stale = dict(model.named_parameters())
+        everything = [*self.gates.parameters(), *self.stale.values()]
+
+        def run(batch: Any, backward: Any, update: Any) -> Tensor:
+            model.train()  # not a part of the loop, which would train it
+            loss = step.run(batch, backward, update)
+            torch.nn.utils.clip_grad_norm_(everything, clip)
+            return loss
+
+        return replace(step, run=run)
+
+    # the run's Memory
+
+    def tensors(self) -> dict[str, Tensor]:
+        kept = {f"stale/{name}": p.grad for name, p in self.stale.items() if p.grad is not None}
+        return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
+
+    def values(self) -> dict[str, Any]:
+        return {"lines": self.lines, "loss_count": self.loss_count}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])
+        self.loss_sum = tensors.get("loss")
+        if self.loss_sum is not None:
+            self.loss_sum = self.loss_sum.to(self.gates.log_alpha[0].device)
+        for name, parameter in self.stale.items():
+            saved = tensors.get(f"stale/{name}")
+            parameter.grad = None if saved is None else saved.to(parameter.device)
 
 
 REGISTERED = RobustT

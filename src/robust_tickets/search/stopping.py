@@ -30,6 +30,15 @@ from robust_tickets.errors import TicketsError
 Masks = Sequence[np.ndarray]  # one per layer
 
 
+def mini_epochs(per_epoch: int, epochs: int, mini: float, least: int = 1) -> list[int]:
+    """Updates after which a point is recorded: the ends of the mini-epochs, or every ``least`` updates where those lie closer."""
+    if mini * per_epoch < least:
+        return list(range(least, epochs * per_epoch + 1, least))
+    count = max(1, round(epochs / mini))
+    ends = sorted({min(epochs * per_epoch, max(1, round(i * mini * per_epoch))) for i in range(1, count + 1)})
+    return ends[:-1] if len(ends) > 1 and ends[-1] - ends[-2] < least else ends  # the last one may be cut short
+
+
 class Apart:
     """Per group, the distances (Hamming over size) between all points so far; a new point is compared once with each older one."""
 

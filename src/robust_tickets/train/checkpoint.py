@@ -122,7 +122,7 @@ def write(folder: Path, state: State) -> Path:
         part.mkdir(parents=True)
         sha256 = write_tensors(part / "state.safetensors", state.tensors)
         about = {"schema": SCHEMA, "step": state.step, "sha256": sha256, "values": dict(state.values)}
-        (part / "state.json").write_text(json.dumps(about, sort_keys=True, allow_nan=False), encoding="utf-8")
+        (part / "state.json").write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
         _flush(part / "state.json")
         _flush(part)  # the names of both
         if final.exists():  # the same step again, after a damaged one was passed over
@@ -143,6 +143,28 @@ def write(folder: Path, state: State) -> Path:
         if older != final:
             shutil.rmtree(older, ignore_errors=True)
     return final
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What outlives one training of a run (its rounds, say), under the run's identity; without a folder nothing is kept."""
+
+    folder: Path | None
+    identity: str
+
+    def save(self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        if self.folder is not None:
+            write(self.folder, State(step=step, tensors=tensors, values={"identity": self.identity, **values}))
+
+    def load(self) -> State | None:
+        """What was saved last; refuses what another run saved."""
+        found = read(self.folder) if self.folder is not None else None
+        if found is not None and found.values["identity"] != self.identity:
+            raise TicketsError(
+                f"{self.folder} holds the checkpoint of another run (other settings, data or starting weights)",
+                hint="give another folder, or remove this one to start anew",
+            )
+        return found
 
 
 def read(folder: Path) -> State | None:

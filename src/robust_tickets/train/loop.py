@@ -150,7 +150,7 @@ class TrainingRun:
 
     settings: TrainingSettings
     model: Any  # what the adversary sees
-    batches: Feed
+    batches: Feed | None = None
     classifier: Classifier | None = None  # around the model: what evaluates it, and its tokenizer
     task: Task | None = None
     name: Literal["finetune", "search"] = "finetune"
@@ -162,7 +162,7 @@ class TrainingRun:
         self.seed = derive(self.settings.seed, self.name)
         self.optim, self.accumulate = self.settings.optim, self.settings.accumulate
         self.engine_kind = self.settings.engine
-        self.per_epoch = -(-len(self.batches) // self.accumulate)
+        self.per_epoch = -(-len(self.batches or ()) // self.accumulate)
         self.total, self._end, self.horizon = self.settings.length(self.per_epoch)
         self.device = next(self.model.parameters()).device
         self.generators: dict[str, torch.Generator] = {}
@@ -230,7 +230,7 @@ class TrainingRun:
         self._begin()
         self._asked = enter(Interrupt(self.title, active=self.writer is not None))
         self._reading = enter(ExitStack())
-        self._bar = self._reading.enter_context(progress.track(self.title, self._last(), self.done))
+        self._bar = self._reading.enter_context(progress.track(self.title, self.last, self.done))
         self._groups = self._reading.enter_context(closing(self._read()))
         self._open.push(self._left)
         return iter(self._next, None)
@@ -245,6 +245,14 @@ class TrainingRun:
             split=self.batches.split if isinstance(self.batches, Batches) else None,
             labels=() if self.classifier is None else self.classifier.labels,
         )
+
+    def phase(self, name: str) -> checkpoint.Phase:
+        """What outlives one training: rounds, iterations."""
+        return checkpoint.Phase(folder=self.below(f"checkpoint/{name}"), identity=self.identity)
+
+    def below(self, name: str) -> Path | None:
+        """A folder for one training of several."""
+        return self.folder / name if self.folder else None
 
     def stop(self) -> None:
         """End the run after this step, with a checkpoint."""
@@ -286,7 +294,7 @@ class TrainingRun:
             part.eval()
         self._asked.close()
         if self._asked:
-            progress.say(f"{self.title}: saved after step {self.done} of {self._last()}")
+            progress.say(f"{self.title}: saved after step {self.done} of {self.last}")
             raise KeyboardInterrupt
 
     def _read(self) -> Generator[list[Batch], None, None]:
@@ -327,14 +335,16 @@ class TrainingRun:
             self._evaluate()
 
     def _over(self) -> bool:
-        return self.stopped or self.done >= self._last()
+        return self.stopped or self.done >= self.last
 
-    def _last(self) -> int:
+    @property
+    def last(self) -> int:
         """The update to end at; the schedule is made for ``total``."""
         return min(self.total, self._end)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         """The rest of an epoch; for a GPU made ahead by a thread, in memory that it reads without waiting."""
+        assert self.batches is not None
         batches = self.batches.epoch(epoch, start=start)
         yield from prefetched(batches, pin=True) if self.device.type == "cuda" else batches
 
@@ -446,7 +456,7 @@ class TrainingRun:
         self.engine.resumed()
         self.saved_step = self.done
         if not self._over():
-            progress.say(f"{self.title}: going on from step {self.done} of {self._last()}")
+            progress.say(f"{self.title}: going on from step {self.done} of {self.last}")
         return True
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from robust_tickets.adversary.objective import Kind, defined, usable
+from robust_tickets.adversary.objective import Adversary, Kind, defined, usable
 from robust_tickets.config import Settings, component, setting
 from robust_tickets.errors import TicketsError
 
@@ -67,7 +67,7 @@ class TrainingSettings(Settings):
     precision: Literal["fp32", "bf16"] = "fp32"
     # graph: CUDA graphs, where there is a CUDA device
     engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
-    adversary: Any = component("adversaries")
+    adversary: Adversary | None = component("adversaries")
     log_every: int = setting(
         10, at_least=1
     )  # updates between two reads of the loss; a GPU's are read one interval later
