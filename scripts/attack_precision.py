@@ -17,8 +17,8 @@ from robust_tickets.attack.options import PRECISIONS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
-from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.protocol import attack
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     split = load_task("sst2", data=asked.data / "sst2", validation="none").split("validation")
     logits = victim.logits([example.texts for example in split])
     sure = float(np.median(np.abs(logits[:, 1] - logits[:, 0])))
-    places = Places.find(data=asked.data, resources=asked.resources)
+    places = Paths.find(data=asked.data, resources=asked.resources)
     for name in asked.attacks:
         recipe = attack_plan(name, attack("sst2", name).placed(places)).attack
         told: dict[str, Any] = {"attack": name, "median_log_odds": round(sure, 2)}

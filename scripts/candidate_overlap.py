@@ -22,7 +22,7 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.data.load import load_task
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
 from robust_tickets.resources.synonyms import SynonymTable, synonym_table
 from robust_tickets.seeds import numpy_generator
 
@@ -70,7 +70,7 @@ def main() -> None:
     asked = parser.parse_args()
     from transformers import AutoTokenizer
 
-    places = Places.find(data=asked.data, models=asked.models, resources=asked.resources)
+    places = Paths.find(data=asked.data, models=asked.models, resources=asked.resources)
     split = load_task("sst2", data=asked.data / "sst2", validation="none").split("validation")
     texts = [
         split[int(row)].texts[0]
@@ -79,12 +79,12 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(places.masked)
     vocabulary = tokenizer.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    sources = {"real": str(places.vectors_real), "substitute": str(places.vectors_substitute), "wordnet": "wordnet"}
+    sources = {"real": str(places.real), "substitute": str(places.substitute), "wordnet": "wordnet"}
     tables = {name: synonym_table(tokenizer, source=source) for name, source in sources.items()}
     words = {"tagger": str(places.tagger), "encoder": "none"}
     attacks = {
-        "textfooler-real": TextFooler(vectors=str(places.vectors_real), **words),
-        "textfooler-substitute": TextFooler(vectors=str(places.vectors_substitute), **words),
+        "textfooler-real": TextFooler(vectors=str(places.real), **words),
+        "textfooler-substitute": TextFooler(vectors=str(places.substitute), **words),
         "bertattack": BertAttack(masked=str(places.masked), encoder="none"),
         "deepwordbug": DeepWordBug(),
         "pwws": PWWS(),

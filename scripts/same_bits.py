@@ -23,8 +23,8 @@ import torch
 from robust_tickets.classifier import load_classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
-from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.protocol import attack
 from robust_tickets.search.coefficient_search import MaskTrace
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train.bf16 import Half
@@ -156,7 +156,7 @@ def _run(kind: str, way: dict[str, Any], asked: argparse.Namespace) -> str:
     task = load_task("sst2", data=asked.data / "sst2", validation="none", max_rows=asked.rows)
     clf = load_classifier(asked.model, task, device="cuda" if cuda else "cpu")
     if kind == "a":
-        places = Places.find(data=asked.data, resources=asked.resources)
+        places = Paths.find(data=asked.data, resources=asked.resources)
         recipe = attack_plan("same bits", attack("sst2", "textfooler-real").placed(places)).attack
         recipe(clf, task.split("validation"), n=32, precision="float16" if cuda else None)
     elif kind == "s":

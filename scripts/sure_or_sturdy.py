@@ -20,8 +20,8 @@ import torch
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.load import load_task
 from robust_tickets.experiment.recipe import attack_plan
-from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.protocol import attack
 
 PERCENTILES = (5, 25, 50, 75, 95)
 
@@ -37,7 +37,7 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     models = [Classifier.from_pretrained(folder).to("cuda" if cuda else "cpu") for folder in asked.models]
     split = load_task("sst2", data=asked.data / "sst2", validation="none").split("validation")
-    places = Places.find(data=asked.data, resources=asked.resources)
+    places = Paths.find(data=asked.data, resources=asked.resources)
     sure = [np.percentile(np.abs(np.diff(model.logits([one.texts for one in split]))), PERCENTILES) for model in models]
     for name in asked.attacks:
         recipe = attack_plan(name, attack("sst2", name).placed(places)).attack

@@ -107,12 +107,7 @@ def test_the_dry_run_reads_well_and_loads_no_torch(tmp_path: Path) -> None:
         (["ER-T1", "--only", "metric=auas"], "did you mean 'aua'"),
         (["ER-T1", "--only", "seed=9"], "known: 0, 1, 2, 3, 4"),
         (["ER-T1", "--only", "sst2"], "--only task=sst2"),
-        (["ER-T1", "--only", "task=sst2,method=finetune"], "--only task=sst2 --only method=finetune"),
-        (
-            ["ER-T1", "--only", "task=sst2,method=a,b,seed=1"],
-            "two flags: --only task=sst2 --only method=a,b --only seed=1",
-        ),
-        (["ER-T1", "--only", "task=task=sst2"], "two flags: --only task=sst2"),
+        (["ER-T1", "--only", "task=sst2,method=finetune"], "--only task=sst2 --only method="),
         (["ER-T1", "--only", "task=sst2", "--only", "method=FreeLB", "--only", "attack=none"], "known:"),
         (["ER-T1", "--attacks", "main,confirm"], "--campaign B"),
         (["ER-T1", "--campaign", "A"], "two commands"),

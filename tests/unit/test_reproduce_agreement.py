@@ -136,12 +136,12 @@ def test_a_caption_speaks_of_what_is_drawn_alone() -> None:
         [searched(run("earlyrobust", task=task, seed=seed)) for seed in range(2)] for task in ("sst2", "imdb")
     )
     assert "IMDB: Of" in figure("ER-F5", [*own, *others]).caption
-    asked = figure("ER-F5", [*own, *others], places={("bert-base-uncased", "sst2")})
+    asked = figure("ER-F5", [*own, *others], paths={("bert-base-uncased", "sst2")})
     assert asked.caption == figure("ER-F5", own).caption
     maps = figure(
         "ER-F2",
         [whole(), replace(whole(), unit=replace(whole().unit, task="imdb"))],
-        places={("bert-base-uncased", "sst2")},
+        paths={("bert-base-uncased", "sst2")},
     )
     assert maps.caption == figure("ER-F2", [whole()]).caption
 

@@ -14,12 +14,12 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import models_told, repeated
 from robust_tickets.reproduce.arms import arms, rows
-from robust_tickets.reproduce.attacks import attack
 from robust_tickets.reproduce.claims import answered, families_of, family, first_seed, judge, names, spreads, told
 from robust_tickets.reproduce.goals import goals
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.seeds import seeds
 from robust_tickets.reproduce.page.standing import standings
+from robust_tickets.reproduce.protocol import attack
 from robust_tickets.stats.compare_runs import compare_runs, holm
 
 

@@ -14,14 +14,12 @@ import outcomes as made_up
 from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.arms import arm, arms, tree
-from robust_tickets.reproduce.attacks import attack
-from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.cost import TOKENS, Device, _search, _task, cost, device, passes, pieces, work
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
-from robust_tickets.reproduce.paths import LEAST, Places, rows_of, share_of
-from robust_tickets.reproduce.plan import plan
-from robust_tickets.reproduce.protocol import settings
+from robust_tickets.reproduce.paths import LEAST, Paths, rows_of, share_of
+from robust_tickets.reproduce.plan import campaign, plan
+from robust_tickets.reproduce.protocol import attack, settings
 from small_world import small_world
 
 GPU = device("h200")
@@ -32,11 +30,11 @@ SST2 = SimpleNamespace(train=range(67349), validation=range(872))
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "resources" / "counterfit-substitute").mkdir(parents=True)
     (tmp_path / "resources" / "counterfitted_neighbors.json").write_text("{}")
     (tmp_path / "resources" / "nltk_data").mkdir()
-    return Places.find(resources=tmp_path / "resources")
+    return Paths.find(resources=tmp_path / "resources")
 
 
 @pytest.mark.parametrize("name", ADVERSARIES.names())
@@ -135,7 +133,7 @@ def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["earlyrobust", "orticket"])
 def test_a_search_that_is_left_at_a_point_costs_what_lies_before_it(name: str) -> None:
-    sizes, default = _task(Places(), "sst2"), METHODS.get(name)()
+    sizes, default = _task(Paths(), "sst2"), METHODS.get(name)()
     whole = _search({"name": name, "stop": "fixed", "at_epoch": 1.0}, sizes, PLAIN)
     assert _search({"name": name, "stop": "fixed"}, sizes, PLAIN) == pytest.approx(default.at_epoch * whole)
     assert _search({"name": name}, sizes, PLAIN) == pytest.approx(0.5 * whole)
@@ -143,7 +141,7 @@ def test_a_search_that_is_left_at_a_point_costs_what_lies_before_it(name: str) -
 
 def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
     """As released, token types are left out; the adversary stays FreeLB, and five passes."""
-    sizes = _task(Places(), "sst2")
+    sizes = _task(Paths(), "sst2")
     for name in ("earlyrobust", "robustt"):
         assert _search({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == _search(
             {"name": name}, sizes, PLAIN
@@ -156,7 +154,7 @@ def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
 
 
 def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
-    units = campaign("D", Places(counted=True)).units
+    units = campaign("D", Paths(counted=True)).units
     assert [unit.seed for unit in units if unit.arm == "earlyrobust_whole"] == [0, 1, 2]
     (whole,), (half,) = (
         pieces(Unit(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust")
@@ -173,10 +171,10 @@ def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
     for task in ("sst2", "imdb"):
         unit = Unit(task=task, arm=name)
         made = tree(unit, settings(unit, cuda=False))
-        recipe = resolve(name, Places(corpus=Path("texts")).placed(made), [arm(name).arm])
+        recipe = resolve(name, Paths(corpus=Path("texts")).placed(made), [arm(name).arm])
         told = {**made["search"], "batch_size": recipe.arms[0].search.batch_size}
         silent = {key: value for key, value in told.items() if key != "batch_size"}
-        sizes = _task(Places(), task)
+        sizes = _task(Paths(), task)
         assert _search(told, sizes, per_update) == pytest.approx(_search(silent, sizes, per_update))
 
 
@@ -205,7 +203,7 @@ def test_imp_has_the_rounds_of_its_task(task: str) -> None:
 
     unit = Unit(task=task, arm="imp")
     (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms
-    sizes = _task(Places(), task)
+    sizes = _task(Paths(), task)
     per_row = replace(PLAIN, token=1 / sizes["tokens"])
     assert _search({"name": "imp"}, sizes, per_row) == pytest.approx(
         sizes["rows"] * made.search.epochs * len(made.search.rungs)
@@ -229,16 +227,16 @@ def test_every_arm_has_a_cost(name: str) -> None:
         assert all(piece.seconds >= 0 for piece in found)
 
 
-def test_a_shared_search_is_counted_once(places: Places) -> None:
+def test_a_shared_search_is_counted_once(places: Paths) -> None:
     methods = [("method", "earlyrobust"), ("method", "earlyrobust_without_structure")]
-    both = plan(["ER-T1", "ER-T4"], seeds=1, only=[("task", "sst2"), *methods], places=places)
+    both = plan(["ER-T1", "ER-T4"], seeds=1, only=[("task", "sst2"), *methods], paths=places)
     assert {unit.arm for unit in both.units} == {"earlyrobust_first", "earlyrobust_without_structure"}
-    one = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "earlyrobust")], places=places)
+    one = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "earlyrobust")], paths=places)
     assert cost(both, (), GPU).search == cost(one, (), GPU).search > 0
     assert cost(both, (), GPU).train > cost(one, (), GPU).train
 
 
-def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
+def test_what_is_done_costs_nothing(places: Paths, tmp_path: Path) -> None:
     asked = campaign("A", places, groups=["main"])
     whole = cost(asked, (), GPU)
     have = read_all(made_up.outcomes(tmp_path / "results", arms=("finetune", "earlyrobust")))
@@ -267,11 +265,11 @@ def test_what_is_done_costs_nothing(places: Places, tmp_path: Path) -> None:
 
 def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
     small = small_world(tmp_path, train=640, rows=20)
-    here = Places.find(data=small.data, models=small.models)
+    here = Paths.find(data=small.data, models=small.models)
     assert rows_of(here, "sst2") == {"train": 640, "validation": 20, "test": 20}
-    assert rows_of(here, "imdb") == rows_of(Places(), "sst2") == {}
+    assert rows_of(here, "imdb") == rows_of(Paths(), "sst2") == {}
     assert share_of(here, "bert-base-uncased") == LEAST
-    assert share_of(here, "roberta-base") == share_of(Places(), "bert-base-uncased") == 1
+    assert share_of(here, "roberta-base") == share_of(Paths(), "bert-base-uncased") == 1
     unit = Unit(task="sst2", arm="finetune")
     (whole,), (part,) = pieces(unit, (), GPU), pieces(unit, (), GPU, here)
     assert part.seconds - GPU.start == pytest.approx((whole.seconds - GPU.start) * LEAST * 640 / 67349)
@@ -284,9 +282,9 @@ def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
     assert rows_of(here, "rte") == {"train": 2}
 
 
-def test_units_come_seed_by_seed(places: Places) -> None:
+def test_units_come_seed_by_seed(places: Paths) -> None:
     units = plan(
-        ["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], places=places
+        ["ER-T1"], seeds=3, only=[("task", "sst2"), ("method", "finetune"), ("method", "earlyrobust")], paths=places
     ).units
     assert [unit.seed for unit in units] == [0, 0, 1, 1, 2, 2]
     assert {unit.arm for unit in units[:2]} == {"finetune", "earlyrobust_first"}

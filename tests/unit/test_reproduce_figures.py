@@ -23,7 +23,7 @@ from robust_tickets.reproduce.figures.figure import draw, figure
 from robust_tickets.reproduce.figures.lengths import lengths
 from robust_tickets.reproduce.figures.traces import distances, survivors
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import plan, read_only
 from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import by_head, gates, row, run, weights
@@ -88,9 +88,9 @@ def test_each_panel_that_was_not_run_has_its_own_command(id: str) -> None:
         assert (named, flag) == (id, "--only")
         asked = {
             (cell.backbone, cell.task)
-            for cell in plan([named], seeds=1, only=read_only(only), places=Places(counted=True)).cells
+            for cell in plan([named], seeds=1, only=read_only(only), paths=Paths(counted=True)).cells
         }
-        assert figure(id, [], places=asked).panels == (panel,)
+        assert figure(id, [], paths=asked).panels == (panel,)
 
 
 def test_an_unknown_figure_is_refused() -> None:

@@ -19,12 +19,11 @@ from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published, tell
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
-from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page.tables import table as shown
-from robust_tickets.reproduce.paths import Places
-from robust_tickets.reproduce.plan import TICKET, Cell, Plan, plan
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.plan import TICKET, Cell, Plan, campaign, plan
 from robust_tickets.reproduce.tables import Filled, FilledCell, fill, fill_all
 from robust_tickets.stats.intervals import prediction_interval
 
@@ -131,9 +130,9 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
 
 
 def test_a_plan_holds_a_published_mean_against_the_same() -> None:
-    (filled,) = fill_all(plan(["RT-T1"], seeds=1, only=(("task", "sst2"),), places=Places(counted=True)), finetuned())
+    (filled,) = fill_all(plan(["RT-T1"], seeds=1, only=(("task", "sst2"),), paths=Paths(counted=True)), finetuned())
     assert {cell.ours.further for cell in filled.ran if cell.ours} == {5}
-    (filled,) = fill_all(campaign("A", Places(counted=True)), finetuned())
+    (filled,) = fill_all(campaign("A", Paths(counted=True)), finetuned())
     assert {cell.ours.further for cell in filled.ran if cell.ours} == {1}
 
 
@@ -315,7 +314,7 @@ def test_a_sweep_s_points_have_their_abscissa() -> None:
 
 @pytest.mark.parametrize("id", [table.id for table in published.tables() if table.kind == "figure"])
 def test_a_figure_has_the_same_points_by_its_id_and_by_its_plan(id: str) -> None:
-    planned = plan([id], seeds=1, places=Places(counted=True)).cells
+    planned = plan([id], seeds=1, paths=Paths(counted=True)).cells
     points = [(c.row, c.task, c.backbone, c.arm, c.metric, c.x) for c in planned if c.metric != TICKET]
     assert [(c.row, c.task, c.backbone, c.arm, c.metric, c.x) for c in fill(id, ()).cells] == points
 
@@ -386,7 +385,7 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
 
 
 def test_a_campaign_has_its_title_and_no_columns_for_what_nobody_printed() -> None:
-    (filled,) = fill_all(campaign("A", Places(counted=True)), finetuned())
+    (filled,) = fill_all(campaign("A", Paths(counted=True)), finetuned())
     told = tell.markdown(filled)
     assert told.startswith("# campaign A: At equal length, ")
     assert "| row | ours | 95 % | runs |" in told
@@ -463,7 +462,7 @@ def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
         ({"attack": "textfooler"}, {REAL, SUBSTITUTE}),
     ):
         asked = plan(
-            ["ER-T1"], seeds=1, only=(("task", "sst2"), *only.items()), places=Places()
+            ["ER-T1"], seeds=1, only=(("task", "sst2"), *only.items()), paths=Paths()
         )  # no word lists are at hand
         (filled,) = fill_all(asked, finetuned())
         found = {

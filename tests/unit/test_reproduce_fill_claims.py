@@ -10,11 +10,10 @@ from rich.console import Console
 
 from judging import BASE, REAL, SUBSTITUTE, arm, finetuned
 from robust_tickets.reproduce import tell
-from robust_tickets.reproduce.campaign import campaign
 from robust_tickets.reproduce.claims import families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.paths import Places
-from robust_tickets.reproduce.plan import plan
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.plan import campaign, plan
 from robust_tickets.reproduce.tables import Filled, fill, fill_all
 
 
@@ -22,7 +21,7 @@ def claimed(
     *only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1"
 ) -> tuple[Filled, set[tuple[str, str, str]]]:
     """A table of which a part is asked for, and its claims: task, other arm, attack."""
-    (filled,) = fill_all(plan([id], seeds=1, only=only, places=Places(counted=True)), runs)
+    (filled,) = fill_all(plan([id], seeds=1, only=only, paths=Paths(counted=True)), runs)
     return filled, {(one.claim.task, one.claim.other, one.claim.attack) for one in filled.claims}
 
 
@@ -64,7 +63,7 @@ def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -
 
 def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
     (whole,), (part,) = (
-        fill_all(campaign("A", Places(counted=True), only=only), finetuned())
+        fill_all(campaign("A", Paths(counted=True), only=only), finetuned())
         for only in ((), (("method", "finetune"), ("method", "random")))
     )
     assert len(whole.claims) == part.aside == 4
@@ -81,6 +80,6 @@ def test_a_campaign_s_claims_are_told_of_what_is_asked_for() -> None:
 def test_what_leaves_nothing_out_tells_all_claims(name: str) -> None:
     """Seed 2 is run of every arm: of those that took part in a choice it is the first."""
     for only in (), (("seed", "2"),), (("task", "sst2"),):
-        (filled,) = fill_all(campaign(name, Places(counted=True), only=only), finetuned())
+        (filled,) = fill_all(campaign(name, Paths(counted=True), only=only), finetuned())
         assert filled.aside == 0
         assert len(filled.claims) == sum(len(judge(one, finetuned())) for one in families_of(f"campaign {name}"))

@@ -22,7 +22,7 @@ from robust_tickets.reproduce import one as house
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import work
 from robust_tickets.stages import Stage
@@ -34,13 +34,13 @@ BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+def places(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     world = small_world(tmp_path_factory.mktemp("world"), train=64, rows=12)
-    return Places.find(data=world.data, models=world.models, resources=world.resources, subset=True)
+    return Paths.find(data=world.data, models=world.models, resources=world.resources, subset=True)
 
 
 @pytest.fixture(scope="module")
-def made(places: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def made(places: Paths, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A unit with a search, attacked once; later tests add to copies of it."""
     folder = tmp_path_factory.mktemp("made")
     return folder, one(TICKET, [BUGS], places, folder / "store", folder / "results", processes=3)
@@ -68,7 +68,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return ran
 
 
-def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Places) -> None:
+def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Paths) -> None:
     folder, told = made
     assert read(place(folder / "results", TICKET)) == told
     assert told.ticket is not None
@@ -109,7 +109,7 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Plac
     assert str(Path.home()) not in text
 
 
-def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: Places) -> None:
+def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: Paths) -> None:
     results = world / "results"
     (told,) = read_all(results)
     ticket = outcome.ticket_of(results, told)
@@ -130,7 +130,7 @@ def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: P
 
 
 def test_what_is_there_is_not_made_again(
-    world: Path, places: Places, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    world: Path, places: Paths, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = place(world / "results", TICKET).read_bytes()
     with monkeypatch.context() as patch:
@@ -146,7 +146,7 @@ def test_what_is_there_is_not_made_again(
 
 
 def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
-    world: Path, places: Places, counted: list[str]
+    world: Path, places: Paths, counted: list[str]
 ) -> None:
     first = one(PLAIN, [BUGS], places, world / "store", world / "results", drop_models=True)
     assert first.ticket is None
@@ -158,7 +158,7 @@ def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
     assert again.attacks[0] == first.attacks[0]
 
 
-def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Places, counted: list[str]) -> None:
+def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Paths, counted: list[str]) -> None:
     known = found(TICKET, world / "results")
     assert known is not None
     gone = replace(
@@ -172,7 +172,7 @@ def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places
 
 
 def test_an_outcome_stays_until_another_model_is_attacked_as_much(
-    world: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+    world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off before, it has the attacks that it had, on the model that it had."""
     known = found(TICKET, world / "results")
@@ -196,7 +196,7 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
 
 
 def test_a_rehearsal_is_not_taken_for_the_real_thing(
-    world: Path, places: Places, capsys: pytest.CaptureFixture[str]
+    world: Path, places: Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = outcome.place(world / "results", TICKET)
     before = path.read_bytes()
@@ -210,7 +210,7 @@ def test_a_rehearsal_is_not_taken_for_the_real_thing(
     assert work([TICKET], {TICKET: [BUGS]}, places, world / "store", world / "results").found == (TICKET,)
 
 
-def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Places) -> None:
+def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Paths) -> None:
     known = found(TICKET, world / "results")
     assert known is not None
     table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
@@ -234,7 +234,7 @@ def test_statuses_are_in_the_order_of_the_ids(world: Path) -> None:
 
 
 def test_whatever_ends_it_leaves_whole_outcomes(
-    world: Path, places: Places, monkeypatch: pytest.MonkeyPatch, counted: list[str]
+    world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch, counted: list[str]
 ) -> None:
     reached = []
     before = runner.Walk.attacked
@@ -264,7 +264,7 @@ def test_whatever_ends_it_leaves_whole_outcomes(
     assert whole.attacks[0] == left.attacks[0]
 
 
-def test_an_attack_that_fails_loses_no_other(world: Path, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     before = runner.Walk.attacked
 
     def fails(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
@@ -284,7 +284,7 @@ def test_an_attack_that_fails_loses_no_other(world: Path, places: Places, monkey
 
 
 def test_a_search_alone_is_an_outcome_that_training_completes(
-    places: Places, tmp_path: Path, counted: list[str]
+    places: Paths, tmp_path: Path, counted: list[str]
 ) -> None:
     ticket = one(TICKET, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
     assert counted == ["search"]
@@ -299,7 +299,7 @@ def test_a_search_alone_is_an_outcome_that_training_completes(
         one(PLAIN, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
 
 
-def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Places) -> None:
+def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Paths) -> None:
     known = found(TICKET, world / "results")
     assert known is not None
     (arm,) = known.config["recipe"]["arms"]
@@ -315,7 +315,7 @@ def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path
         assert path.read_bytes() == before
 
 
-def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Places) -> None:
+def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Paths) -> None:
     """A place may lie elsewhere; the paper's text and what stands in for it are two."""
     unit, known = Unit(task="sst2", arm="orticket"), found(TICKET, world / "results")
     assert known is not None
@@ -329,13 +329,13 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
         check_same(kept, now, unit, [], replace(places, subset=True))
 
 
-def test_repeats_of_a_seed_share_no_stage(places: Places, tmp_path: Path, counted: list[str]) -> None:
+def test_repeats_of_a_seed_share_no_stage(places: Paths, tmp_path: Path, counted: list[str]) -> None:
     for repeat in (0, 1):
         one(replace(TICKET, repeat=repeat), [], places, tmp_path / "store", tmp_path / "results", search_only=True)
     assert counted == ["search", "search"]
 
 
-def test_a_task_that_is_searched_on_lies_beside_the_others(places: Places) -> None:
+def test_a_task_that_is_searched_on_lies_beside_the_others(places: Paths) -> None:
     corpus = replace(places, corpus=places.data)
     other = Unit(task="sst2", arm="searched_on_imdb")
     origin: Any = recipe_of(other, [], corpus).arms[0].origin

@@ -1,4 +1,4 @@
-"""Places: folders found, roles filled in, and what is missing told with how to supply it."""
+"""Paths: folders found, roles filled in, and what is missing told with how to supply it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from judging import made
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.attacks import attack, attacks
 from robust_tickets.reproduce.gather import foreign
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.paths import CALLED, ELSEWHERE, HOW, ROLES, Places, _weights, missing
+from robust_tickets.reproduce.paths import CALLED, ROLES, Paths, _weights, missing
+from robust_tickets.reproduce.protocol import attack, attacks
 
 UNIT = Unit(task="sst2", arm="finetune")
 
@@ -34,35 +34,34 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(home: Path) -> Places:
-    return Places.find(data=home / "data", models=home / "models", resources=home / "resources")
+def found(home: Path) -> Paths:
+    return Paths.find(data=home / "data", models=home / "models", resources=home / "resources")
 
 
 def test_what_lies_where_it_usually_does_is_found(home: Path) -> None:
     places = found(home)
-    assert places.vectors_real == home / "resources/counterfitted_neighbors.json"
-    assert places.vectors_substitute == home / "resources/counterfit-substitute"
+    assert places.real == home / "resources/counterfitted_neighbors.json"
+    assert places.substitute == home / "resources/counterfit-substitute"
     assert (places.tagger, places.encoder) == (home / "resources/nltk_data", None)
     assert places.masked == home / "models/bert-base-uncased"
     assert places.corpus == home / "data/wiki_en"
     assert places.settings(UNIT) == (f"model={home / 'models/bert-base-uncased'}", f"data={home / 'data/sst2'}")
-    assert Places.find().settings(UNIT) == ("model=bert-base-uncased",)
+    assert Paths.find().settings(UNIT) == ("model=bert-base-uncased",)
 
 
 def test_the_paper_s_own_text_comes_before_what_stands_in_for_it(home: Path) -> None:
     (home / "data/wikitext-2-raw-v1").mkdir()
     assert found(home).corpus == home / "data/wikitext-2-raw-v1"
-    without = missing(Places.find(data=home / "models"), Unit(task="sst2", arm="orticket"))
+    without = missing(Paths.find(data=home / "models"), Unit(task="sst2", arm="orticket"))
     assert "wikitext-2-raw-v1/ (the paper's) or wiki_en/" in without[-1]
 
 
-def test_what_is_given_by_name_comes_first_and_has_to_be_there(home: Path) -> None:
-    other = home / "other.json"
-    other.write_text("{}")
-    assert Places.find(resources=home / "resources", vectors_real=other, subset=True).vectors_real == other
-    for wrong in ({"data": "nowhere"}, {"vectors_real": "nowhere"}, {"data": other}, {"vektors": other}):
+def test_a_folder_that_is_given_has_to_be_there(home: Path) -> None:
+    (home / "file").touch()
+    assert Paths.find(encoder=home / "models", subset=True).encoder == home / "models"
+    for wrong in ({"data": "nowhere"}, {"encoder": "nowhere"}, {"data": home / "file"}):
         with pytest.raises(TicketsError):
-            Places.find(**wrong)
+            Paths.find(**wrong)
 
 
 def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
@@ -79,10 +78,10 @@ def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
         "attack": [{"n": 3}],
     }
     assert isinstance(placed["search"]["corpus"], Said)  # it is still to be read as what the field is
-    assert Places().placed({"data": "@data/imdb"}) == {}  # the Hub's
+    assert Paths().placed({"data": "@data/imdb"}) == {}  # the Hub's
     with pytest.raises(TicketsError, match="@real is not there"):
-        attack("sst2", "textfooler-real").placed(Places())
-    assert attack("sst2", "textfooler-real").placed(places)["vectors"] == str(places.vectors_real)
+        attack("sst2", "textfooler-real").placed(Paths())
+    assert attack("sst2", "textfooler-real").placed(places)["vectors"] == str(places.real)
 
 
 def test_nothing_is_missing_where_all_is_there(home: Path) -> None:
@@ -99,15 +98,15 @@ def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
     assert "roberta-base" in told
     (told,) = missing(places, Unit(task="imdb", arm="finetune"))
     assert "no folder imdb" in told
-    assert "imdb's train and test files" in told
+    assert "its train and test files" in told
     (home / "data/mrpc").mkdir()
     (home / "data/mrpc/validation.csv").write_text("text,label\na,1\n")
     (told,) = missing(places, Unit(task="mrpc", arm="finetune"))
     assert "no train and no test rows" in told
     assert "add train.parquet and test.parquet" in told
-    (told,) = missing(Places(), UNIT, [attack("sst2", "textbugger-real")])
+    (told,) = missing(Paths(), UNIT, [attack("sst2", "textbugger-real")])
     assert told.startswith("no lists of near words: give --resources")
-    (told,) = missing(Places(), Unit(task="sst2", arm="orticket"))
+    (told,) = missing(Paths(), Unit(task="sst2", arm="orticket"))
     assert "--data" in told
 
 
@@ -117,24 +116,21 @@ def test_the_folder_of_one_task_or_model_is_known_for_what_it_is(home: Path) -> 
     assert places.models is not None
     inside = replace(places, data=places.data / "sst2", models=places.models / "bert-base-uncased")
     data, models = missing(inside, UNIT)
-    assert data == f"--data {inside.data} is the folder of sst2 itself: give the one that holds it, {places.data}"
-    assert (
-        models
-        == f"--models {inside.models} is the folder of bert-base-uncased itself: give the one that holds it, {places.models}"
-    )
+    assert data == f"--data {inside.data} is the folder of sst2 itself: give {places.data}"
+    assert models == f"--models {inside.models} is the folder of bert-base-uncased itself: give {places.models}"
     (told,) = missing(replace(places, data=places.data / "sst2"), Unit(task="imdb", arm="finetune"))
     assert told.startswith("no folder imdb in")
 
 
 def test_every_role_has_a_name_and_a_way_to_supply_it() -> None:
-    assert set(CALLED) == set(ROLES) == set(HOW) | set(ELSEWHERE)
+    assert {f"@{name}" for name in CALLED} == set(ROLES)
 
 
 def test_neither_places_nor_the_protocol_import_torch() -> None:
     code = (
         "import sys; from robust_tickets.reproduce import paths as places, protocol; from robust_tickets.reproduce.job import Unit;"
         "unit = Unit(task='sst2', arm='robustt'); protocol.settings(unit, cuda=False); found = protocol.attacks('sst2', protocol.GROUPS);"
-        "places.missing(places.Places(), unit, found); sys.exit('torch' in sys.modules)"
+        "places.missing(places.Paths(), unit, found); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -12,33 +12,44 @@ from hypothesis import strategies as st
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import arms, rows
-from robust_tickets.reproduce.campaign import campaign, campaigns, may_confirm
 from robust_tickets.reproduce.claims import family
 from robust_tickets.reproduce.claims import told as families
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
-from robust_tickets.reproduce.paths import Places, _splits
-from robust_tickets.reproduce.plan import KEYS, SEARCHES, TICKET, Cell, Only, Plan, _both, plan, read_only
+from robust_tickets.reproduce.paths import Paths, _splits
+from robust_tickets.reproduce.plan import (
+    KEYS,
+    SEARCHES,
+    TICKET,
+    Cell,
+    Only,
+    Plan,
+    campaign,
+    campaigns,
+    may_confirm,
+    plan,
+    read_only,
+)
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 IDS = [table.id for table in published.tables()]
-NOWHERE = Places()
+NOWHERE = Paths()
 
 
 @pytest.fixture(scope="module")
-def equipped(tmp_path_factory: pytest.TempPathFactory) -> Places:
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """All resources, the rest from the Hub."""
     folder = tmp_path_factory.mktemp("equipped")
     for name in ("substitute", "real", "tagger", "masked", "corpus", "encoder"):
         (folder / name).mkdir()
-    return Places(
-        vectors_substitute=folder / "substitute", vectors_real=folder / "real", tagger=folder / "tagger", masked=folder / "masked",
+    return Paths(
+        substitute=folder / "substitute", real=folder / "real", tagger=folder / "tagger", masked=folder / "masked",
         corpus=folder / "corpus", encoder=folder / "encoder",
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def confirming(equipped: Places, tmp_path_factory: pytest.TempPathFactory) -> Places:
+def confirming(equipped: Paths, tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """With rows of SST-2 that have a labelled test, which the Hub has not."""
     folder = tmp_path_factory.mktemp("confirming")
     (folder / "data" / "sst2").mkdir(parents=True)
@@ -49,8 +60,8 @@ def confirming(equipped: Places, tmp_path_factory: pytest.TempPathFactory) -> Pl
 
 @pytest.mark.parametrize("id", IDS)
 @pytest.mark.parametrize("flavour", ["corrected", "as-published", "as-released"])
-def test_every_number_has_its_cell(id: str, flavour: str, equipped: Places) -> None:
-    made = plan([id], seeds=2, flavour=flavour, places=equipped)
+def test_every_number_has_its_cell(id: str, flavour: str, equipped: Paths) -> None:
+    made = plan([id], seeds=2, flavour=flavour, paths=equipped)
     if published.table(id).kind == "table":
         cells = {(c.row, c.task, c.backbone, c.metric, c.attack): c.published for c in made.cells}
         assert cells == {(c.row, c.task, c.backbone, c.metric, c.attack): c.value for c in published.cells(id)}
@@ -80,7 +91,7 @@ def sound(made: Plan) -> None:
 
 
 @pytest.mark.parametrize("name", list(campaigns()))
-def test_campaigns_are_sound(name: str, equipped: Places, confirming: Places) -> None:
+def test_campaigns_are_sound(name: str, equipped: Paths, confirming: Paths) -> None:
     made = campaign(name, confirming if name in ("A", "B") else equipped)
     sound(made)
     assert not made.missing
@@ -88,7 +99,7 @@ def test_campaigns_are_sound(name: str, equipped: Places, confirming: Places) ->
     assert {unit.arm for unit in made.units} <= set(arms())
 
 
-def test_a_campaigns_parts_come_one_after_the_other(equipped: Places) -> None:
+def test_a_campaigns_parts_come_one_after_the_other(equipped: Paths) -> None:
     """What is dropped where time runs out is dropped from the end: IMDB is not begun before SST-2's other methods are through."""
     units = campaign("E", equipped).units
     others = [i for i, unit in enumerate(units) if unit.arm in ("pgd", "infobert", "imp")]
@@ -97,7 +108,7 @@ def test_a_campaigns_parts_come_one_after_the_other(equipped: Places) -> None:
     assert [units[i].seed for i in after] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_what_is_confirmed_meets_every_attack(confirming: Places) -> None:
+def test_what_is_confirmed_meets_every_attack(confirming: Paths) -> None:
     made = campaign("B", confirming)
     asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
     assert {"finetune_epochs_7", "freelb3_epochs_7", "finetune_epochs_20", "sturdy_a_random"} <= asked.keys()
@@ -114,16 +125,16 @@ def test_what_is_confirmed_meets_every_attack(confirming: Places) -> None:
     assert len({(cell.arm, cell.metric, cell.attack) for cell in made.cells}) == len(made.cells)
 
 
-def test_the_confirming_split_is_for_the_chosen_recipe_alone(equipped: Places) -> None:
+def test_the_confirming_split_is_for_the_chosen_recipe_alone(equipped: Paths) -> None:
     with pytest.raises(TicketsError, match="attacked once"):
-        plan(["ER-T1"], places=equipped, groups=["main", "confirm"])
+        plan(["ER-T1"], paths=equipped, groups=["main", "confirm"])
     for name in ("C", "D", "E", "F"):
         with pytest.raises(TicketsError, match="attacked once"):
             campaign(name, equipped, groups=["confirm"])
         assert not any(one.group == "confirm" for all in campaign(name, equipped).attacks.values() for one in all)
 
 
-def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
+def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Paths) -> None:
     """The recipe that wins is held against A's runs of fine-tuning; a second training of theirs might give others."""
     for made in (campaign("A", confirming), campaign("A", confirming, groups=["main", "confirm"])):
         confirmed = {
@@ -139,7 +150,7 @@ def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Places) -> None:
     assert len(main.units) == 7  # five seeds, and the first twice more
 
 
-def test_a_part_confirms_no_more_than_its_own(confirming: Places) -> None:
+def test_a_part_confirms_no_more_than_its_own(confirming: Paths) -> None:
     for groups, rest in (
         (["confirm"], {"textfooler-real-confirm"}),
         (["pwws-confirm"], set()),
@@ -168,15 +179,15 @@ def test_only_the_recipe_that_was_chosen_may_be_confirmed() -> None:
     assert not may_confirm(Unit(task="sst2", arm="sturdy_a_ticket", seed=1)), "it took part in the choice"
 
 
-def test_of_a_search_alone_nothing_is_attacked(equipped: Places) -> None:
+def test_of_a_search_alone_nothing_is_attacked(equipped: Paths) -> None:
     only = [("task", "sst2"), ("backbone", "bert-base-uncased")]
-    made = plan(["OR-F1", "ER-F4"], seeds=1, only=only, groups=["main"], places=equipped)
+    made = plan(["OR-F1", "ER-F4"], seeds=1, only=only, groups=["main"], paths=equipped)
     assert made.searches
     for unit in made.units:
         assert len(made.attacks[unit]) == (0 if unit in made.searches else 2)
 
 
-def test_a_campaign_without_attacks_has_none(equipped: Places) -> None:
+def test_a_campaign_without_attacks_has_none(equipped: Paths) -> None:
     assert not any(campaign("D", equipped, groups=[]).attacks.values())
 
 
@@ -192,12 +203,12 @@ def test_two_parts_of_one_measure_are_one_cell() -> None:
         units=(Unit(task="sst2", arm="finetune"),),
     )
     second = replace(first, attacks=("b",), units=(Unit(task="sst2", arm="finetune", seed=1),), why="lacks b")
-    both = _both(first, second)
+    both = first.and_(second)
     assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
-    assert _both(second, second).why == "lacks b"
+    assert second.and_(second).why == "lacks b"
 
 
-def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
+def test_campaigns_may_be_asked_for_together(equipped: Paths) -> None:
     both, first, second = (campaign(name, equipped) for name in ("a, B", "A", "B"))
     every = dict.fromkeys((*first.units, *second.units))
     assert both.units == (*(unit for unit in every if not unit.repeat), *(unit for unit in every if unit.repeat))
@@ -207,7 +218,7 @@ def test_campaigns_may_be_asked_for_together(equipped: Places) -> None:
         campaign("A,X", equipped)
 
 
-def test_what_took_part_in_the_choice_is_confirmed_with_other_seeds(confirming: Places) -> None:
+def test_what_took_part_in_the_choice_is_confirmed_with_other_seeds(confirming: Paths) -> None:
     seeds: dict[str, list[int]] = {}
     *units, timed = campaign("B", confirming).units
     assert (timed.arm, timed.seed, timed.repeat) == ("sturdy_a_ticket", 2, 1)
@@ -218,7 +229,7 @@ def test_what_took_part_in_the_choice_is_confirmed_with_other_seeds(confirming: 
     assert seeds["sturdy_a_full"] == seeds["freelb3"] == seeds["finetune_epochs_7"] == whole
 
 
-def test_the_confirming_campaign_needs_labels(equipped: Places, confirming: Places) -> None:
+def test_the_confirming_campaign_needs_labels(equipped: Paths, confirming: Paths) -> None:
     made = campaign("b", confirming)
     sound(made)
     (confirmed,) = {
@@ -238,7 +249,7 @@ def test_the_confirming_campaign_needs_labels(equipped: Places, confirming: Plac
         _splits.cache_clear()
 
 
-def test_every_claim_gets_its_runs(confirming: Places) -> None:
+def test_every_claim_gets_its_runs(confirming: Paths) -> None:
     """A family whose runs nobody plans would stay undecided for ever. And nobody else is confirmed."""
     planned: dict[tuple[str, str], set[int]] = {}
     for name in campaigns():
@@ -253,7 +264,7 @@ def test_every_claim_gets_its_runs(confirming: Places) -> None:
         assert sum(count >= FEWEST_RUNS for count in runs) == told.get("made", len(claims)), name
 
 
-def test_only_keeps_what_it_names(equipped: Places) -> None:
+def test_only_keeps_what_it_names(equipped: Paths) -> None:
     made = plan(
         ["ER-T1", "RT-T1"],
         only=[
@@ -263,7 +274,7 @@ def test_only_keeps_what_it_names(equipped: Places) -> None:
             ("attack", "textfooler-real"),
             ("seed", "3"),
         ],
-        places=equipped,
+        paths=equipped,
     )
     assert {cell.task for cell in made.cells} == {"sst2"}
     assert {cell.arm for cell in made.cells} == {"earlyrobust_first", "finetune"}
@@ -275,47 +286,47 @@ def test_only_keeps_what_it_names(equipped: Places) -> None:
     assert {cell.attack for cell in made.cells} == {None, "textfooler"}
 
 
-def test_only_a_metric_attacks_no_more_than_it_needs(equipped: Places) -> None:
-    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("metric", "clean")], places=equipped)
+def test_only_a_metric_attacks_no_more_than_it_needs(equipped: Paths) -> None:
+    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("metric", "clean")], paths=equipped)
     assert not any(made.attacks.values())
     assert {cell.metric for cell in made.cells} == {"clean"}
 
 
-def test_groups_are_run_whole(equipped: Places) -> None:
+def test_groups_are_run_whole(equipped: Paths) -> None:
     made = plan(
-        ["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main", "more"]
+        ["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], paths=equipped, groups=["main", "more"]
     )
     (names,) = [{one.name for one in all} for all in made.attacks.values()]
     assert {"pwws", "deepwordbug", "textfooler-real"} <= names
-    less = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], places=equipped, groups=["main"])
+    less = plan(["ER-T1"], seeds=1, only=[("task", "sst2"), ("method", "finetune")], paths=equipped, groups=["main"])
     (why,) = {cell.why for cell in less.cells if cell.attack == "textbugger"}
     assert why == "textbugger is not asked for: --attacks more"
 
 
 def test_what_is_missing_is_told_once_and_leaves_the_rest(tmp_path: Path) -> None:
-    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], places=NOWHERE)
+    made = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], paths=NOWHERE)
     assert len(set(made.missing)) == len(made.missing)
     assert any("counterfit-substitute" in words for words in made.missing)
     assert not any(cell.why for cell in made.cells if cell.metric == "clean")
     assert not any(made.attacks.values())
     (tmp_path / "data").mkdir()
-    none = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], places=Places.find(data=tmp_path / "data"))
+    none = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], paths=Paths.find(data=tmp_path / "data"))
     assert none.units == ()
     assert all("no folder sst2" in cell.why for cell in none.cells)
 
 
-def test_a_flavour_has_its_own_arms(equipped: Places) -> None:
+def test_a_flavour_has_its_own_arms(equipped: Paths) -> None:
     """In RobustT's table everything is trained for three epochs; under one protocol its fine-tuning is everyone's."""
     ours, theirs = (
-        {cell.arm for cell in plan(["RT-T1"], seeds=1, flavour=flavour, places=equipped).cells if cell.row == "Fine-tune"}
+        {cell.arm for cell in plan(["RT-T1"], seeds=1, flavour=flavour, paths=equipped).cells if cell.row == "Fine-tune"}
         for flavour in ("corrected", "as-published")
     )  # fmt: skip
     assert (ours, theirs) == ({"finetune"}, {"finetune_rt"})
 
 
-def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Places) -> None:
-    assert len(plan(["ER-F5"], seeds=None, only=[("task", "sst2")], places=equipped).units) == 10
-    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], places=equipped).units} == set(
+def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Paths) -> None:
+    assert len(plan(["ER-F5"], seeds=None, only=[("task", "sst2")], paths=equipped).units) == 10
+    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], paths=equipped).units} == set(
         range(5)
     )
 

@@ -15,14 +15,11 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import Recipe, resolve
 from robust_tickets.reproduce.arms import arm, tree
 from robust_tickets.reproduce.arms import arm as arm_of
-from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.paths import Places
-from robust_tickets.reproduce.protocol import attack, attacks, check, check_task, part_of, rules, settings
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.protocol import GROUPS, attack, attacks, check, check_task, part_of, rules, settings
 
-PLACES = Places(
-    vectors_real=Path("real.json"), vectors_substitute=Path("near"), tagger=Path("tags"), masked=Path("bert")
-)
+PLACES = Paths(real=Path("real.json"), substitute=Path("near"), tagger=Path("tags"), masked=Path("bert"))
 SST2 = Unit(task="sst2", arm="finetune")
 
 
@@ -56,14 +53,14 @@ def test_a_unit_as_the_protocol_writes_it_is_let_through(flavour: Any, task: str
         ("train.run_epochs=3", "the same training for every arm", "train.run_epochs is 0, got 3"),
         ("train.max_steps=3", "the same training for every arm", "train.max_steps is None, got 3"),
         ("train.horizon=90000", "the same training for every arm", "train.horizon is None, got 90000"),
-        ("max_length=64", "the same training for every arm", "texts of 128 tokens, got 64"),
+        ("max_length=64", "the same training for every arm", "max_length is 128, got 64"),
         ("train.evaluate=epoch", "last epoch only", "never"),
         ("validation=", "splits", "validation is 'none'"),
         ("max_rows=100", "splits", "max_rows is None, got 100"),
         ("drop_seen=false", "splits", "drop_seen"),
         ("split_seed=4", "splits", "split_seed"),
         ("attacked=test", "splits", "attacked"),
-        ("seed=1", "seed", "seed 0"),
+        ("seed=1", "seed", "seed is 0"),
     ],
 )
 def test_a_recipe_that_breaks_a_rule_is_refused_by_its_name(setting: str, rule: str, said: str) -> None:
@@ -195,11 +192,11 @@ def test_rows_of_another_size_have_to_be_said() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"name": "imdb"}, "the rows of sst2"),
-        ({"test_split": "train"}, "validation in the role test"),
-        ({"splits": {"none": rows("none", "f")}}, "no row is held out"),
-        ({"splits": {"validation": rows("validation", "d", "A ")}}, "no text of validation in train"),
-        ({"splits": {"test": rows("test", "b")}}, "no text of test in train"),
+        ({"name": "imdb"}, "the task is 'sst2'"),
+        ({"test_split": "train"}, "the split in the role test is 'validation'"),
+        ({"splits": {"none": rows("none", "f")}}, "rows held out for selection is 0"),
+        ({"splits": {"validation": rows("validation", "d", "A ")}}, "texts of validation in train is 0"),
+        ({"splits": {"test": rows("test", "b")}}, "texts of test in train is 0"),
     ],
 )
 def test_rows_that_leak_or_select_are_refused_in_a_subset_too(changed: Any, said: str) -> None:
@@ -223,15 +220,15 @@ def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> No
     source = recipe(unit, f"data={shared / 'data' / task}").source
     loaded = source.load(unit.seed)
     assert tuple(map(len, (loaded.train, loaded.validation, loaded.test))) == SIZES[task]
-    assert check_task(loaded, unit) == (("ag_news: " + rules(task).subsets[50958],) if task == "ag_news" else ())
+    assert check_task(loaded, unit) == (("ag_news: " + rules(task).subsets["50958"],) if task == "ag_news" else ())
     assert source.load(unit.seed + 1).digest == loaded.digest  # the same rows select whatever the seed
     if task == "sst2":
         assert len(loaded.split("test")) == 1819
         carved = load_task("sst2", data=shared / "data" / "sst2")
-        with pytest.raises(TicketsError, match="no row is held out"):
+        with pytest.raises(TicketsError, match="rows held out for selection is 0"):
             check_task(carved, unit)
     if task == "imdb":
-        with pytest.raises(TicketsError, match="no text of test in train"):
+        with pytest.raises(TicketsError, match="texts of test in train is 0"):
             check_task(load_task("imdb", data=shared / "data" / "imdb"), unit)
 
 

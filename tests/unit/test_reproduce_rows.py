@@ -23,7 +23,7 @@ from robust_tickets.experiment.arms import Arm
 from robust_tickets.experiment.recipe import recipes, resolve
 from robust_tickets.registry import name_of
 from robust_tickets.reproduce import paths, protocol, published
-from robust_tickets.reproduce.arms import FLAVOURS, _expanded, arm, arms, over, rows, swept, tree
+from robust_tickets.reproduce.arms import FLAVOURS, _RowEntry, arm, arms, over, rows, swept, tree
 from robust_tickets.reproduce.job import Flavour, Unit
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
@@ -276,16 +276,8 @@ def test_what_cannot_be_made_says_why() -> None:
     assert told["Vanilla"] == ("finetune", "")
     assert all(row.why and not row.arm for row in rows("OR-F2", "as-released"))
     assert "wrong axis" in {row.name: row.why for row in rows("ER-T4", "as-released")}["w/o Structure"]
-    (never,) = _expanded("ER-T3", {"name": "w/o Adv", "why": "nobody knows"}, "corrected")
+    (never,) = _RowEntry(name="w/o Adv", why="nobody knows").rows("ER-T3", "corrected")
     assert (never.arm, never.why, never.tasks) == ("", "nobody knows", ("imdb", "sst2", "ag_news"))
-    for wrong in (
-        {"arm": "finetune"},
-        {"name": "a"},
-        {"name": "a", "arm": "b", "sweep": "c"},
-        {"name": "a", "arm": "b", "task": "c"},
-    ):
-        with pytest.raises(TicketsError, match="a row has a name"):
-            list(_expanded("ER-T3", wrong, "corrected"))
 
 
 def test_what_is_not_there_is_refused_with_what_is_near() -> None:

@@ -23,7 +23,7 @@ from robust_tickets.reproduce import worker
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import complete
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import Summary, work
 from robust_tickets.reproduce.worker import Request
@@ -76,7 +76,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def go(ways: Mapping[str, str], units: list[Unit] = UNITS, processes: int = 2, **more: Any) -> Summary:
         monkeypatch.setenv("WAYS", json.dumps(ways))
         attacks = dict.fromkeys(units, ())
-        return work(units, attacks, Places(), tmp_path / "store", tmp_path / "results", processes=processes, **more)
+        return work(units, attacks, Paths(), tmp_path / "store", tmp_path / "results", processes=processes, **more)
 
     return go
 
@@ -152,14 +152,14 @@ def test_the_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_request_arrives_as_it_was(tmp_path: Path) -> None:
     request = Request(
-        unit=UNITS[1], attacks=(attack("sst2", "textfooler-real"),), places=Places(data=tmp_path, subset=True),
+        unit=UNITS[1], attacks=(attack("sst2", "textfooler-real"),), paths=Paths(data=tmp_path, subset=True),
         store=tmp_path / "s", results=tmp_path / "r", processes=4, search_only=True, drop_models=True,
     )  # fmt: skip
     assert Request.of_json(request.to_json()) == request
 
 
 def test_a_failure_says_what_to_do(tmp_path: Path) -> None:
-    request = Request(unit=UNITS[0], attacks=(), places=Places(), store=tmp_path, results=tmp_path)
+    request = Request(unit=UNITS[0], attacks=(), paths=Paths(), store=tmp_path, results=tmp_path)
     assert "right it" in worker.write_failure(request, TicketsError("wrong", hint="right it"))
     assert worker.write_failure(request, RuntimeError("it went wrong")) == "RuntimeError: it went wrong"
     assert "RuntimeError" in json.loads(request.failure.read_text())["traceback"]

@@ -24,11 +24,11 @@ from robust_tickets.reproduce.job import Flavour, Unit
 from robust_tickets.reproduce.published import Cell, Column, Paper, Table, findings, summary
 
 if TYPE_CHECKING:
-    from robust_tickets.reproduce.attacks import NamedAttack
     from robust_tickets.reproduce.cost import Cost, Device
     from robust_tickets.reproduce.outcome import Outcome
-    from robust_tickets.reproduce.paths import Places
+    from robust_tickets.reproduce.paths import Paths
     from robust_tickets.reproduce.plan import Plan
+    from robust_tickets.reproduce.protocol import NamedAttack
     from robust_tickets.reproduce.runner import Summary
 
 
@@ -178,20 +178,20 @@ class Ask:
     results: Path
     out: Path
 
-    def places(self) -> Places:
-        from robust_tickets.reproduce.paths import Places
+    def paths(self) -> Paths:
+        from robust_tickets.reproduce.paths import Paths
 
-        return Places.find(
+        return Paths.find(
             data=self.data, models=self.models, resources=self.resources, encoder=self.encoder, subset=self.subset
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The plan with its places, what is done, and what the rest costs on this machine."""
+    """The plan with its paths, what is done, and what the rest costs on this machine."""
 
     plan: Plan
-    places: Places
+    paths: Paths
     outcomes: tuple[Outcome, ...]
     cost: Cost
     device: Device
@@ -204,27 +204,26 @@ class Planned:
 
 def make(ask: Ask) -> Planned:
     """Plan what was asked for."""
-    from robust_tickets.reproduce.campaign import campaign
     from robust_tickets.reproduce.cost import OURS, cost, device
     from robust_tickets.reproduce.gather import foreign
     from robust_tickets.reproduce.outcome import read_all
-    from robust_tickets.reproduce.plan import plan, read_only
+    from robust_tickets.reproduce.plan import campaign, plan, read_only
     from robust_tickets.reproduce.protocol import part_of
 
-    places = ask.places()
+    paths = ask.paths()
     only, on = read_only(ask.only), device()
     outcomes = read_all(ask.results)
     if ask.campaign is not None:
-        made = campaign(ask.campaign, places, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks)
+        made = campaign(ask.campaign, paths, only=only, flavour=ask.flavour, seeds=ask.seeds, groups=ask.attacks)
     else:
-        made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, places=places, groups=ask.attacks)
+        made = plan(ask.tables, seeds=ask.seeds, only=only, flavour=ask.flavour, paths=paths, groups=ask.attacks)
     asked = [one for one in outcomes if one.unit in made.attacks or (part_of(one.notes) and not ask.subset)]
-    gpu, why = device(OURS), {one.unit: words for one in asked if (words := foreign(one, places))}
+    gpu, why = device(OURS), {one.unit: words for one in asked if (words := foreign(one, paths))}
     outcomes = tuple(one for one in outcomes if one.unit not in why)
-    here = cost(made, outcomes, on, places, store=ask.out)
-    elsewhere = (cost(made, outcomes, gpu, places, store=ask.out).total, gpu) if on.name != OURS else None
+    here = cost(made, outcomes, on, paths, store=ask.out)
+    elsewhere = (cost(made, outcomes, gpu, paths, store=ask.out).total, gpu) if on.name != OURS else None
     return Planned(
-        plan=made, places=places, outcomes=outcomes, cost=here, device=on, refused=why, elsewhere=elsewhere,
+        plan=made, paths=paths, outcomes=outcomes, cost=here, device=on, refused=why, elsewhere=elsewhere,
         absent=None if ask.results.is_dir() else ask.results,
     )  # fmt: skip
 
@@ -236,28 +235,26 @@ class PlannedJobs:
     units: tuple[Unit, ...]
     attacks: Mapping[Unit, tuple[NamedAttack, ...]]
     searches: frozenset[Unit]
-    places: Places
+    paths: Paths
 
 
 def jobs(ask: Ask) -> PlannedJobs:
     """The jobs with the attacks that can be had here: those asked for, or the group ``main``; of a search alone none."""
-    places = ask.places()
+    paths = ask.paths()
     units = tuple(Unit.of_id(id) for id in dict.fromkeys(ask.jobs))
     names = () if ask.search_only else ("main",) if ask.attacks is None else ask.attacks
-    attacks = {unit: tuple(_attacks(unit, names, places)) for unit in units}
+    attacks = {unit: tuple(_attacks(unit, names, paths)) for unit in units}
     _check_confirming(attacks)
-    return PlannedJobs(
-        units=units, attacks=attacks, searches=frozenset(units if ask.search_only else ()), places=places
-    )
+    return PlannedJobs(units=units, attacks=attacks, searches=frozenset(units if ask.search_only else ()), paths=paths)
 
 
-def _attacks(unit: Unit, names: Sequence[str], places: Places) -> list[NamedAttack]:
-    from robust_tickets.reproduce.attacks import attacks
+def _attacks(unit: Unit, names: Sequence[str], paths: Paths) -> list[NamedAttack]:
     from robust_tickets.reproduce.paths import missing
+    from robust_tickets.reproduce.protocol import attacks
 
     there = []
     for one in attacks(unit.task, names, unit.flavour):
-        lacks = [words for words in missing(places, unit, (one,)) if words not in missing(places, unit)]
+        lacks = [words for words in missing(paths, unit, (one,)) if words not in missing(paths, unit)]
         if lacks:
             warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
         else:
@@ -267,8 +264,8 @@ def _attacks(unit: Unit, names: Sequence[str], places: Places) -> list[NamedAtta
 
 def _check_confirming(attacks: Mapping[Unit, Sequence[NamedAttack]]) -> None:
     """The split that confirms is attacked once: for what campaigns confirm, by runs that took no part in choosing it."""
-    from robust_tickets.reproduce.attacks import CONFIRM
-    from robust_tickets.reproduce.campaign import may_confirm
+    from robust_tickets.reproduce.plan import may_confirm
+    from robust_tickets.reproduce.protocol import CONFIRM
 
     for unit, own in attacks.items():
         if any(one.group == CONFIRM for one in own) and not may_confirm(unit):
@@ -290,17 +287,17 @@ def in_lines(planned: Planned, budget: float | None) -> list[str]:
     runs = [counted(len(plan.units) - searched, "training run")] if len(plan.units) > searched or not searched else []
     runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
     lines = [plan.title, f"{counted(len(plan.cells), 'cell')}{barred}; {' and '.join(runs)}, {done or 'none'} done"]
-    places = planned.places
+    paths = planned.paths
     if planned.absent is not None:
         lines.append(
             f"results: there is no folder {planned.absent} here, so that nothing counts as done; --results names another"
         )
     for words, count in Counter(planned.refused.values()).items():
         lines.append(f"not taken: {counted(count, 'result')}: {words}; give another folder as --results")
-    if places.data is None and plan.units:
+    if paths.data is None and plan.units:
         lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
         lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
-    if places.models is None and plan.units:
+    if paths.models is None and plan.units:
         lines.append("models: from the Hub; or --models FOLDER with one folder a backbone")
     if cost.units:
         parts = ", ".join(
@@ -457,7 +454,7 @@ def single(ask: Ask, run: Run, *, dry: bool) -> Answer:
         return Answer(
             data={"jobs": named}, show=lambda _: print("\n".join(" ".join([id, *all]) for id, all in named.items()))
         )
-    summary = work(asked.units, asked.attacks, asked.places, ask.out, ask.results, searches=asked.searches, **vars(run))
+    summary = work(asked.units, asked.attacks, asked.paths, ask.out, ask.results, searches=asked.searches, **vars(run))
 
     def show(_: Any) -> None:
         lines = [*_failed(summary), *(f"left: {unit.id}" for unit in summary.left), summary.line]
@@ -483,7 +480,7 @@ def go(ask: Ask, run: Run, page: Path | None) -> Answer:
     from robust_tickets.reproduce.tables import fill_all
 
     plan = planned.plan
-    summary = work(plan.units, plan.attacks, planned.places, ask.out, ask.results, searches=plan.searches, **vars(run))
+    summary = work(plan.units, plan.attacks, planned.paths, ask.out, ask.results, searches=plan.searches, **vars(run))
     shown = {one.id for one in tables() if one.kind == "figure"}
     outcomes = tuple(one for one in read_all(ask.results) if one.unit not in (*summary.refused, *planned.refused))
     filled = [

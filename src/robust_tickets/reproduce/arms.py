@@ -1,19 +1,19 @@
-"""Arms: every distinct model that the tables, figures and campaigns ask for, from ``arms.toml``, ``sweeps.toml``
-and ``sturdy.toml``.
+"""Arms, the rows of the papers that ask for them, and their titles. Imports no torch.
 
-An arm is a shipped recipe, the arm of it that is trained, and settings written over it. A flavour adds its own: ``as-published`` the
-paper's lengths where the recipe has not got them already, ``as-released`` the quirks of the released code (``ways``). Imports no torch.
+An arm is a shipped recipe, the arm of it that is trained, and settings written over it (``arms.toml``, ``sweeps.toml``). A flavour adds its
+own: ``as-published`` the paper's lengths where the recipe has not got them already, ``as-released`` the quirks of the released code (``ways``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, get_args
 
+from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.experiment.recipe import recipe_tree
 from robust_tickets.reproduce import published
@@ -21,144 +21,137 @@ from robust_tickets.reproduce.job import BERT, Flavour, Unit
 from robust_tickets.reproduce.published import toml
 
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
-ROLE = re.compile(r"=@([a-z0-9_/]+)$")  # the value of a setting that Places fills in
+ROLE = re.compile(r"=@([a-z0-9_/]+)$")  # the value of a setting that Paths fills in
+Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """``arm`` is the one of ``recipe`` that is trained; ``settings`` are key=value as ``tickets run --set``.
+    """``arm`` is the one of ``recipe`` that is trained; ``settings`` are key=value as ``tickets run --set``, ``own`` those inside the arm.
 
     ``beside``: the arm that papers' rows ask for, beside whose runs those of this one stand.
     """
 
     name: str
     title: str
-    recipe: str
-    arm: str
-    settings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    base: str = ""  # the arm whose settings come first
+    recipe: str = ""
+    arm: str = ""
+    settings: Lines = ()
+    own: Lines = ()
+    notes: Lines = ()
     beside: str = ""
+    tasks: Mapping[str, Lines] = field(default_factory=dict)  # settings for one alone
+    flavours: Mapping[str, Lines] = field(default_factory=dict)
+    ways: str = ""
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """What it reads besides model and task, as roles of Places: ``real``, ``corpus``, ``data/imdb``."""
+    def roles(self) -> Lines:
+        """What it reads besides model and task, as roles of Paths: ``real``, ``corpus``, ``data/imdb``."""
         return tuple(dict.fromkeys(found[1] for one in self.settings if (found := ROLE.search(one))))
+
+    def whole(self, known: Mapping[str, Arm]) -> Arm:
+        """With what its base says, and its own settings among the others."""
+        base = known[self.base] if self.base else Arm(name="", title="", recipe=self.recipe, arm=self.arm or self.name)
+        return replace(
+            self,
+            recipe=base.recipe,
+            arm=base.arm,
+            settings=(*base.settings, *self.settings, *(f"arms.{base.arm}.{own}" for own in self.own)),
+            notes=(*base.notes, *self.notes),
+            tasks={**base.tasks, **self.tasks},
+            flavours={one: (*base.flavours.get(one, ()), *self.flavours.get(one, ())) for one in FLAVOURS},
+            ways=self.ways or base.ways,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
-    """An arm as it is written down: settings for all, for a task, for a flavour."""
+class Sweep:
+    """An arm for each value of a setting; {} stands for the value, in a title {%} for it in percent."""
 
-    arm: Arm
-    tasks: Mapping[str, tuple[str, ...]]
+    base: str
+    values: tuple[int | float, ...]
+    title: str
+    tags: Lines = ()
+    own: Lines = ()
+    settings: Lines = ()
+    drawn: Mapping[str, float] = field(default_factory=dict)  # by task: the value of the base itself
+    flavours: Mapping[str, Lines] = field(default_factory=dict)
     ways: str = ""
-    flavours: Mapping[str, tuple[str, ...]]
+
+    @property
+    def points(self) -> list[tuple[float, str]]:
+        """Each value and its tag."""
+        return list(zip(self.values, self.tags or map(str, self.values), strict=True))
+
+    def arm(self, name: str, value: float) -> Arm:
+        own, settings = (tuple(one.replace("{}", repr(value)) for one in all) for all in (self.own, self.settings))
+        title = self.title.replace("{}", f"{value:.4g}").replace("{%}", f"{100 * value:.3g} %")
+        changed: dict[str, Any] = {"own": own, "settings": settings, "flavours": self.flavours, "ways": self.ways}
+        return Arm(name=name, title=title, base=self.base, **changed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    settings: Lines
+    tasks: Mapping[str, Lines] = field(default_factory=dict)
+
+
+@cache
 def arms() -> Mapping[str, Arm]:
-    """All of them, in the flavour ``corrected``, by name."""
-    return MappingProxyType({name: told.arm for name, told in _all().items()})
+    """All of them by name, in the flavour ``corrected``."""
+    found: dict[str, Arm] = {}
+    for name, table in toml("arms.toml")["arms"].items():
+        found[name] = build(Arm, {"name": name, **table}, f"arms.toml: {name}").whole(found)
+    for sweep, one in sweeps().items():
+        for value, tag in one.points:
+            found[f"{sweep}_{tag}"] = one.arm(f"{sweep}_{tag}", value).whole(found)
+    return MappingProxyType(found)
+
+
+@cache
+def sweeps() -> Mapping[str, Sweep]:
+    """The sweeps by name."""
+    return {name: build(Sweep, table, f"sweeps.toml: {name}") for name, table in toml("sweeps.toml")["sweeps"].items()}
 
 
 def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> Arm:
     """One of them with the settings of ``flavour``, and of ``task`` where it is given."""
-    if name not in _all():
-        raise TicketsError(f"no arm is called {name!r}", hint=did_you_mean(name, _all(), listed_by="tickets ls arms"))
+    if name not in arms():
+        hint = did_you_mean(name, arms(), listed_by="tickets ls arms")
+        raise TicketsError(f"no arm is called {name!r}", hint=hint, code="arms.unknown")
     if flavour not in FLAVOURS:
-        raise TicketsError(f"no flavour is called {flavour!r}", hint=did_you_mean(flavour, FLAVOURS))
-    told = _all()[name]
-    settings = [*told.arm.settings, *told.tasks.get(task or "", ())]
-    if flavour == "as-released" and told.ways:
-        ways = toml("arms.toml")["ways"][told.ways]
-        settings += [*ways["settings"], *ways.get("tasks", {}).get(task or "", ())]
-    settings += told.flavours.get(flavour, ())
-    return replace(told.arm, settings=tuple(settings))
+        hint = did_you_mean(flavour, FLAVOURS)
+        raise TicketsError(f"no flavour is called {flavour!r}", hint=hint, code="arms.unknown_flavour")
+    found = arms()[name]
+    settings = [*found.settings, *found.tasks.get(task or "", ())]
+    if flavour == "as-released" and found.ways:
+        way: _Way = build(_Way, toml("arms.toml")["ways"][found.ways], f"arms.toml: {found.ways}")
+        settings += [*way.settings, *way.tasks.get(task or "", ())]
+    return replace(found, settings=(*settings, *found.flavours.get(flavour, ())))
 
 
-def older(name: str) -> tuple[str, ...]:
+def older(name: str) -> Lines:
     """The arms whose runs stand beside this one's, under their own titles."""
     return tuple(other for other, one in arms().items() if one.beside == name) if name else ()
 
 
 def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
     """The points of a sweep: each value and the arm that has it, on ``task`` its base where that is drawn so itself."""
-    sweeps = toml("sweeps.toml")["sweeps"]
-    if name not in sweeps:
-        raise TicketsError(f"no sweep is called {name!r}", hint=did_you_mean(name, sweeps))
-    table = sweeps[name]
-    itself = table.get("drawn", {}).get(task)
-    return tuple(
-        (float(value), table["base"] if value == itself else f"{name}_{tag}") for value, tag in _points_of(table)
-    )
-
-
-@cache
-def _all() -> dict[str, _Told]:
-    words = toml("arms.toml")
-    told: dict[str, _Told] = {}
-    for name, table in words["arms"].items():
-        told[name] = _changed(told[table["base"]], name, table) if "base" in table else _table_of(name, table)
-    for name, table in toml("sweeps.toml")["sweeps"].items():
-        for value, tag in _points_of(table):
-            told[f"{name}_{tag}"] = _changed(told[table["base"]], f"{name}_{tag}", _filled(table, value))
-    return told
-
-
-def _table_of(name: str, table: Mapping[str, Any]) -> _Told:
-    chosen = table.get("arm", name)
-    return _Told(
-        arm=Arm(
-            name=name,
-            title=table["title"],
-            recipe=table["recipe"],
-            arm=chosen,
-            settings=(*table.get("settings", ()), *_inside(chosen, table.get("own", ()))),
-            notes=tuple(table.get("notes", ())),
-            beside=table.get("beside", ""),
-        ),
-        tasks={task: tuple(settings) for task, settings in table.get("tasks", {}).items()},
-        ways=table.get("ways", ""),
-        flavours={flavour: tuple(table[flavour]) for flavour in FLAVOURS if flavour in table},
-    )
-
-
-def _changed(base: _Told, name: str, table: Mapping[str, Any]) -> _Told:
-    """``base`` under another name, with settings of ``table`` after its own."""
-    more = (*table.get("settings", ()), *_inside(base.arm.arm, table.get("own", ())))
-    changed = {"name": name, "title": table["title"], "settings": (*base.arm.settings, *more)}
-    return replace(
-        base,
-        arm=replace(base.arm, **changed, beside="", notes=(*base.arm.notes, *table.get("notes", ()))),
-        ways=table.get("ways", base.ways),
-        flavours={
-            flavour: (*base.flavours.get(flavour, ()), *table.get(flavour, ()))
-            for flavour in FLAVOURS
-            if flavour in base.flavours or flavour in table
-        },
-    )
-
-
-def _inside(chosen: str, own: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"arms.{chosen}.{setting}" for setting in own)
-
-
-def _points_of(table: Mapping[str, Any]) -> list[tuple[float, str]]:
-    return list(zip(table["values"], table.get("tags", map(str, table["values"])), strict=True))
-
-
-def _filled(table: Mapping[str, Any], value: float) -> dict[str, Any]:
-    """A sweep's table with ``value`` in place of every {}; in its title {%} is the value in percent."""
-    said = {"title": table["title"].replace("{}", f"{value:.4g}").replace("{%}", f"{100 * value:.3g} %")}
-    for key in ("settings", "own"):
-        said[key] = [one.replace("{}", repr(value)) for one in table.get(key, ())]
-    return {**table, **said}
+    if name not in sweeps():
+        hint = did_you_mean(name, sweeps())
+        raise TicketsError(f"no sweep is called {name!r}", hint=hint, code="arms.unknown_sweep")
+    one = sweeps()[name]
+    itself = one.drawn.get(task or "")
+    return tuple((float(value), one.base if value == itself else f"{name}_{tag}") for value, tag in one.points)
 
 
 def tree(
     unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """What ``walk.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
+    """What ``experiment.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
     from robust_tickets.experiment.recipe import tree_of
+    from robust_tickets.reproduce.protocol import rules
 
     own = arm(unit.arm, unit.flavour, unit.task)
     made = recipe_tree(own.recipe)
@@ -175,7 +168,7 @@ def tree(
         tree_of(own.settings, _over(made, common))
     for table in made["arms"].values():
         if "searched_on" in table:
-            table["searched_on"] = {**_data(table["searched_on"]["task"]), **table["searched_on"]}
+            table["searched_on"] = {**rules(table["searched_on"]["task"]).source, **table["searched_on"]}
     if not any(table.get(key) for table in made["arms"].values() for key in ("search", "ticket", "searched_on")):
         made.pop("search", None)
     return {**made, "attack": [dict(one) for one in attacks]} if attacks else made
@@ -184,7 +177,8 @@ def tree(
 def _needed(tables: Mapping[str, Any], chosen: str, recipe: str) -> dict[str, Any]:
     """The chosen arm, and those whose ticket it takes or matches."""
     if chosen not in tables:
-        raise TicketsError(f"the recipe {recipe} has no arm {chosen!r}", hint=did_you_mean(chosen, tables))
+        hint = did_you_mean(chosen, tables)
+        raise TicketsError(f"the recipe {recipe} has no arm {chosen!r}", hint=hint, code="arms.not_in_recipe")
     found: dict[str, Any] = {}
     wanted = [chosen]
     while wanted:
@@ -210,16 +204,6 @@ def _over(made: dict[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _data(task: str) -> dict[str, Any]:
-    """What the protocol says of the data of another task that is searched on."""
-    from robust_tickets.reproduce.protocol import rules
-
-    return rules(task).source
-
-
-KEYS = {"name", "arm", "sweep", "published", "tasks", "backbone", "x", "seeds", "why", "unreleased"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """``name`` is the published row's, in a figure that of a line; ``x`` a figure's abscissa."""
@@ -228,10 +212,47 @@ class Row:
     name: str
     arm: str
     backbone: str
-    tasks: tuple[str, ...]
+    tasks: Lines
     x: float | None = None
     seeds: int = 0  # runs that the paper has; 0: it does not say
     why: str = ""  # not empty: it cannot be made
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RowEntry:
+    """A row of ``rows/*.toml``, which has an arm, a sweep or why there is none."""
+
+    name: str
+    arm: str = ""
+    sweep: str = ""
+    why: str = ""
+    published: str = ""  # the arm in the other flavours
+    unreleased: str = ""  # why there is none in the flavour as-released
+    tasks: Lines = ()
+    backbone: str = ""
+    x: float | None = None
+    seeds: int = 0
+
+    def rows(self, id: str, flavour: Flavour) -> Iterator[Row]:
+        printed = [row for row in published.table(id).rows if row.name == self.name]
+        tasks = self.tasks or tuple(dict.fromkeys(row.task for row in printed))
+        why = self.why or (self.unreleased if flavour == "as-released" else "")
+        own = self.published if flavour != "corrected" and self.published else self.arm
+        points: dict[tuple[float | None, str], Lines] = {} if self.sweep else {(self.x, own): tasks}
+        for found in zip(*(swept(self.sweep, task) for task in tasks), strict=True) if self.sweep else ():
+            for task, point in zip(tasks, found, strict=True):  # on a task the base may stand for a point
+                points[point] = (*points.get(point, ()), task)
+        backbone = self.backbone or (printed[0].backbone if printed else BERT)
+        for (x, arm), named in points.items():
+            yield Row(
+                table=id, name=self.name, arm="" if why else arm, backbone=backbone, tasks=named, x=x, seeds=self.seeds, why=why
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    rows: Mapping[str, tuple[_RowEntry, ...]]
+    over: Mapping[str, str] = field(default_factory=dict)
 
 
 def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
@@ -241,52 +262,20 @@ def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
 
 def over(id: str) -> str | None:
     """The arm whose time a table's speed-ups are over."""
-    return _told().get("over", {}).get(published.table(id).id)
+    table = published.table(id)
+    return _of_paper(table.paper).over.get(table.id)
 
 
 @cache
 def _rows(id: str, flavour: Flavour) -> tuple[Row, ...]:
-    return tuple(row for entry in _told()["rows"][id] for row in _expanded(id, entry, flavour))
-
-
-def _expanded(id: str, entry: Mapping[str, Any], flavour: Flavour) -> Iterator[Row]:
-    if entry.keys() - KEYS or "name" not in entry or len({"arm", "sweep", "why"} & entry.keys()) != 1:
-        raise TicketsError(
-            f"{id}: a row has a name and either an arm, a sweep or why there is none, got {dict(entry)}",
-            hint="see rows/er.toml",
-        )
-    printed = [row for row in published.table(id).rows if row.name == entry["name"]]
-    backbone = entry.get("backbone", printed[0].backbone if printed else BERT)
-    tasks = tuple(entry.get("tasks", dict.fromkeys(row.task for row in printed)))
-    one = {"table": id, "name": entry["name"], "backbone": backbone, "seeds": entry.get("seeds", 0)}
-    why = entry.get("why", "") or (entry.get("unreleased", "") if flavour == "as-released" else "")
-    if "sweep" in entry:
-        points = _points(entry["sweep"], tasks)
-    else:
-        other = flavour != "corrected" and "published" in entry
-        points = {(entry.get("x"), entry["published"] if other else entry.get("arm", "")): tasks}
-    for (x, name), own in points.items():
-        yield Row(**one, arm="" if why else name, x=x, why=why, tasks=own)
-
-
-def _points(sweep: str, tasks: Sequence[str]) -> dict[tuple[float | None, str], tuple[str, ...]]:
-    """Every point of a sweep with the tasks on which it is that arm: at its own value on a task the base stands for itself."""
-    found: dict[tuple[float | None, str], tuple[str, ...]] = {}
-    for points in zip(*(swept(sweep, task) for task in tasks), strict=True):
-        for task, point in zip(tasks, points, strict=True):
-            found[point] = (*found.get(point, ()), task)
-    return found
+    entries = _of_paper(published.table(id).paper).rows[id]
+    return tuple(row for entry in entries for row in entry.rows(id, flavour))
 
 
 @cache
-def _told() -> dict[str, Any]:
-    """The three files as one."""
-    told: dict[str, Any] = {"rows": {}, "over": {}}
-    for paper in published.PAPERS:
-        one = toml(f"rows/{paper}.toml")
-        told["rows"] |= one["rows"]
-        told["over"] |= one.get("over", {})
-    return told
+def _of_paper(paper: str) -> _Rows:
+    found: _Rows = build(_Rows, toml(f"rows/{paper}.toml"), f"rows/{paper}.toml")
+    return found
 
 
 TASKS = {

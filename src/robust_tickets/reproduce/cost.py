@@ -21,7 +21,7 @@ from robust_tickets.report.run_data import number
 from robust_tickets.reproduce.arms import arm, arms, tree
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.paths import Places, rows_of, share_of
+from robust_tickets.reproduce.paths import Paths, rows_of, share_of
 from robust_tickets.reproduce.plan import Plan
 from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
 from robust_tickets.reproduce.published import toml
@@ -36,7 +36,7 @@ UNKNOWN = {
 }  # of a task that cost.toml does not have
 BATCH = 32
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
-NOWHERE = Places()
+NOWHERE = Paths()
 OURS = "h200"  # what the protocol's runs are planned on
 QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
 
@@ -103,11 +103,11 @@ def cost(
     plan: Plan,
     outcomes: Sequence[Outcome] = (),
     on: Device | None = None,
-    places: Places = NOWHERE,
+    paths: Paths = NOWHERE,
     *,
     store: Path | None = None,
 ) -> Cost:
-    """What is left of a plan after ``outcomes``; folders of ``places`` are looked at for their sizes.
+    """What is left of a plan after ``outcomes``; folders of ``paths`` are looked at for their sizes.
 
     Outcomes outlive stores: what was not made in this ``store`` and lacks an attack is trained again, its search too.
     """
@@ -115,7 +115,7 @@ def cost(
     found = {outcome.unit: outcome for outcome in outcomes}
     trained = {unit for unit, outcome in found.items() if outcome.clean}  # of the others there is the search alone
     kept = [unit for unit in plan.units if unit in found and store is not None and (store / "units" / unit.id).is_dir()]
-    seen = {p.key for unit in kept for p in pieces(unit, (), on, places, train=unit in trained)}
+    seen = {p.key for unit in kept for p in pieces(unit, (), on, paths, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Unit, float] = {}
     for unit in plan.units:
@@ -125,7 +125,7 @@ def cost(
         if not open_attacks and (unit in trained or (unit in found and unit in plan.searches)):
             continue
         left[unit] = 0.0
-        for piece in pieces(unit, open_attacks, on, places, train=unit not in plan.searches):
+        for piece in pieces(unit, open_attacks, on, paths, train=unit not in plan.searches):
             if piece.key not in seen:
                 seen.add(piece.key)
                 spent[piece.kind] += piece.seconds
@@ -137,7 +137,7 @@ def pieces(
     unit: Unit,
     attacks: Sequence[NamedAttack],
     on: Device,
-    places: Places = NOWHERE,
+    paths: Paths = NOWHERE,
     *,
     train: bool = True,
     ran: float | None = None,
@@ -146,21 +146,21 @@ def pieces(
     recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
     name = arm(unit.arm, unit.flavour).arm
     who = [unit.backbone, unit.seed, unit.repeat]
-    share = share_of(places, unit.backbone)
+    share = share_of(paths, unit.backbone)
     for search, task in _searches(recipe, name, unit.task):
         if ran is not None and "share" in _numbers()["searches"].get(search.get("name"), {}):  # no arm has two of these
             search = {**search, "stop": "fixed", "at_epoch": ran}
-        seconds = share * _search(search, _task(places, task), on)
+        seconds = share * _search(search, _task(paths, task), on)
         yield Piece(
             kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0)
         )
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
         epochs = float(training.get("run_epochs") or training.get("epochs", 3))
-        seconds = on.start + share * epochs * _epoch(training, _task(places, unit.task), on)
+        seconds = on.start + share * epochs * _epoch(training, _task(paths, unit.task), on)
         yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
     for one in attacks:
-        seconds = on.asking + share * _attack(one, _task(places, unit.task), on)
+        seconds = on.asking + share * _attack(one, _task(paths, unit.task), on)
         yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
 
 
@@ -248,9 +248,9 @@ def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
     return float(on.margin * seconds / on.half)
 
 
-def _task(places: Places, name: str) -> dict[str, Any]:
+def _task(paths: Paths, name: str) -> dict[str, Any]:
     """The task's numbers, with the rows that its folder holds."""
-    told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(places, name)
+    told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(paths, name)
     official = rules(name) if name in _numbers()["tasks"] else None
     confirm = {official.confirm: official.confirm_rows} if official is not None and official.confirm else {}
     told |= {

@@ -18,7 +18,7 @@ from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked, Outcome
-from robust_tickets.reproduce.paths import Places, rows_of, weights_of
+from robust_tickets.reproduce.paths import Paths, rows_of, weights_of
 from robust_tickets.reproduce.protocol import part_of, rules
 from robust_tickets.stats.classification import SUCCESS
 
@@ -145,15 +145,15 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
     return told, result.ids
 
 
-def without_paths(value: Any, places: Mapping[str, Path]) -> Any:
-    """``value`` with ``@name`` wherever it names a place; where one lies in another, the first of ``places`` names it."""
+def without_paths(value: Any, paths: Mapping[str, Path]) -> Any:
+    """``value`` with ``@name`` wherever it names a place; where one lies in another, the first of ``paths`` names it."""
     if isinstance(value, Mapping):
-        return {key: without_paths(inner, places) for key, inner in value.items()}
+        return {key: without_paths(inner, paths) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(without_paths(inner, places) for inner in value)
+        return type(value)(without_paths(inner, paths) for inner in value)
     if not isinstance(value, str):
         return value
-    for name, path in places.items():
+    for name, path in paths.items():
         value = value.replace(str(path), f"@{name}")
     return value
 
@@ -201,15 +201,15 @@ NEAR = (
 )
 
 
-def foreign(known: Outcome, places: Places) -> str | None:
+def foreign(known: Outcome, paths: Paths) -> str | None:
     """Why a result cannot be of these data and weights; none: nothing speaks against it. Their hashes are not looked at."""
     unit, part = known.unit, part_of(known.notes)
-    if part is not None and not places.subset:
+    if part is not None and not paths.subset:
         return f"there is a result of a part of the data: {part}"
-    rows = rows_of(places, unit.task).get("train")
+    rows = rows_of(paths, unit.task).get("train")
     if part is None and rows is not None and rows not in rules(unit.task).train:
-        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {places.data}"
-    here, then = weights_of(places, unit.backbone), known.cost.get("dense_encoder_parameters")
+        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {paths.data}"
+    here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
     if here and isinstance(then, int | float) and not 1 <= then / here <= NEAR:
-        return f"there is a result of a model with {then / 1e6:.3g} million parameters; the one in {places.models} has {here / 1e6:.3g}"
+        return f"there is a result of a model with {then / 1e6:.3g} million parameters; the one in {paths.models} has {here / 1e6:.3g}"
     return None

@@ -1,7 +1,4 @@
-"""Unit: one training run with all that leads to it and follows it. A cell of a table is made of the units of one arm, one for each seed.
-
-What an arm is stands in ``arms.toml``; several rows of several tables may be the same arm, and share its units.
-"""
+"""One training run with all that leads to it and follows it, by its names."""
 
 from __future__ import annotations
 
@@ -31,26 +28,27 @@ class Unit(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("backbone", "task", "arm"):
-            if not _NAME.fullmatch(getattr(self, name)):
+            if not _NAME.fullmatch(getattr(self, name)):  # it becomes a folder's name
                 raise TicketsError(
-                    f"a unit's {name} is a name of small letters, digits, _, . and -, got {getattr(self, name)!r}",
-                    hint="write it so, since it becomes a folder's name",
+                    f"a job's {name} is a name, got {getattr(self, name)!r}",
+                    hint="write it in small letters, digits, _, . and -",
+                    code="job.name",
                 )
 
     @property
     def id(self) -> str:
-        """Also the place of its result: ``bert-base-uncased/sst2/earlyrobust/corrected/seed-0``, further repeats ``…/seed-0-repeat-1``."""
+        """Also the path of its result: ``bert-base-uncased/sst2/earlyrobust/corrected/seed-0``, or ``…/seed-0-repeat-1``."""
         last = f"seed-{self.seed}" + (f"-repeat-{self.repeat}" if self.repeat else "")
         return "/".join((self.backbone, self.task, self.arm, self.flavour, last))
 
     @classmethod
     def of_id(cls, id: str) -> Unit:
-        """The unit that is called so."""
+        """The job with this id."""
         parts = id.split("/")
         last = re.fullmatch(r"seed-(\d+)(?:-repeat-([1-9]\d*))?", parts[-1])
         if len(parts) != 5 or last is None:
-            raise TicketsError(f"{id!r} is no unit", hint="backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M")
+            hint = "backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M"
+            raise TicketsError(f"{id!r} is no job", hint=hint, code="job.id")
         flavour: Any = parts[3]
-        return cls(
-            backbone=parts[0], task=parts[1], arm=parts[2], flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0)
-        )
+        names = {"backbone": parts[0], "task": parts[1], "arm": parts[2]}
+        return cls(**names, flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0))

@@ -20,11 +20,11 @@ from robust_tickets.files import locked, read_json
 from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import arms as rows
 from robust_tickets.reproduce import gather, outcome, protocol
-from robust_tickets.reproduce.attacks import GROUPS
 from robust_tickets.reproduce.gather import foreign
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.paths import CORPORA, ROLES, Places
+from robust_tickets.reproduce.paths import CORPORA, Paths
+from robust_tickets.reproduce.protocol import GROUPS
 
 if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import AttackPlan, Recipe
@@ -39,7 +39,7 @@ OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "mod
 def one(
     unit: Unit,
     attacks: Sequence[NamedAttack],
-    places: Places,
+    paths: Paths,
     store: Path,
     results: Path,
     processes: int = 1,
@@ -54,12 +54,12 @@ def one(
     """
     with locked(store / "units" / unit.id, wait=True):
         known = found(unit, results)
-        recipe = recipe_of(unit, attacks, places)
+        recipe = recipe_of(unit, attacks, paths)
         if known is not None:
-            check_same(known, recipe, unit, attacks, places)
+            check_same(known, recipe, unit, attacks, paths)
             if complete(known, attacks, search_only):
                 return known
-        return _make(unit, attacks, recipe, known, places, store, results, processes, search_only, drop_models)
+        return _make(unit, attacks, recipe, known, paths, store, results, processes, search_only, drop_models)
 
 
 def found(unit: Unit, results: Path) -> Outcome | None:
@@ -75,24 +75,24 @@ def complete(known: Outcome | None, attacks: Sequence[NamedAttack], search_only:
     )
 
 
-def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> Recipe:
+def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], paths: Paths) -> Recipe:
     """The unit as a recipe of one arm, with its attacks in their order; refused where it breaks the protocol."""
     from robust_tickets.experiment.recipe import resolve
 
     arm = rows.arm(unit.arm, unit.flavour)
     tree = rows.tree(
         unit,
-        (*protocol.settings(unit), *places.settings(unit)),
-        [attack.placed(places, cuda=protocol.on_cuda()) for attack in attacks],
+        (*protocol.settings(unit), *paths.settings(unit)),
+        [attack.placed(paths, cuda=protocol.on_cuda()) for attack in attacks],
     )
-    recipe = resolve(unit.arm, places.placed(tree), [arm.arm])
+    recipe = resolve(unit.arm, paths.placed(tree), [arm.arm])
     protocol.check(recipe, unit)
     return recipe
 
 
-def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack], places: Places) -> None:
+def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[NamedAttack], paths: Paths) -> None:
     """Refuse to add to an outcome of other settings or data, or to take it or an attack of it for this one."""
-    if why := foreign(known, places):
+    if why := foreign(known, paths):
         raise TicketsError(
             why,
             hint=f"give another folder as --results, or move units/{unit.id}.json out of this one; --subset takes results of a part",
@@ -110,16 +110,16 @@ def check_same(known: Outcome, recipe: Recipe, unit: Unit, attacks: Sequence[Nam
 
 
 def _make(
-    unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, places: Places, store: Path, results: Path,
+    unit: Unit, attacks: Sequence[NamedAttack], recipe: Recipe, known: Outcome | None, paths: Paths, store: Path, results: Path,
     processes: int, search_only: bool, drop_models: bool,
 ) -> Outcome:  # fmt: skip
     from robust_tickets.experiment.runner import prepare, ticket_of
 
     folder = store / f"repeat-{unit.repeat}" if unit.repeat else store
     walk = prepare(recipe, out=folder, processes=processes)
-    notes = protocol.check_task(walk.task, unit, subset=places.subset)
+    notes = protocol.check_task(walk.task, unit, subset=paths.subset)
     (arm,) = recipe.arms
-    kept = _Kept(unit, walk, places, results, notes)
+    kept = _Kept(unit, walk, paths, results, notes)
     if search_only:
         if arm.origin is None:
             raise TicketsError(
@@ -136,7 +136,7 @@ def _make(
     elif known is not None and known.attacks:
         say(f"{unit.id} is another model than the one that was attacked: its attacks are run anew")
         attacks = [*attacks, *_others(unit, known, attacks)]
-        recipe = recipe_of(unit, attacks, places)
+        recipe = recipe_of(unit, attacks, paths)
         kept.owed = {attack.name for attack in attacks if known.attacked(attack.name)}
     kept.write(told)
     workers, problems = _workers(processes), []
@@ -158,10 +158,9 @@ def _make(
 class _Kept:
     """Writes the outcome of one unit, step by step."""
 
-    def __init__(self, unit: Unit, walk: Walk, places: Places, results: Path, notes: Sequence[str]) -> None:
+    def __init__(self, unit: Unit, walk: Walk, paths: Paths, results: Path, notes: Sequence[str]) -> None:
         self.unit, self.walk, self.results, self.notes = unit, walk, results, notes
-        names = {place: role[1:] for role, place in ROLES.items()}
-        self.paths = {names.get(name, name): path for name, path in vars(places).items() if isinstance(path, Path)}
+        self.paths = {name: path for name, path in vars(paths).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
         self.ticket: Ticket | None = None  # to lie beside the outcome
         self.owed: set[str] = (

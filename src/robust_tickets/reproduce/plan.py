@@ -1,28 +1,33 @@
-"""Plan: what a table, a figure or a campaign asks for: its cells, the units behind them, each once, and what cannot be had.
+"""What tables, figures and campaigns ask for: cells, the jobs behind them, each once, and what cannot be had.
 
-A cell is a measure of an arm on a task; its units are the arm's training runs. Units are in the order that makes whole tables early: all of
+A cell is a measure of an arm on a task; its jobs are the arm's training runs. Jobs are in the order that makes whole tables early: all of
 one seed, then all of the next; a campaign's parts one after the other; repeats of a seed last. Planning loads no torch and no data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
+from robust_tickets.config import build
 from robust_tickets.data.registered_tasks import plain
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.arms import rows
-from robust_tickets.reproduce.attacks import NamedAttack, attacks, confirms
-from robust_tickets.reproduce.job import Flavour, Unit
-from robust_tickets.reproduce.paths import Places, missing
-
-if TYPE_CHECKING:
-    from robust_tickets.reproduce.claims import Claim
-
+from robust_tickets.reproduce.arms import arm, backbone_title, rows, task_title
+from robust_tickets.reproduce.claims import Claim, first_seed
+from robust_tickets.reproduce.job import BERT, Flavour, Unit
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.paths import Paths, missing
+from robust_tickets.reproduce.protocol import CONFIRM, NamedAttack, attacks, confirms, constants
+from robust_tickets.reproduce.published import toml
 
 KEYS = ("task", "method", "attack", "backbone", "metric", "seed")
+TICKET = "ticket"  # the measure of a figure that shows a search: its masks, its gates, what survives
+SEARCHES = ("ER-F2", "ER-F5", "RT-F1", "RT-F3", "RT-F5", "OR-F1")  # figures made of searches alone
+RUNS = 5  # fewer make no claim
+OF_TABLES = ("main", "more")  # groups that a published column may be attacked with
 
 
 def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -30,37 +35,14 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for one in given:
         key, equals, values = (part.strip() for part in one.partition("="))
-        if not equals or not values:
-            raise TicketsError(
-                f"--only {one}: expected KEY=VALUE", hint=f"for example --only task=sst2; keys: {', '.join(KEYS)}"
-            )
+        if not equals or not values or any(f"{other}=" in values for other in KEYS):
+            hint = f"for example --only task=sst2 --only method=finetune,freelb; keys: {', '.join(KEYS)}"
+            raise TicketsError(f"--only {one}: expected KEY=VALUE", hint=hint, code="plan.only")
         if key not in KEYS:
-            raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
-        parts = [value.strip() for value in values.split(",") if value.strip()]
-        if any(_has_key(part) for part in parts):
-            hint = f"two keys are two flags: {_flags(key, parts)}"
-            raise TicketsError(f"--only {one}: a second key behind a comma, which parts the values of one", hint=hint)
-        pairs += [(key, value) for value in parts]
+            hint = did_you_mean(key, KEYS)
+            raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=hint, code="plan.only_key")
+        pairs += [(key, value.strip()) for value in values.split(",") if value.strip()]
     return tuple(pairs)
-
-
-def _has_key(part: str) -> bool:
-    return "=" in part and part.partition("=")[0].strip() in KEYS
-
-
-def _flags(key: str, parts: Sequence[str]) -> str:
-    """What was meant by ``parts`` of one flag: a value belongs to the key before it."""
-    flags = [f"{key}="]
-    for part in parts:
-        if _has_key(part):
-            flags.append(part)
-        else:
-            flags[-1] += part if flags[-1].endswith("=") else f",{part}"
-    return " ".join(f"--only {flag}" for flag in flags if not flag.endswith("="))
-
-
-def _plain(key: str, name: str) -> str:
-    return plain(name) if key == "task" else name.lower()
 
 
 class Only:
@@ -68,9 +50,6 @@ class Only:
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.pairs = tuple(pairs)
-        for key, value in self.pairs:
-            if key not in KEYS:
-                raise TicketsError(f"only {key}={value}: {key!r} is none of its keys", hint=did_you_mean(key, KEYS))
         self._met: dict[str, dict[str, None]] = {}
         self._hit: set[tuple[str, str]] = set()
 
@@ -80,8 +59,9 @@ class Only:
     def takes(self, key: str, *names: str) -> bool:
         """Whether something that has these names is wanted. Case does not matter: a row may be called RobustT 30 %, a task SST-2."""
         self._met.setdefault(key, {}).update(dict.fromkeys(names))
+        same = plain if key == "task" else str.lower
         values = [value for known, value in self.pairs if known == key]
-        hit = [value for value in values if _plain(key, value) in [_plain(key, name) for name in names]]
+        hit = [value for value in values if same(value) in map(same, names)]
         self._hit.update((key, value) for value in hit)
         return not values or bool(hit)
 
@@ -96,25 +76,15 @@ class Only:
         One side alone leaves nothing to compare. A seed does not matter: a claim is about all runs, as a cell is.
         """
         sides = {(claim.task, claim.backbone, arm) for arm in (claim.arm, claim.other)}
-        return (
-            sides.isdisjoint(without)
-            and self.takes("metric", claim.metric)
-            and self.takes_attack(None, (claim.attack,))
-        )
+        wanted = sides.isdisjoint(without) and self.takes("metric", claim.metric)
+        return wanted and self.takes_attack(None, (claim.attack,))
 
     def check(self) -> None:
         for key, value in self.pairs:
             if (key, value) not in self._hit:
-                known = [name for name in self._met.get(key, {}) if "," not in name]  # a comma would part it
-                raise TicketsError(
-                    f"--only {key}={value}: nothing here has this {key}", hint=did_you_mean(value, known)
-                )
-
-
-TICKET = "ticket"  # the measure of a figure that shows a search: its masks, its gates, what survives
-SEARCHES = ("ER-F2", "ER-F5", "RT-F1", "RT-F3", "RT-F5", "OR-F1")  # figures made of searches alone
-RUNS = 5  # fewer make no claim
-OF_TABLES = ("main", "more")  # groups that a published column may be attacked with
+                hint = did_you_mean(value, [name for name in self._met.get(key, {}) if "," not in name])
+                message = f"--only {key}={value}: nothing here has this {key}"
+                raise TicketsError(message, hint=hint, code="plan.only_value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,21 +105,31 @@ class Cell:
     units: tuple[Unit, ...] = ()
     why: str = ""
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.table, self.row, self.task, self.backbone, self.arm, self.metric, self.attack, self.x)
+
+    def and_(self, other: Cell) -> Cell:
+        """One cell of two parts that ask for the same measure; it cannot be made if neither can."""
+        named, units = (*self.attacks, *other.attacks), (*self.units, *other.units)
+        once = {"attacks": tuple(dict.fromkeys(named)), "units": tuple(dict.fromkeys(units))}
+        return replace(other, **once, why=self.why and other.why)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``units`` can all be run; each is attacked by ``attacks[unit]``. ``searches`` are those of which the ticket alone is asked for."""
+    """``units`` in the order in which they are run, ``attacks`` of each; of ``searches`` the ticket alone is wanted."""
 
     title: str
     cells: tuple[Cell, ...]
     units: tuple[Unit, ...]
     attacks: Mapping[Unit, tuple[NamedAttack, ...]]
     searches: frozenset[Unit] = frozenset()
-    missing: tuple[str, ...] = ()
-    only: tuple[tuple[str, str], ...] = ()  # what it was narrowed by
+    missing: tuple[str, ...] = ()  # each once, with how to supply it
+    only: tuple[tuple[str, str], ...] = ()  # what it was kept to
     without: frozenset[tuple[str, str, str, str]] = (
         frozenset()
-    )  # table, task, backbone and arm of which that leaves nothing
+    )  # table, task, backbone, arm of which that leaves nothing
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -157,8 +137,8 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """One line of a table: an arm on a task, with its measures and the attacks it is to see."""
+class _Line:
+    """An arm on a task, with its measures and the attacks it is to see."""
 
     table: str
     row: str
@@ -166,7 +146,7 @@ class Asked:
     backbone: str
     arm: str
     columns: tuple[tuple[str, str | None, float | None], ...]  # metric, attack, published value
-    seeds: tuple[tuple[int, int], ...]  # seed and repeat
+    runs: tuple[tuple[int, int], ...]  # seed and repeat
     groups: tuple[str, ...]
     whole: bool = False  # every attack of the groups, not those of the columns alone
     part: int = 0  # of a campaign: what comes first is run first
@@ -180,7 +160,7 @@ def plan(
     seeds: int | None = 5,
     only: Sequence[tuple[str, str]] = (),
     flavour: Flavour = "corrected",
-    places: Places,
+    paths: Paths,
     groups: Sequence[str] | None = None,
 ) -> Plan:
     """The cells of tables and figures. ``groups`` names the attacks to run, all of them; by default those that the columns name.
@@ -188,38 +168,26 @@ def plan(
     ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
     """
     if any(confirms(one) for one in groups or ()):
-        raise TicketsError(
-            "the split that confirms is attacked once, for the claims about the chosen recipe; no table of the papers has it",
-            hint="`tickets reproduce --campaign B` does it",
-        )
+        raise _not_confirmed("no table of the papers has it")
     tables = [published.table(id) for id in dict.fromkeys(ids)]
-    asked = [line for table in tables for line in of_table(table, seeds, groups, flavour)]
-    return settle(", ".join(table.id for table in tables), asked, only=only, flavour=flavour, places=places)
+    lines = [line for table in tables for line in _of_table(table, seeds, groups, flavour)]
+    return _planned(", ".join(table.id for table in tables), lines, only=only, flavour=flavour, paths=paths)
 
 
-def of_table(
-    table: published.Table,
-    seeds: int | None = None,
-    groups: Sequence[str] | None = None,
-    flavour: Flavour = "corrected",
-) -> list[Asked]:
-    """What a table asks for, line by line."""
+def _of_table(
+    table: published.Table, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
+) -> Iterator[_Line]:
     values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in published.cells(table.id)}
-    columns = columns_of(table)
-    return [
-        Asked(
-            table=table.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm,
-            columns=tuple(
-                (metric, attack, value)
-                for metric, attack in columns
-                if (value := values.get((task, row.name, row.backbone, metric, attack))) is not None or table.kind == "figure"
-            ),
-            seeds=tuple((seed, 0) for seed in range(seeds if seeds is not None else max(RUNS, row.seeds))),
-            groups=tuple(groups) if groups is not None else OF_TABLES, whole=groups is not None, x=row.x, why=row.why,
-        )
-        for row in rows(table.id, flavour)
-        for task in row.tasks
-    ]  # fmt: skip
+    for row in rows(table.id, flavour):
+        for task in row.tasks:
+            columns = [(*one, values.get((task, row.name, row.backbone, *one))) for one in columns_of(table)]
+            count = seeds if seeds is not None else max(RUNS, row.seeds)
+            yield _Line(
+                table=table.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm, x=row.x, why=row.why,
+                columns=tuple(one for one in columns if one[2] is not None or table.kind == "figure"),
+                runs=tuple((seed, 0) for seed in range(count)),
+                groups=tuple(groups) if groups is not None else OF_TABLES, whole=groups is not None,
+            )  # fmt: skip
 
 
 def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
@@ -229,127 +197,192 @@ def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
     return [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
 
 
-def settle(
-    title: str, asked: Sequence[Asked], *, only: Sequence[tuple[str, str]], flavour: Flavour, places: Places
+def _planned(
+    title: str, lines: Sequence[_Line], *, only: Sequence[tuple[str, str]], flavour: Flavour, paths: Paths
 ) -> Plan:
-    """Cells and units of lines: what ``only`` leaves, each unit once, with what cannot be had told beside it."""
-    chosen = Only(only)
-    look = _Look(places, flavour)
-    cells: dict[
-        tuple[Any, ...], Cell
-    ] = {}  # of two parts that ask for the same measure there is one, with the runs of both
-    wanted: dict[Unit, dict[str, NamedAttack]] = {}
-    trained: set[Unit] = set()
-    part: dict[Unit, int] = {}  # the first that asks for it
-    for line in asked:
-        runs = [(seed, repeat) for seed, repeat in line.seeds if chosen.takes("seed", str(seed))]
+    """Cells and jobs of lines: what ``only`` leaves, each job once, with what cannot be had noted beside it."""
+    chosen, cells = Only(only), dict[tuple[Any, ...], Cell]()
+    wanted, parts = dict[Unit, dict[str, NamedAttack]](), dict[Unit, int]()
+    trained, told = set[Unit](), dict[str, None]()
+
+    @cache
+    def lacks(unit: Unit, *asked: NamedAttack) -> str:
+        found = missing(paths, unit, asked)
+        told.update(dict.fromkeys(found))
+        return "; ".join(found)
+
+    for line in lines:
+        known = attacks(line.task, line.groups, flavour)
+        runs = [run for run in line.runs if chosen.takes("seed", str(run[0]))]
         names = {"task": (line.task,), "method": (line.arm, line.row), "backbone": (line.backbone,)}
         taken = [chosen.takes(key, *own) for key, own in names.items()]  # all are asked, so that a hint knows all names
-        columns = [
-            (metric, attack, value)
-            for metric, attack, value in line.columns
-            if all([chosen.takes("metric", metric), chosen.takes_attack(attack, look.names(line, attack))])
-        ]
+        columns = []
+        for metric, attack, value in line.columns:
+            named = [one for one in known if attack is not None and attack in (one.name, one.stands_for)]
+            if all([chosen.takes("metric", metric), chosen.takes_attack(attack, [one.name for one in named])]):
+                columns.append((metric, attack, value, named))
         if not all(taken) or not runs:
             continue
-        units = tuple(
-            Unit(backbone=line.backbone, task=line.task, arm=line.arm, flavour=flavour, seed=seed, repeat=repeat) for seed, repeat in runs
-        ) if not line.why else ()  # fmt: skip
-        for metric, attack, value in columns:
-            named = [
-                one
-                for one in look.standing(line, attack)
-                if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))
-            ]
-            why = line.why or look.why(units[0], ()) or (look.none(line, attack, named, units[0]) if attack else "")
-            found = [one for one in named if not look.why(units[0], (one,))] if not why else []
-            key = (line.table, line.row, line.task, line.backbone, line.arm, metric, attack, line.x)
-            made = Cell(
+        job: dict[str, Any] = {"backbone": line.backbone, "task": line.task, "arm": line.arm, "flavour": flavour}
+        units = tuple(Unit(**job, seed=seed, repeat=repeat) for seed, repeat in runs) if not line.why else ()
+        for metric, attack, value, named in columns:
+            named = [one for one in named if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
+            why = line.why or lacks(units[0])
+            if attack and not why:
+                lacking = [lacks(units[0], one) for one in named]
+                why = (lacking[0] if all(lacking) else "") if named else _none(attack, line.task, flavour)
+            found = [] if why else [one for one in named if not lacks(units[0], one)]
+            cell = Cell(
                 table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
                 attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
             )  # fmt: skip
-            cells[key] = made if key not in cells else _both(cells[key], made)
+            cells[cell.key] = cells[cell.key].and_(cell) if cell.key in cells else cell
             if why:
                 continue
             if line.whole and metric != TICKET:
-                found += [
-                    one
-                    for one in look.attacks(line)
-                    if chosen.takes_attack(None, (one.name,)) and not look.why(units[0], (one,))
-                ]
+                found += [one for one in known if chosen.takes_attack(None, (one.name,)) and not lacks(units[0], one)]
             for unit in units:
                 wanted.setdefault(unit, {}).update({one.name: one for one in found})
-                part.setdefault(unit, line.part)
-            if metric != TICKET:
-                trained.update(units)
+                parts.setdefault(unit, line.part)
+            trained.update(units if metric != TICKET else ())
     chosen.check()
     if not cells:
-        raise TicketsError(f"{title}: nothing is left of it", hint=f"{chosen} leaves no cell: leave one of them out")
-    order = {unit: i for i, unit in enumerate(wanted)}
-    units_in_order = tuple(
-        sorted(wanted, key=lambda unit: (unit.repeat > 0, part[unit], unit.seed, unit.repeat, order[unit]))
-    )
+        hint = f"{chosen} leaves no cell: leave one of them out"
+        raise TicketsError(f"{title}: nothing is left of it", hint=hint, code="plan.empty")
+    units = tuple(sorted(wanted, key=lambda unit: (unit.repeat > 0, parts[unit], unit.seed, unit.repeat)))
+    kept = {(cell.table, cell.task, cell.backbone, cell.arm) for cell in cells.values()}
     return Plan(
         title=title,
         cells=tuple(cells.values()),
-        units=units_in_order,
-        attacks={unit: tuple(wanted[unit].values()) for unit in units_in_order},
+        units=units,
+        attacks={unit: tuple(wanted[unit].values()) for unit in units},
         searches=frozenset(wanted) - trained,
-        missing=tuple(dict.fromkeys(look.told)),
+        missing=tuple(told),
         only=chosen.pairs,
-        without=frozenset((line.table, line.task, line.backbone, line.arm) for line in asked)
-        - {(cell.table, cell.task, cell.backbone, cell.arm) for cell in cells.values()},
+        without=frozenset((line.table, line.task, line.backbone, line.arm) for line in lines) - kept,
     )
 
 
-def _both(first: Cell, second: Cell) -> Cell:
-    """One cell of two that measure the same; it cannot be made if neither can."""
-    return replace(
-        second,
-        attacks=tuple(dict.fromkeys((*first.attacks, *second.attacks))),
-        units=tuple(dict.fromkeys((*first.units, *second.units))),
-        why=first.why and second.why,
-    )
+def _none(attack: str, task: str, flavour: Flavour) -> str:
+    """Why no attack that was asked for stands for a column."""
+    for other in attacks(task, OF_TABLES, flavour):
+        if attack in (other.name, other.stands_for):
+            return f"{attack} is not asked for: --attacks {other.group}"
+    return f"the protocol has no {attack} for {task}"
 
 
-class _Look:
-    """Attacks of a task and what is missing, each looked up once; ``told`` collects what is."""
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Arms on tasks, or tables of the papers; without ``tasks`` all that a table has."""
 
-    def __init__(self, places: Places, flavour: Flavour) -> None:
-        self.places, self.flavour = places, flavour
-        self.told: list[str] = []
-        self._attacks: dict[Any, tuple[NamedAttack, ...]] = {}
-        self._why: dict[Any, str] = {}
+    seeds: int
+    arms: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = (BERT,)
+    repeats: int = 1  # runs of the first seed in all
+    attacks: tuple[str, ...] = ()
+    fresh: bool = False  # what took part in a choice is run with seeds that did not
 
-    def attacks(self, line: Asked) -> tuple[NamedAttack, ...]:
-        key = (line.task, line.groups)
-        if key not in self._attacks:
-            self._attacks[key] = attacks(line.task, groups=line.groups, flavour=self.flavour)
-        return self._attacks[key]
+    def runs(self, arm: str, seeds: int) -> tuple[tuple[int, int], ...]:
+        first = first_seed(arm) if self.fresh else 0
+        repeated = tuple((first, repeat) for repeat in range(self.repeats if seeds else 0))
+        return (*repeated, *((seed, 0) for seed in range(first + 1, first + seeds)))
 
-    def standing(self, line: Asked, attack: str | None) -> list[NamedAttack]:
-        return [one for one in self.attacks(line) if attack is not None and attack in (one.name, one.stands_for)]
 
-    def names(self, line: Asked, attack: str | None) -> tuple[str, ...]:
-        return tuple(one.name for one in self.standing(line, attack))
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """A question, and the runs that answer it."""
 
-    def why(self, unit: Unit, asked: tuple[NamedAttack, ...]) -> str:
-        key = (unit.backbone, unit.task, unit.arm, tuple(one.name for one in asked))
-        if key not in self._why:
-            lacking = missing(self.places, unit, asked)
-            self.told += lacking
-            self._why[key] = "; ".join(lacking)
-        return self._why[key]
+    title: str
+    parts: tuple[Part, ...]
 
-    def none(self, line: Asked, attack: str, named: Sequence[NamedAttack], unit: Unit) -> str:
-        """Why no attack stands for the column, if so."""
-        if not named:
-            known = attacks(line.task, groups=OF_TABLES, flavour=self.flavour)
-            others = [one for one in known if attack in (one.name, one.stands_for)]
-            return (
-                f"{attack} is not asked for: --attacks {others[0].group}"
-                if others
-                else f"the protocol has no {attack} for {line.task}"
-            )
-        lacking = [self.why(unit, (one,)) for one in named]
-        return "" if not all(lacking) else lacking[0]
+
+@cache
+def campaigns() -> Mapping[str, Campaign]:
+    """All of them, by letter."""
+    tables = toml("campaign.toml")["campaigns"]
+    return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in tables.items()}
+
+
+def campaign(
+    names: str,
+    paths: Paths,
+    *,
+    only: Sequence[tuple[str, str]] = (),
+    flavour: Flavour = "corrected",
+    seeds: int | None = None,
+    groups: Sequence[str] | None = None,
+) -> Plan:
+    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups``, if given, replace its own."""
+    letters = list(dict.fromkeys(one.strip().upper() for one in names.split(",")))
+    lines: list[_Line] = []
+    parts = [(letter, part) for letter in letters for part in _parts(letter, groups)]
+    for number, (letter, part) in enumerate(parts):
+        count = part.seeds if seeds is None else seeds
+        lines += (replace(line, part=number) for line in _of_part(letter, part, count, groups, flavour))
+    title = "; ".join(f"campaign {letter}: {campaigns()[letter].title}" for letter in letters)
+    return _planned(title, lines, only=only, flavour=flavour, paths=paths)
+
+
+def _parts(letter: str, groups: Sequence[str] | None) -> tuple[Part, ...]:
+    if letter not in campaigns():
+        hint = did_you_mean(letter, campaigns())
+        raise TicketsError(f"no campaign is called {letter!r}", hint=hint, code="plan.unknown_campaign")
+    parts = campaigns()[letter].parts
+    if any(map(confirms, groups or ())) and not any(confirms(own) for part in parts for own in part.attacks):
+        raise _not_confirmed(f"campaign {letter} does not confirm")
+    return parts
+
+
+def _not_confirmed(why: str) -> TicketsError:
+    message = f"{why}: the split that confirms is attacked once, for the claims about the chosen recipe"
+    return TicketsError(message, hint="`tickets reproduce --campaign B` does it", code="plan.confirm")
+
+
+def may_confirm(unit: Unit) -> bool:
+    """Whether a campaign attacks the split that confirms for a job: of what took part in a choice for fresh runs alone."""
+    parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
+    return any(unit.arm in part.arms for part in parts) and unit.seed >= first_seed(unit.arm)
+
+
+def _of_part(letter: str, part: Part, seeds: int, groups: Sequence[str] | None, flavour: Flavour) -> Iterator[_Line]:
+    asked = part.attacks if groups is None else _narrowed(groups, part.attacks)
+    for id in part.tables:
+        for line in _of_table(published.table(id), seeds, asked if asked or groups is not None else None, flavour):
+            if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
+                yield line
+    for task in part.tasks if part.arms else ():
+        under = [("aua", one.name, None) for one in attacks(task, asked, flavour)]
+        for backbone in part.backbones:
+            for own in part.arms:
+                yield _Line(
+                    table=f"campaign {letter}", row=arm(own).title, task=task, backbone=backbone, arm=own,
+                    columns=(("clean", None, None), *under), runs=part.runs(own, seeds), groups=asked, whole=True,
+                )  # fmt: skip
+
+
+def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """The groups that are asked for; of those that confirm no more than the part has itself."""
+    confirming = [one for one in own if confirms(one)]
+    found = [
+        found
+        for one in groups
+        for found in (confirming if one == CONFIRM and CONFIRM not in confirming else [one])
+        if not confirms(found) or found in confirming or CONFIRM in confirming
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def needs(backbone: str, task: str, outcomes: Sequence[Outcome]) -> str:
+    """What a run needs that no run of these results had: “weights of RoBERTa-base and data of QNLI (104,743 training rows)”.
+
+    It looks at the results alone, not at this machine: a page says the same wherever it is made.
+    """
+    parts = []
+    if all(one.unit.backbone != backbone for one in outcomes):
+        parts.append(f"weights of {backbone_title(backbone)}")
+    if all(one.unit.task != task for one in outcomes):
+        known = constants().tasks.get(task)
+        parts.append(f"data of {task_title(task)}" + (f" ({known.train[0]:,} training rows)" if known else ""))
+    return " and ".join(parts)

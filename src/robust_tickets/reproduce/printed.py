@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
 from robust_tickets.reproduce.arms import arms, rows
-from robust_tickets.reproduce.attacks import attack as attack_of
 from robust_tickets.reproduce.claims import Claim, after_choice
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.protocol import attack as attack_of
 from robust_tickets.reproduce.published import Cell, cells, tables
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
 from robust_tickets.stats.intervals import Interval, predicted_difference

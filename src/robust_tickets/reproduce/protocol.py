@@ -1,4 +1,4 @@
-"""The protocol, enforced: the settings that hold for every arm of a task, and what is refused because it breaks them.
+"""The protocol: the rules of each task, the named attacks, and the refusal of recipes and rows that break them.
 
 The numbers stand in ``protocol.toml`` and ``attacks.toml``. ``settings`` is written over a recipe, ``check`` looks at the resolved recipe
 before anything is loaded, ``check_task`` at the rows before anything is trained.
@@ -7,69 +7,215 @@ before anything is loaded, ``check_task`` at the rows before anything is trained
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from robust_tickets.config import build, to_plain
 from robust_tickets.data.registered_tasks import TASKS
-from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.attacks import CONFIRM, GROUPS, HALF
-from robust_tickets.reproduce.attacks import NamedAttack as NamedAttack
-from robust_tickets.reproduce.attacks import attack as attack
-from robust_tickets.reproduce.attacks import attacks as attacks
+from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce.job import Flavour, Unit
-from robust_tickets.reproduce.paths import ROLES
-from robust_tickets.reproduce.rules import CARVED, NOTHING, Rules, told
-from robust_tickets.reproduce.rules import rules as rules
+from robust_tickets.reproduce.published import toml
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Task
     from robust_tickets.experiment.arms import Arm, Origin
     from robust_tickets.experiment.recipe import AttackPlan, Recipe
+    from robust_tickets.reproduce.paths import Paths
 
-WHOLE = (
-    "test",
-    "validation",
-    "max_rows",
-    "max_test_rows",
-    "selects",
-    "attacked",
-    "drop_seen",
-    "split_seed",
-)  # of a recipe's source
+CARVED, NOTHING = "carved", "nothing"
+HALF = "float16"
+CONFIRM = "confirm"
+GROUPS = ("main", "more", "probability", "first", "encoder", "calibrated", CONFIRM)
+ROLES = ("@real", "@substitute", "@encoder", "@tagger", "@masked", "@corpus")  # files that ``Paths`` finds
 LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
 LENGTH = 128  # tokens of a text, where the task does not say its own
-_PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # as check_task says it of a subset
 LEAST, MOST = 0.09, 0.11  # of train, where a tenth is carved: rows with equal texts go together
+_PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # as check_task says it of a subset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The rows of a task. ``train``: the official number, then those of known subsets."""
+
+    task: str = ""
+    train: tuple[int, ...]
+    selects: str  # CARVED, NOTHING or a split
+    attacked: str
+    rows: int | None = None  # of the attacked split
+    confirm: str | None = None
+    confirm_rows: int | None = None
+    n: int  # examples of an attack; 0: all
+    subsets: Mapping[str, str] = field(default_factory=dict)  # what is said of one, by its rows
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What a recipe says of the data (``data.source.TaskSource``)."""
+        selects = {NOTHING: {"validation": "none"}, CARVED: {}}.get(self.selects, {"selects": self.selects})
+        return {**selects, "attacked": self.attacked, "drop_seen": True, "split_seed": constants().splits["seed"]}
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Splits that the data must have."""
+        named = () if self.selects in (CARVED, NOTHING) else (self.selects,)
+        return ("train", *named, self.attacked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """``protocol.toml``."""
+
+    training: Mapping[str, Any]
+    tickets: Mapping[str, Any]
+    always: Mapping[str, Any]
+    splits: Mapping[str, int]
+    tasks: Mapping[str, Rules]
+    confirm: Mapping[str, tuple[str, ...]]
+    refused: Mapping[str, str]
+
+    def train(self, flavour: Flavour) -> dict[str, Any]:
+        """Settings of every arm's training."""
+        return {**(self.training if flavour == "corrected" else {}), **self.always}
+
+
+@cache
+def constants() -> Constants:
+    """The file itself."""
+    found: Constants = build(Constants, toml("protocol.toml"), "protocol.toml")
+    return found
+
+
+@cache
+def rules(task: str) -> Rules:
+    """The rules of a task; one that the protocol refuses or does not know is an error."""
+    known, refused = constants().tasks, constants().refused
+    if task in refused:
+        message = f"{task} is never trained on: {refused[task]}"
+        raise TicketsError(message, hint=f"one of {', '.join(known)}", code="protocol.refused_task")
+    if task not in known:
+        hint = did_you_mean(task, known)
+        raise TicketsError(f"the protocol has no task {task!r}", hint=hint, code="protocol.unknown_task")
+    return replace(known[task], task=task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedAttack:
+    """One attack on one task. ``table`` is a recipe's [attack] with roles for its resources; ``placed`` has paths instead."""
+
+    name: str
+    about: str
+    group: str  # of GROUPS
+    table: dict[str, Any] = field(hash=False)
+    candidates: str = ""  # real | substitute, where its words come from one of these
+    stands_for: str | None = None  # the published attack it is compared with
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The resources it needs, by role."""
+        return tuple(value for value in self.table.values() if value in ROLES)
+
+    def placed(self, paths: Paths, *, cuda: bool = False) -> dict[str, Any]:
+        """The [attack] table with paths. ``cuda``: as it runs on a GPU."""
+        return {**paths.placed(self.table), **({"precision": HALF} if cuda else {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """An attack of ``attacks.toml``; a name with {set} is one for each candidate set, with {name} one for each of ``of``."""
+
+    name: str
+    group: str
+    about: str
+    table: Mapping[str, Any]
+    stands_for: str | None = None
+    tasks: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()
+    accepts: str = ""  # percent of the candidates, of the sets' thresholds
+
+    def attacks(
+        self, common: Mapping[str, Any], before: Mapping[str, NamedAttack], held: Rules
+    ) -> Iterator[NamedAttack]:
+        for other in (before[name] for name in self.of):
+            own = {key: held.confirm if value == "@confirm" else value for key, value in self.table.items()}
+            about = f"{other.about}; {self.about.format(confirm=held.confirm)}"
+            changed: dict[str, Any] = {"name": self.name.format(name=other.name), "table": {**other.table, **own}}
+            yield replace(other, about=about, group=self.group, stands_for=None, **changed)
+        if self.of:
+            return
+        for name, chosen in toml("attacks.toml")["sets"].items() if "{set}" in self.name else [("", {})]:
+            own = {key: chosen["role"] if value == "@set" else value for key, value in self.table.items()}
+            if self.accepts:
+                own["sentence_similarity"] = chosen["thresholds"][self.accepts]
+            yield NamedAttack(
+                name=self.name.format(set=name),
+                about=f"{self.about}; {chosen['about']}" if chosen else self.about,
+                group=self.group,
+                table={**common, **own},
+                candidates=name,
+                stands_for=self.stands_for,
+            )
+
+
+def attacks(task: str, groups: Sequence[str] = ("main",), flavour: Flavour = "corrected") -> tuple[NamedAttack, ...]:
+    """The attacks of some groups on a task, in the order of the file; a group may have none. A single attack's name does too."""
+    known = _named(task, flavour)
+    for group in groups:
+        if group not in GROUPS and group not in known:
+            hint = did_you_mean(group, [*GROUPS, *known])
+            message = f"no group of attacks on {task}, and no attack, is called {group!r}"
+            raise TicketsError(message, hint=hint, code="protocol.unknown_group")
+    return tuple(attack for attack in known.values() if attack.group in groups or attack.name in groups)
+
+
+def confirms(name: str) -> bool:
+    """Whether a group, or an attack, is of the split that is attacked once."""
+    return name == CONFIRM or name.endswith(f"-{CONFIRM}")
+
+
+def attack(task: str, name: str, flavour: Flavour = "corrected") -> NamedAttack:
+    """The attack of this name on a task."""
+    known = _named(task, flavour)
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise TicketsError(f"no attack on {task} is called {name!r}", hint=hint, code="protocol.unknown_attack")
+    return known[name]
+
+
+@cache
+def _named(task: str, flavour: Flavour) -> dict[str, NamedAttack]:
+    if flavour not in get_args(Flavour):
+        hint = did_you_mean(flavour, get_args(Flavour))
+        raise TicketsError(f"no flavour is called {flavour!r}", hint=hint, code="protocol.unknown_flavour")
+    held, binary, made = rules(task), len(TASKS[task].labels) == 2, dict[str, NamedAttack]()
+    common = {**toml("attacks.toml")["flavours"][flavour], "n": held.n}
+    if flavour == "corrected":
+        common["scoring"] = "log-odds" if binary else "probability"
+    for entry in (build(_Entry, table, "attacks.toml") for table in toml("attacks.toml")["attacks"]):
+        impossible = (entry.group == "calibrated" and binary) or (entry.group == CONFIRM and held.confirm is None)
+        if not impossible and (not entry.tasks or task in entry.tasks):
+            made |= {one.name: one for one in entry.attacks(common, made, held)}
+    return made
 
 
 def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
-    """``key=value`` to be written over the recipe of the unit's arm; what an arm says of itself, its length say, still comes after them.
+    """``key=value`` to be written over the recipe of the job's arm; what an arm says of itself, its length say, still comes after them.
 
     Training runs in bf16 on a CUDA device, the search too; ``cuda`` left out asks torch, which takes seconds to import.
     """
-    train = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
-    pairs = {**rules(unit.task).source, **{f"train.{key}": value for key, value in train.items()}, **_rounding(unit)}
-    if on_cuda() if cuda is None else cuda:
-        pairs |= dict.fromkeys(("train.precision", *_searches(unit)), "bf16")
-    return tuple(f"{key}={_text(value)}" for key, value in pairs.items())
-
-
-def _rounding(unit: Unit) -> dict[str, Any]:
-    """How a ticket of heads and neurons is rounded; other tickets of the recipe follow the search that it names first."""
     from robust_tickets.reproduce.arms import tree
 
-    rule = told()["tickets"]
-    search = tree(unit).get("search") or {}
-    return (
-        {"search.round_to": rule["round_to"]}
-        if unit.flavour == "corrected" and search.get("name") in rule["methods"]
-        else {}
-    )
+    pairs = {f"train.{key}": value for key, value in constants().train(unit.flavour).items()}
+    pairs = {**rules(unit.task).source, **pairs}
+    recipe, rounded = tree(unit), constants().tickets
+    if unit.flavour == "corrected" and (recipe.get("search") or {}).get("name") in rounded["methods"]:
+        pairs["search.round_to"] = rounded["round_to"]  # other tickets follow the search that the recipe names first
+    if on_cuda() if cuda is None else cuda:
+        pairs |= dict.fromkeys(("train.precision", *_precisions(recipe)), "bf16")
+    return tuple(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in pairs.items())
 
 
 def on_cuda() -> bool:
@@ -78,42 +224,26 @@ def on_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _searches(unit: Unit) -> list[str]:
-    """The precisions of the unit's searches, those that have one, and of the fine-tuning that some begin with."""
+def _precisions(recipe: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of the precision of each search that has one, and of the fine-tuning that some begin with."""
     from robust_tickets.registry import METHODS
-    from robust_tickets.reproduce.arms import tree
 
-    whole = tree(unit)
-    tables = {
-        "search": whole.get("search"),
-        **{f"arms.{name}.search": table.get("search") for name, table in whole["arms"].items()},
-    }
-    found = []
-    for key, table in tables.items():
+    tables = {f"arms.{name}.search": table.get("search") for name, table in recipe["arms"].items()}
+    for key, table in {"search": recipe.get("search"), **tables}.items():
         method = table.get("name") if isinstance(table, Mapping) else table
-        known = {field.name for field in fields(METHODS.get(method))} if isinstance(method, str) else set()
-        found += [
-            f"{key}.{name}" for name, of in (("precision", "precision"), ("tuning.precision", "tuning")) if of in known
-        ]
-    return found
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        known = {one.name for one in fields(METHODS.get(method))} if isinstance(method, str) else set()
+        yield from (f"{key}.{name}" for name in ("precision", "tuning.precision") if name.partition(".")[0] in known)
 
 
 def check(recipe: Recipe, unit: Unit) -> None:
-    """Refuse a recipe that is not the unit's under the protocol; the error names the rule."""
+    """Refuse a recipe that is not the job's under the protocol; the error names the rule."""
     held = rules(unit.task)
-    expected = {**dict.fromkeys(WHOLE), "drop_seen": False, **held.source, "task": unit.task}
-    for name, value in expected.items():
-        if getattr(recipe.source, name) != value:
-            raise _broken(unit, "splits", f"{name} is {value!r}", getattr(recipe.source, name))
+    same = dict.fromkeys(("test", "validation", "max_rows", "max_test_rows", "selects"))
+    for name, value in {**same, **held.source, "task": unit.task}.items():
+        _hold(unit, "splits", name, value, getattr(recipe.source, name))
     length = TASKS[unit.task].max_length or LENGTH
-    if recipe.max_length != length:
-        raise _broken(unit, "the same training for every arm", f"texts of {length} tokens", recipe.max_length)
-    if recipe.seed != unit.seed:
-        raise _broken(unit, "seed", f"the unit's seed {unit.seed}", recipe.seed)
+    _hold(unit, "the same training for every arm", "max_length", length, recipe.max_length)
+    _hold(unit, "seed", "seed", unit.seed, recipe.seed)
     for arm in recipe.arms:
         _check_training(arm, unit)
         _check_origin(arm.origin, unit)
@@ -126,7 +256,7 @@ def _check_training(arm: Arm, unit: Unit) -> None:
     from robust_tickets.train.finetune import FineTune
 
     own = {setting.partition("=")[0].strip() for setting in arm_of(unit.arm, unit.flavour, unit.task).settings}
-    rule = {**(told()["training"] if unit.flavour == "corrected" else {}), **told()["always"]}
+    rule = constants().train(unit.flavour)
     if any(key == length or key.endswith(f".{length}") for key in own for length in LENGTHS):
         rule.pop("epochs", None)
     else:
@@ -134,65 +264,51 @@ def _check_training(arm: Arm, unit: Unit) -> None:
     if unit.flavour == "corrected":
         rule["horizon"] = None  # the learning rate falls to 0 at the end, for all
         rule["batch_size"] = TASKS[unit.task].batch_size or FineTune.batch_size
-    for name, value in rule.items():
-        if getattr(arm.train, name) != value:
-            which = "last epoch only" if name == "evaluate" else "the same training for every arm"
-            raise _broken(unit, which, f"train.{name} is {value!r}", getattr(arm.train, name))
-    if arm.train.seed != unit.seed:
-        raise _broken(unit, "seed", f"the unit's seed {unit.seed} in the training", arm.train.seed)
+    for name, value in {**rule, "seed": unit.seed}.items():
+        which = {"evaluate": "last epoch only", "seed": "seed"}.get(name, "the same training for every arm")
+        _hold(unit, which, f"train.{name}", value, getattr(arm.train, name))
 
 
 def _check_origin(origin: Origin | None, unit: Unit) -> None:
-    if origin is None:
-        return
-    if origin.searched_on is not None and origin.searched_on.task in told()["refused"]:
-        said = told()["refused"][origin.searched_on.task]
-        raise _broken(unit, "splits", f"no search on {origin.searched_on.task}: {said}", origin.searched_on.task)
-    _check_origin(origin.like, unit)
+    while origin is not None:
+        task = origin.searched_on.task if origin.searched_on is not None else ""
+        if task in constants().refused:
+            raise _broken(unit, "splits", f"no search on {task}: {constants().refused[task]}", task)
+        origin = origin.like
 
 
 def _check_attack(plan: AttackPlan, unit: Unit) -> None:
     """It has to be one of the protocol's in all but where its resources lie."""
-    from robust_tickets.config import to_plain
-
-    held = rules(unit.task)
-    if (
-        plan.split is not None
-        and plan.split == held.confirm
-        and not any(fnmatchcase(unit.arm, one) for one in told()[CONFIRM]["arms"])
-    ):
-        raise _broken(
-            unit,
-            "splits",
-            f"{held.confirm} is attacked for the recipe that wins alone",
-            unit.arm,
-            "leave the confirming attacks out",
-        )
-    found, near = _flat(to_plain(plan)), ""
-    for name, expected, roles in _expected(unit.task, unit.flavour):
-        if found["precision"] == HALF:  # as on a GPU
-            expected = {**expected, "precision": HALF}
-        differs = [key for key in expected if key not in roles and found.get(key) != expected[key]]
-        differs += [key for key in roles if found.get(key) == "none"]
+    confirm = rules(unit.task).confirm
+    if confirm and plan.split == confirm and not any(fnmatchcase(unit.arm, one) for one in constants().confirm["arms"]):
+        raise _broken(unit, "splits", f"{confirm} is attacked for the recipe that wins alone", unit.arm)
+    found = _flat(to_plain(plan))
+    half = {"precision": HALF} if found["precision"] == HALF else {}  # as on a GPU
+    nearest: tuple[str, dict[str, Any]] | None = None
+    for name, table, roles in _expected(unit.task, unit.flavour):
+        differs = {key: value for key, value in {**table, **half}.items() if found.get(key) != value}
+        differs |= {key: role for key, role in roles.items() if found.get(key) == "none"}
         if not differs:
             return
-        if found["name"] == expected["name"] and not near:
-            near = f"; {name} has {differs[0]} {roles.get(differs[0], expected.get(differs[0]))!r}"
-    said = ", ".join(f"{key} {value!r}" for key, value in found.items() if value is not None)
-    raise _broken(unit, "attacks", f"one of the protocol's attacks{near}", said)
+        if nearest is None or len(differs) < len(nearest[1]):
+            nearest = name, differs
+    assert nearest is not None  # every task has attacks
+    key, value = next(iter(nearest[1].items()))
+    expected = f"one of the protocol's attacks; {nearest[0]} has {key} {value!r}"
+    raise _broken(unit, "attacks", expected, f"{found['name']} with {key} {found.get(key)!r}")
 
 
 @cache
 def _expected(task: str, flavour: Flavour) -> tuple[tuple[str, dict[str, Any], dict[str, str]], ...]:
-    """Every named attack with all its settings, and which of them are resources."""
-    from robust_tickets.config import to_plain
+    """Every named attack with all its settings but its resources, and those."""
     from robust_tickets.experiment.recipe import attack_plan
 
     made = []
-    for named in attacks(task, GROUPS, flavour):
+    for named in _named(task, flavour).values():
         roles = {key: value for key, value in named.table.items() if value in ROLES}
         table = {key: value for key, value in named.table.items() if key not in roles}
-        made.append((named.name, _flat(to_plain(attack_plan(named.name, table))), roles))
+        flat = _flat(to_plain(attack_plan(named.name, table)))
+        made.append((named.name, {key: value for key, value in flat.items() if key not in roles}, roles))
     return tuple(made)
 
 
@@ -204,33 +320,35 @@ def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
 def check_task(task: Task, unit: Unit, *, subset: bool = False) -> tuple[str, ...]:
     """Refuse rows that are not the protocol's; what is to be said of them in the result.
 
-    ``subset``: the data are meant to be a part of the official ones. Their sizes are then told instead of held to.
+    ``subset``: the data are meant to be a part of the official ones. Their sizes are then noted instead of held to.
     """
-    held = rules(unit.task)
-    if task.name != unit.task:
-        raise _broken(unit, "splits", f"the rows of {unit.task}", task.name)
-    for role, expected in (("train", "train"), ("test", held.attacked)):
-        if getattr(task, f"{role}_split") != expected:
-            raise _broken(unit, "splits", f"{expected} in the role {role}", getattr(task, f"{role}_split"))
-    _check_selection(task, held, unit)
-    _check_leaks(task, held, unit)
-    whole = len(task.train) + (len(task.validation) if held.selects == CARVED else 0)
-    notes = [held.subsets[whole]] if whole in held.subsets else []
-    sizes = [("train", whole, held.train[0]), (held.attacked, len(task.test), held.rows)]
-    if held.confirm is not None and held.confirm in task.splits:
-        sizes.append((held.confirm, len(task.split(held.confirm)), held.confirm_rows))
+    held, selecting = rules(unit.task), len(task.validation)
+    _hold(unit, "splits", "the task", unit.task, task.name)
+    _hold(unit, "splits", "the split in the role train", "train", task.train_split)
+    _hold(unit, "splits", "the split in the role test", held.attacked, task.test_split)
+    whole = len(task.train) + (selecting if held.selects == CARVED else 0)
+    if held.selects == NOTHING:
+        _hold(unit, "splits", "the number of rows held out for selection", 0, selecting)
+    elif held.selects != CARVED:
+        _hold(unit, "splits", "the split that selects", held.selects, task.validation_split)
+    elif whole >= 1000 and not LEAST <= selecting / whole <= MOST:
+        raise _broken(unit, "splits", "a tenth of train carved for selection", f"{selecting} of {whole} rows")
+    confirming = held.confirm if held.confirm is not None and held.confirm in task.splits else None
+    for name in filter(None, (held.attacked, confirming)):
+        for other in (task.train_split, task.validation_split):  # none may have been trained or selected on
+            shared = int(np.isin(task.split(name).keys, task.split(other).keys).sum())
+            _hold(unit, "splits", f"the number of texts of {name} in {other}", 0, shared)
+    notes = [held.subsets[str(whole)]] if str(whole) in held.subsets else []
+    sizes = [("train", whole, held.train), (held.attacked, len(task.test), (held.rows,))]
+    if confirming:
+        sizes.append((confirming, len(task.split(confirming)), (held.confirm_rows,)))
     for name, size, official in sizes:
-        if official is None or size == official or (name == "train" and size in held.train):
+        if official[0] is None or size in official:
             continue
         if not subset:
-            raise _broken(
-                unit,
-                "splits",
-                f"{official:,} rows in {name}",
-                f"{size:,}",
-                "get the official files, or say --subset: results then say so too",
-            )
-        notes.append(f"{size:,} of the {official:,} rows of {name}")
+            hint = "get the official files, or say --subset: results then say so too"
+            raise _broken(unit, "splits", f"{official[0]:,} rows in {name}", f"{size:,}", hint)
+        notes.append(f"{size:,} of the {official[0]:,} rows of {name}")
     return tuple(f"{unit.task}: {note}" for note in notes)
 
 
@@ -239,27 +357,11 @@ def part_of(notes: Iterable[str]) -> str | None:
     return next((note for note in notes if _PART.fullmatch(note)), None)
 
 
-def _check_selection(task: Task, held: Rules, unit: Unit) -> None:
-    rows, left = len(task.validation), len(task.train)
-    if held.selects == NOTHING and rows:
-        raise _broken(unit, "splits", "no row is held out for selection", f"{rows} rows of {task.validation_split}")
-    if held.selects not in (CARVED, NOTHING) and task.validation_split != held.selects:
-        raise _broken(unit, "splits", f"{held.selects} selects", task.validation_split)
-    if held.selects == CARVED and (rows + left >= 1000 and not LEAST <= rows / (rows + left) <= MOST):
-        raise _broken(unit, "splits", "a tenth of train carved for selection", f"{rows} of {rows + left} rows")
-
-
-def _check_leaks(task: Task, held: Rules, unit: Unit) -> None:
-    """No attacked or confirming text may have been trained on or selected on."""
-    for name in [name for name in (held.attacked, held.confirm) if name is not None and name in task.splits]:
-        for other in (task.train_split, task.validation_split):
-            shared = int(np.isin(task.split(name).keys, task.split(other).keys).sum())
-            if shared:
-                raise _broken(
-                    unit, "splits", f"no text of {name} in {other}", f"{shared} of them", "load the task with drop_seen"
-                )
+def _hold(unit: Unit, rule: str, what: str, expected: Any, got: Any) -> None:
+    if got != expected:
+        raise _broken(unit, rule, f"{what} is {expected!r}", got)
 
 
 def _broken(unit: Unit, rule: str, expected: str, got: Any, hint: str = "") -> TicketsError:
-    told = f"{unit.id} breaks the protocol's rule {rule!r}: expected {expected}, got {got!r}"
-    return TicketsError(told, hint=hint or "take the recipe as protocol.settings writes it")
+    message = f"{unit.id} breaks the protocol's rule {rule!r}: expected {expected}, got {got!r}"
+    return TicketsError(message, hint=hint or "take the recipe as the protocol writes it", code="protocol.broken_rule")

@@ -23,7 +23,7 @@ from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce import outcome
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import check_same, complete, found, recipe_of
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.worker import Request, write_failure
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Ended:
 def work(
     units: Sequence[Unit],
     attacks: Mapping[Unit, Sequence[NamedAttack]],
-    places: Places,
+    paths: Paths,
     store: Path,
     results: Path,
     *,
@@ -81,7 +81,7 @@ def work(
     deadline = time.monotonic() + budget if budget is not None else None
     requests = [
         Request(
-            unit=unit, attacks=tuple(attacks[unit]), places=places, store=store.absolute(), results=results.absolute(),
+            unit=unit, attacks=tuple(attacks[unit]), paths=paths, store=store.absolute(), results=results.absolute(),
             processes=processes, search_only=unit in searches, drop_models=drop_models,
         )
         for unit in dict.fromkeys(units)
@@ -142,8 +142,8 @@ def _sorted(requests: Sequence[Request]) -> tuple[tuple[Unit, ...], dict[Unit, s
             if there is None or not complete(there, request.attacks, request.search_only):
                 waiting.append(request)
                 continue
-            recipe = recipe_of(request.unit, (), request.places)
-            check_same(there, recipe, request.unit, request.attacks, request.places)
+            recipe = recipe_of(request.unit, (), request.paths)
+            check_same(there, recipe, request.unit, request.attacks, request.paths)
             known.append(request.unit)
         except TicketsError as problem:
             refused[request.unit] = write_failure(request, problem)

@@ -15,11 +15,11 @@ from typing import Any
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.aggregate import ATTACK_METRICS, Wanted, attacks_of, read_runs
 from robust_tickets.reproduce.arms import arm_title, older
-from robust_tickets.reproduce.attacks import GROUPS, attacks
 from robust_tickets.reproduce.claims import Judged, families_of, judge, told
 from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import TICKET, Only, columns_of
+from robust_tickets.reproduce.protocol import GROUPS, attacks
 from robust_tickets.reproduce.published import PERCENT, Table, averaged, cells, table, tables
 from robust_tickets.reproduce.wording import MEASURES, listed
 from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSummary, summarise_runs
@@ -192,7 +192,7 @@ def fill(
 
 def _title(id: str) -> str:
     """Of a campaign, by the name that its plan's cells have."""
-    from robust_tickets.reproduce.campaign import campaigns
+    from robust_tickets.reproduce.plan import campaigns
 
     found = campaigns().get(id.removeprefix("campaign "))
     return found.title if found else id

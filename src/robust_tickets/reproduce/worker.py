@@ -20,10 +20,10 @@ from robust_tickets.config import build, to_plain
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.progress import printed, warn
-from robust_tickets.reproduce.attacks import NamedAttack
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.one import one
-from robust_tickets.reproduce.paths import Places
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.protocol import NamedAttack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Request:
 
     unit: Unit
     attacks: tuple[NamedAttack, ...]
-    places: Places
+    paths: Paths
     store: Path
     results: Path
     processes: int = 1
@@ -53,12 +53,12 @@ class Request:
     @classmethod
     def of_json(cls, text: str) -> Request:
         given: dict[str, Any] = json.loads(text)
-        named: dict[str, Any] = given.pop("places")
-        places: dict[str, Any] = {name: Path(one) if isinstance(one, str) else one for name, one in named.items()}
+        named: dict[str, Any] = given.pop("paths")
+        paths: dict[str, Any] = {name: Path(one) if isinstance(one, str) else one for name, one in named.items()}
         return cls(
             unit=Unit.of_id(given.pop("unit")),
             attacks=tuple(build(NamedAttack, attack) for attack in given.pop("attacks")),
-            places=Places(**places),
+            paths=Paths(**paths),
             store=Path(given.pop("store")),
             results=Path(given.pop("results")),
             **given,
@@ -72,7 +72,7 @@ def main() -> int:
     try:
         with printed():  # into the job's log
             one(
-                request.unit, request.attacks, request.places, request.store, request.results, request.processes,
+                request.unit, request.attacks, request.paths, request.store, request.results, request.processes,
                 search_only=request.search_only, drop_models=request.drop_models,
             )  # fmt: skip
     except Exception as problem:

@@ -19,8 +19,8 @@ from robust_tickets.reproduce.figures.maps import distance_maps, where_stopped
 from robust_tickets.reproduce.figures.sweeps import LINES, place, sweep
 from robust_tickets.reproduce.figures.traces import Survivors, by_head, survivors
 from robust_tickets.reproduce.job import Flavour
-from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.plan import needs
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
 STOPPED = {

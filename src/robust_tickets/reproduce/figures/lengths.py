@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from robust_tickets.reproduce.arms import Row, arms, swept
+from robust_tickets.reproduce.arms import Row, arms, sweeps, swept
 from robust_tickets.reproduce.figures.drawn import Drawn
 from robust_tickets.reproduce.figures.lines import Axis
 from robust_tickets.reproduce.figures.sweeps import LINES, sweep
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.published import toml
-from robust_tickets.reproduce.rules import told
+from robust_tickets.reproduce.protocol import constants
 
 ID, SWEEPS = "Lengths", "_epochs"  # sweeps over whole schedules end so; those along one schedule do not
 AXIS = Axis(title="epochs of training")
@@ -25,7 +24,7 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
     """
     own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
     places = dict.fromkeys((one.unit.backbone, one.unit.task, one.unit.arm) for one in own)
-    usual = float(told()["training"]["epochs"])
+    usual = float(constants().training["epochs"])
     rows = [
         Row(table=ID, name=arms()[base].title, arm=arm, backbone=backbone, tasks=(task,), x=x)
         for base, points in _schedules().items()
@@ -42,6 +41,4 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
 
 def _schedules() -> dict[str, tuple[tuple[float, str], ...]]:
     """By arm: the lengths it is trained at besides its usual one."""
-    return {
-        table["base"]: swept(name) for name, table in toml("sweeps.toml")["sweeps"].items() if name.endswith(SWEEPS)
-    }
+    return {one.base: swept(name) for name, one in sweeps().items() if name.endswith(SWEEPS)}

@@ -11,10 +11,9 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import NOT_RUN
 from robust_tickets.reproduce.arms import arm_title, task_title
 from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.needs import needs
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.paths import Places
-from robust_tickets.reproduce.plan import plan
+from robust_tickets.reproduce.paths import Paths
+from robust_tickets.reproduce.plan import needs, plan
 from robust_tickets.reproduce.tables import Filled, FilledCell
 from robust_tickets.reproduce.wording import hours
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
@@ -77,7 +76,7 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
 
     Seeds cost alike: one is counted for all of which the same was done.
     """
-    asked, on = plan([id], seeds=1, places=AT_HAND), device("h200")
+    asked, on = plan([id], seeds=1, paths=AT_HAND), device("h200")
     known: dict[frozenset[object], dict[str, float]] = {}
     total: dict[str, float] = {}
     for seed in range(FEWEST_RUNS):
@@ -98,7 +97,7 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
     return total
 
 
-AT_HAND = Places(counted=True)
+AT_HAND = Paths(counted=True)
 HEADS = ("why", "task", "numbers", "tables", "methods")
 SHOWN = 6  # methods named in a row
 MOSTLY = 0.6  # of a table's time
