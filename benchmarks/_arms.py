@@ -14,6 +14,7 @@ from _reference import Reference, Shape
 from torch import Tensor
 
 import robust_tickets as rt
+from robust_tickets.classifier import ModelClassifier
 from robust_tickets.data.task import Split, Task
 from robust_tickets.seeds import numpy_generator
 
@@ -70,9 +71,9 @@ def classifier_of(name: str, task: Task, model: Path | None, device: torch.devic
         )
     torch.manual_seed(0)
     made = BertForSequenceClassification(config)
-    return rt.Classifier(model=made, tokenizer=tokenizer, labels=task.labels, max_length=length, identity="random").to(
-        device
-    ), "random"
+    return ModelClassifier(
+        model=made, tokenizer=tokenizer, labels=task.labels, max_length=length, identity="random"
+    ).to(device), "random"
 
 
 def tiny_tokenizer() -> Any:

@@ -10,13 +10,14 @@ import time
 
 from _measure import save, spread
 
-from robust_tickets import PWWS, Classifier, load_classifier, load_task
+from robust_tickets import PWWS, load_classifier, load_task
+from robust_tickets.classifier import ModelClassifier
 
 N, REPEATS, LIVE, PAD = 24, 5, 32, 128
 QUESTION = "Attack queries per second with and without batching across examples"
 
 
-class Padded(Classifier):
+class Padded(ModelClassifier):
     """The same classifier, padding every text to ``PAD`` tokens, as wrappers that pad to a maximum do."""
 
     def batch(self, rows):  # type: ignore[no-untyped-def]

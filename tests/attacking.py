@@ -79,7 +79,7 @@ class Literal:
         self.clf, self.label, self.queries = clf, label, 0
 
     def probabilities(self, columns: tuple[str, ...]) -> np.ndarray:
-        return torch.softmax(self.clf.logits_of_encoded(self.clf.encode([columns])), dim=-1).numpy()[0]
+        return torch.softmax(self.clf.forward(self.clf.encode([columns])), dim=-1).numpy()[0]
 
     def ask(self, columns: tuple[str, ...]) -> float:
         self.queries += 1

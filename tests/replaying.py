@@ -17,7 +17,7 @@ import torch
 
 from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.text import Text
-from robust_tickets.classifier import Classifier
+from robust_tickets.classifier import Classifier, ModelClassifier
 from robust_tickets.data.task import Split
 from robust_tickets.resources.masked_lm import MaskedModel
 from robust_tickets.resources.vectors import Vectors
@@ -50,7 +50,7 @@ def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
     """The made-up victim; its logits reach the attack as they are, not by way of probabilities. For A2T a tiny BERT."""
     labels = [f"c{i}" for i in range(classes)]
     if recipe == "a2t":
-        return Classifier(
+        return ModelClassifier(
             model=tiny(classes),
             tokenizer=models.tokenizer(),
             labels=labels,
@@ -67,7 +67,7 @@ def victim(recipe: str, classes: int, columns: tuple[str, ...]) -> Classifier:
         return torch.from_numpy(made.logits([tuple(row.columns) for row in rows], classes))
 
     clf = Classifier.wrap(probabilities, labels=labels, columns=columns)
-    clf.logits_of_encoded = logits_of  # type: ignore[method-assign]
+    clf.forward = logits_of  # type: ignore[method-assign]
     return clf
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from robust_tickets.classifier import Classifier
+from robust_tickets.classifier import ModelClassifier
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import derive
 
@@ -145,13 +145,13 @@ def tiny_classifier(
     max_length: int = 32,
     columns: Sequence[str] = ("text",),
     **extra: Any,
-) -> Classifier:
+) -> ModelClassifier:
     """A random classifier, the same for the same arguments."""
     model = tiny_model(
         family, seed=seed, layers=layers, heads=heads, hidden=hidden, neurons=neurons, num_labels=len(labels), **extra
     )
     tokenizer = tiny_tokenizer(model.config)
-    return Classifier(
+    return ModelClassifier(
         model=model,
         tokenizer=tokenizer,
         labels=labels,

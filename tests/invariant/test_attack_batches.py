@@ -14,7 +14,8 @@ from robust_tickets.attack import example, services
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
-from robust_tickets.classifier import Classifier
+from robust_tickets.classifier import Classifier, ModelClassifier, OnnxClassifier, base
+from robust_tickets.classifier.base import TokenClassifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
@@ -70,10 +71,10 @@ def test_batch_size_changes_nothing(tmp_path: Path, family: str, pairs: bool) ->
     assert {line["status"] for line in found[0][1]} - {"skipped"}
 
 
-class Noisy(Classifier):
+class Noisy(ModelClassifier):
     """Logits that many texts share up to 1e-6, and that a batch moves by up to 4e-6, as rounding does, only worse."""
 
-    def logits_of_encoded(self, rows: Any) -> torch.Tensor:
+    def forward(self, rows: Any) -> torch.Tensor:
         exact = np.array(
             [
                 [draw(row.ids, c) % 3 + (draw(row.ids, c, "fine") % 5) * 1e-6 for c in range(len(self.labels))]
@@ -108,7 +109,7 @@ def test_noise_of_batches_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_noise_would_change_results_if_it_were_not_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(services.VICTIM_NOISE, "float32", 0.0)
+    monkeypatch.setitem(base.NOISE, "float32", 0.0)
     found = noisy_results(tmp_path)
     assert not found[0] == found[1] == found[2]
 
@@ -116,16 +117,14 @@ def test_the_noise_would_change_results_if_it_were_not_settled(tmp_path: Path, m
 def test_an_exported_graph_is_noisy_too(tmp_path: Path) -> None:
     inner = noisy()
 
-    class Graph:
-        inputs, digest = inner.inputs, "0123"
+    class Graph(TokenClassifier):
+        kind, noise = "a graph", OnnxClassifier.noise
+        inputs, forward = inner.inputs, inner.forward
 
-        def __call__(self, rows: Any) -> np.ndarray:
-            return inner.logits_of_encoded(rows).numpy()
+        def _hash_outputs(self, total: Any) -> None:
+            pass
 
-    graph: Any = Graph()
-    clf = Classifier(
-        model=None, tokenizer=inner.tokenizer, labels=inner.labels, max_length=inner.max_length, graph=graph
-    )
+    clf = Graph(tokenizer=inner.tokenizer, labels=inner.labels, max_length=inner.max_length, identity="")
     split = sentences(inner, 24)
     for number, way in enumerate(WAYS):
         PWWS()(clf, split, n=0, folder=tmp_path / str(number), **way)
@@ -214,7 +213,7 @@ def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypat
     clf = tiny_classifier("bert", max_length=24)
     split = sentences(clf, 5)
     PWWS()(clf, split, n=0, folder=tmp_path / "enough")
-    plain, sizes = clf.logits_of_encoded, []
+    plain, sizes = clf.forward, []
 
     def small(rows: Any) -> torch.Tensor:
         if len(rows) > most:
@@ -224,7 +223,7 @@ def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypat
         sizes.append(len(rows))
         return plain(rows)
 
-    monkeypatch.setattr(clf, "logits_of_encoded", small)
+    monkeypatch.setattr(clf, "forward", small)
     for most in (3, 1):
         PWWS()(clf, split, n=0, folder=tmp_path / str(most), token_budget=100_000)
         assert stable_files(tmp_path / str(most)) == stable_files(tmp_path / "enough")
@@ -271,10 +270,8 @@ def test_equal_token_ids_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None
     """An uncased tokenizer reads "Good" and "good" alike: one row, so a change of case is no gain."""
     clf = tiny_classifier("bert", max_length=24)
     rows: list[Any] = []
-    plain = clf.logits_of_encoded
-    monkeypatch.setattr(
-        clf, "logits_of_encoded", lambda given: (rows.extend(row.ids for row in given), plain(given))[1]
-    )
+    plain = clf.forward
+    monkeypatch.setattr(clf, "forward", lambda given: (rows.extend(row.ids for row in given), plain(given))[1])
     service = services.Victim(clf)
     questions = [services.Ask([("Good film",), ("good film",)], {}), services.Ask([("GOOD FILM",)], {})]
     answers = service.answer(questions)
@@ -305,5 +302,5 @@ def test_a_settled_row_is_exact_for_every_text_that_shares_it() -> None:
     assert second.row.exact
     assert not third.row.exact
     assert state.queries == 3
-    alone = torch.softmax(clf.logits_of_encoded(clf.encode([texts[0]])), -1).numpy()[0]
+    alone = torch.softmax(clf.forward(clf.encode([texts[0]])), -1).numpy()[0]
     assert (second.row.probabilities == alone).all()

@@ -59,7 +59,7 @@ class Alone:
     def logits(self, rows: list[Any]) -> torch.Tensor:
         for row in rows:
             if row.data not in self.answers:
-                self.answers[row.data] = self.clf.logits_of_encoded([row])
+                self.answers[row.data] = self.clf.forward([row])
         return torch.cat([self.answers[row.data] for row in rows])
 
 

@@ -95,5 +95,5 @@ def victim(real: Any, encoder: Any, source: Any) -> Classifier:
         ).numpy()
 
     clf = Classifier.wrap(probabilities, labels=[f"c{i}" for i in range(inner.classes)], columns=source.columns)
-    clf.logits_of_encoded = lambda rows: torch.from_numpy(inner.logits([tuple(row.columns) for row in rows]))  # type: ignore[method-assign]
+    clf.forward = lambda rows: torch.from_numpy(inner.logits([tuple(row.columns) for row in rows]))  # type: ignore[method-assign]
     return clf

@@ -124,13 +124,13 @@ def test_a_model_stopped_after_every_batch(tmp_path: Path, monkeypatch: pytest.M
     data = write(tmp_path / "in.csv", [" ".join(["a", "good", "film"] * (i % 9 + 1)) for i in range(40)])
     monkeypatch.setattr(predict, "AT_ONCE", 25)
     monkeypatch.setattr("robust_tickets.deploy.predict.TOKEN_BUDGET", 64)
-    plain, seen = type(clf).logits_of_encoded, []
+    plain, seen = type(clf).forward, []
 
     def noted(self: Any, rows: Any) -> Any:
         seen.append(tuple(rows))
         return plain(self, rows)
 
-    monkeypatch.setattr(type(clf), "logits_of_encoded", noted)
+    monkeypatch.setattr(type(clf), "forward", noted)
     predict_file(clf, data, tmp_path / "whole.csv", text="text")
     batches, out = list(seen), tmp_path / "out.csv"
     assert len(batches) > 5

@@ -9,10 +9,11 @@ import torch
 from robust_tickets.attack.example import Game, Slope
 from robust_tickets.attack.greedy import SLACK, Greedy, Steepest
 from robust_tickets.attack.recipes.a2t import A2T
-from robust_tickets.attack.services import VICTIM_NOISE, Gradient, Victim, aligned
+from robust_tickets.attack.services import Gradient, Victim, aligned
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.textattack_compat import PROFILES
 from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.base import NOISE
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
@@ -47,7 +48,7 @@ def test_slopes_of_a_batch_are_those_of_each_text(family: str) -> None:
     for text, question, found in zip(TEXTS, questions, together, strict=True):
         wanted = alone(clf, text, list(question.words), question.odds)
         assert found.max() > 0
-        assert np.abs(found - wanted).max() <= SLACK * VICTIM_NOISE["float32"] * wanted.max()
+        assert np.abs(found - wanted).max() <= SLACK * NOISE["float32"] * wanted.max()
         question.alone = True
         assert np.array_equal(
             Gradient(Victim(clf)).answer([question])[0],
@@ -61,7 +62,7 @@ def test_in_fixed_shapes_slopes_still_depend_on_their_batch() -> None:
     """A victim whose scores have no noise (on a GPU, by its shapes) has gradients that do."""
     victim = Victim(tiny_classifier())
     victim.noise = 0.0
-    assert Gradient(victim).noise == victim.rounding == VICTIM_NOISE["float32"]
+    assert Gradient(victim).noise == victim.rounding == NOISE["float32"]
     game = Game(original=Text.of("a b"), label=0, column_names=("text",), noise=0.0, slope_noise=victim.rounding)
     assert Steepest()._doubtful(game, np.array([1.0, 1.0 - 1e-6]))
     assert not Steepest()._doubtful(game, np.array([1.0, 0.9]))

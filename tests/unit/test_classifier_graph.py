@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +94,11 @@ def test_any_subset_of_inputs(names: tuple[str, ...], tmp_path: Path, words: Pat
 
 def test_what_lies_beside_the_file_is_taken(tmp_path: Path) -> None:
     onnx_file(tmp_path / "model.onnx")
-    with pytest.raises(TicketsError, match="which tokenizer") as caught:
+    with refused("onnx.tokenizer"):
         open_onnx(tmp_path)
-    assert "--tokenizer" in caught.value.hint
     foreign_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(TicketsError, match="what are its classes called") as caught:
+    with refused("onnx.labels"):
         open_onnx(tmp_path)
-    assert "--labels bad,good" in caught.value.hint
     (tmp_path / "config.json").write_text(
         json.dumps({"id2label": {"0": "no", "1": "yes"}, "max_position_embeddings": 40})
     )
@@ -106,28 +106,32 @@ def test_what_lies_beside_the_file_is_taken(tmp_path: Path) -> None:
     assert (clf.labels, clf.max_length, clf.identity) == (("no", "yes"), 40, f"onnx:{tmp_path / 'model.onnx'}")
     assert clf.digest != open_onnx(tmp_path, max_length=20).digest
     assert open_onnx(tmp_path, labels=("no", "yes")).digest == clf.digest
-    with pytest.raises(
-        TicketsError, match="calls its classes no, yes"
-    ):  # turned round it would be attacked on the wrong labels
+    with refused("classifier.labels"):  # turned round it would be attacked on the wrong labels
         open_onnx(tmp_path, labels=("yes", "no"))
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
     assert open_onnx(tmp_path, labels=("yes", "no")).labels == ("yes", "no")
 
 
-def test_what_does_not_fit_is_said_at_once(tmp_path: Path, words: Path) -> None:
+def test_what_does_not_fit_is_refused_when_it_is_opened(tmp_path: Path, words: Path) -> None:
     path = onnx_file(tmp_path / "m.onnx")
-    with pytest.raises(TicketsError, match=r"2 numbers a text, there are 3 labels \(a, b, c\)"):
+    with refused("classifier.labels"):
         open_onnx(path, tokenizer=words, labels=("a", "b", "c"))
-    with pytest.raises(TicketsError, match="takes tokens; expected input_ids"):
+    with refused("onnx.inputs"):
         opened(_renamed(tmp_path / "n.onnx"), words)
-    with pytest.raises(TicketsError, match=r"does not answer texts of .* and 64 tokens") as caught:
+    with refused("onnx.failed"):
         opened(onnx_file(tmp_path / "short.onnx", positions=30), words)
-    assert "--max-length" in caught.value.hint
     assert opened(tmp_path / "short.onnx", words, max_length=30).max_length == 30
-    with pytest.raises(TicketsError, match="at least 3"):
+    with refused("classifier.max_length"):
         opened(path, words, max_length=2)
-    with pytest.raises(TicketsError, match="an ONNX graph cannot be saved"):
+    with refused("classifier.no_model"):
         opened(path, words).save_pretrained(tmp_path / "x")
+
+
+@contextmanager
+def refused(code: str) -> Iterator[None]:
+    with pytest.raises(TicketsError) as caught:
+        yield
+    assert caught.value.code == code
 
 
 def _renamed(path: Path) -> Path:

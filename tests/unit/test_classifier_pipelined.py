@@ -84,104 +84,55 @@ def test_labels_are_matched_by_name(answer: Any, labels: Any, wanted: list[float
 
 
 @pytest.mark.parametrize(
-    ("answer", "labels", "said", "hint"),
+    ("answer", "labels"),
     [
-        (named(NEG=0.1, POS=0.9), "ab", "answers with the label(s) NEG, POS, expected a, b", "--labels"),
-        (named(a=0.1, LABEL_2=0.9), "ab", "answers with the label(s) LABEL_2, expected", "--labels"),
-        (named(POS=0.1, neg=0.9), ["Pos", "pos", "neg"], "label(s) POS,", "--labels"),
-        (named(c=0.9)[0], "abc", "the score of a, b is missing", "top_k=None"),
-        (named(c=0.6, a=0.3), "abc", "the score of b is missing", "top_k=None"),
-        (named(a=0.4)[0], "ab", "not the top one", "top_k=None"),
-        (named(a=0.4, A=0.6), "ab", "two scores for one class", "a, b"),
-        (named(a="much", b=0.6), "ab", "a score is no number", "probability"),
-        (named(a=0.9, b=0.8), "ab", "no probabilities", "softmax"),
-        ([{"label": "a"}, {"label": "b"}], "ab", "did not return numbers", "one row a text"),
+        (named(NEG=0.1, POS=0.9), "ab"),
+        (named(a=0.1, LABEL_2=0.9), "ab"),
+        (named(POS=0.1, neg=0.9), ["Pos", "pos", "neg"]),
+        (named(c=0.9)[0], "abc"),
+        (named(c=0.6, a=0.3), "abc"),
+        (named(a=0.4)[0], "ab"),  # of two the lower one
+        (named(a=0.4, A=0.6), "ab"),
+        (named(a="much", b=0.6), "ab"),
+        (named(a=0.9, b=0.8), "ab"),
+        ([{"label": "a"}, {"label": "b"}], "ab"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_what_to_do(answer: Any, labels: Any, said: str, hint: str) -> None:
-    with pytest.raises(TicketsError) as caught:
+def test_answers_that_cannot_be_used_are_refused(answer: Any, labels: Any) -> None:
+    with pytest.raises(TicketsError, match="callable:") as caught:
         Classifier.wrap(lambda texts: [answer] * len(texts), labels=list(labels)).predict(["x", "y"])
-    assert said in caught.value.message
-    assert "callable:" in caught.value.message
-    assert hint in caught.value.hint
+    assert caught.value.code == "callable.answer"
 
 
 def test_an_answer_of_two_kinds_is_refused() -> None:
-    with pytest.raises(TicketsError, match=r"answered text 1 with \[0.5, 0.5\], others with labels"):
+    with pytest.raises(TicketsError, match=r"answered text 1 with \[0.5, 0.5\]"):
         Classifier.wrap(lambda texts: [named(a=0.5, b=0.5), [0.5, 0.5]], labels=["a", "b"]).predict(["x", "y"])
 
 
 @pytest.mark.parametrize(
-    ("extra", "options", "said", "hint"),
+    ("extra", "options", "code"),
     [
-        (
-            {},
-            {"function_to_apply": "sigmoid"},
-            "scores each of its 2 classes by itself (sigmoid)",
-            'function_to_apply="softmax"',
-        ),
-        (
-            {},
-            {"function_to_apply": "sigmoid", "top_k": None},
-            "scores each of its 2 classes by itself",
-            'function_to_apply="softmax"',
-        ),
-        ({}, {"function_to_apply": "none"}, "tells the top class alone, by its logit", 'function_to_apply="softmax"'),
-        (
-            {"problem_type": "regression"},
-            {"top_k": 1},
-            "has a regression head (2 output(s))",
-            "into probabilities of classes",
-        ),
-        (
-            {"problem_type": "multi_label_classification"},
-            {},
-            "any number of its 2 labels may hold at once",
-            "and its complement",
-        ),
-        (
-            {"problem_type": "multi_label_classification"},
-            {"top_k": None},
-            "is a multi-label classifier",
-            "and its complement",
-        ),
-        ({"labels": ("bad", "good", "flat")}, {}, "has 3 classes (bad, good, flat), got 2 labels", "name them all"),
-        (
-            {"labels": ("LABEL_0",)},
-            {},
-            "has one output (LABEL_0, scored by sigmoid), got the labels bad, good",
-            'id2label = {0: "good"}',
-        ),
-        (
-            {"labels": ("fine",)},
-            {"top_k": None},
-            "has one output (fine, scored by sigmoid)",
-            "a probability of every label",
-        ),
-        (
-            {"labels": ("good",)},
-            {"function_to_apply": "softmax"},
-            "has one output (good, scored by softmax)",
-            "named after",
-        ),
-        (
-            {"labels": ("good",), "problem_type": "regression"},
-            {},
-            "has one output (good, scored by none)",
-            "named after",
-        ),
+        ({}, {"function_to_apply": "sigmoid"}, "callable.pipeline"),
+        ({}, {"function_to_apply": "sigmoid", "top_k": None}, "callable.pipeline"),
+        ({}, {"function_to_apply": "none"}, "callable.pipeline"),
+        ({"problem_type": "regression"}, {"top_k": 1}, "classifier.head"),
+        ({"problem_type": "multi_label_classification"}, {}, "classifier.head"),
+        ({"problem_type": "multi_label_classification"}, {"top_k": None}, "classifier.head"),
+        ({"labels": ("bad", "good", "flat")}, {}, "callable.pipeline"),
+        ({"labels": ("LABEL_0",)}, {}, "callable.pipeline"),
+        ({"labels": ("fine",)}, {"top_k": None}, "callable.pipeline"),
+        ({"labels": ("good",)}, {"function_to_apply": "softmax"}, "callable.pipeline"),
+        ({"labels": ("good",), "problem_type": "regression"}, {}, "callable.pipeline"),
     ],
 )
 def test_a_pipeline_that_gives_no_probability_of_one_class_is_refused(
-    tmp_path: Path, extra: dict[str, Any], options: dict[str, Any], said: str, hint: str
+    tmp_path: Path, extra: dict[str, Any], options: dict[str, Any], code: str
 ) -> None:
     """The top one of two sigmoids leaves nothing for the other: 0.9 of one does not make 0.1 of it."""
     judge = pipe(foreign_folder(tmp_path, **extra), **options)
-    with pytest.raises(TicketsError) as caught:
+    with pytest.raises(TicketsError, match="callable:transformers") as caught:
         Classifier.wrap(judge, labels=["bad", "good"])
-    assert said in caught.value.message
-    assert "callable:transformers." in caught.value.message
-    assert hint in caught.value.hint
+    assert caught.value.code == code
 
 
 @pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])

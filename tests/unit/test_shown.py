@@ -30,7 +30,7 @@ def test_a_compact_classifier_does_not_look_like_the_whole_one(clf: Any) -> None
     assert "kept: weights=7168/17920" in repr(rt.apply(clf, rt.OMP(sparsity=0.6)(clf).ticket))
     assert (
         repr(rt.Classifier.wrap(len, labels=["a", "b"]))
-        == "Classifier('callable:builtins.len', labels=['a', 'b'], max_length=128)"
+        == "Classifier('callable:builtins.len', labels=['a', 'b'], max_length=None)"
     )
 
 

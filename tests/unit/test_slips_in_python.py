@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,12 @@ from robust_tickets.environment import device_of
 from robust_tickets.seeds import derive
 from tiny import tiny_classifier
 from toy import toy_task
+
+
+def refused(code: str, use: Any, *given: Any) -> None:
+    with pytest.raises(rt.TicketsError) as caught:
+        use(*given)
+    assert caught.value.code == code
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +90,6 @@ def test_texts_in_memory_are_single_or_pairs_and_can_be_written() -> None:
     assert Split.of(["half \ud800 a pair"], [0])[0].texts == ("half \ufffd a pair",)
 
 
-@pytest.mark.parametrize("wrong", [5, None, "minilm", {"a": 1}, ["a film"]])
-def test_only_classifiers_are_attacked(clf: Any, wrong: Any) -> None:
-    split = Split.of(["a fine film", "a dull film"], [0, 1])
-    with pytest.raises(
-        rt.TicketsError, match=rf"expected a classifier to attack, got a {type(wrong).__name__}\n.*load_classifier"
-    ):
-        rt.PWWS()(wrong, split, n=2)
-    with pytest.raises(rt.TicketsError, match=r"expected a classifier to attack, got a .*\n.*load_classifier"):
-        rt.replay(split, wrong, labels=clf.labels)
-
-
 @pytest.mark.parametrize("wrong", [5, None, b"folder", [None], [["a film"]], [{"text": "a film"}]])
 def test_what_cannot_be_replayed(clf: Any, wrong: Any) -> None:
     with pytest.raises(
@@ -130,21 +124,17 @@ def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
         rt.ORTicket(corpus="task"),
     )
     for use in (*searches, rt.RandomTicket(), rt.FineTune(epochs=1)):
-        with pytest.raises(rt.TicketsError, match=r"classifier.*got a .*Task.*\n.*in this order"):
-            use(task, clf)
+        refused("classifier.type", use, task, clf)
 
 
 def test_the_name_of_a_model_is_no_classifier(clf: Any) -> None:
     for use in (rt.RandomTicket(), rt.OMP(), rt.IMP(), rt.EarlyRobust(), rt.FineTune()):
-        with pytest.raises(rt.TicketsError, match=r"expected a classifier to be \w+, got a str\n.*load_classifier"):
-            use("minilm", toy_task())
+        refused("classifier.type", use, "minilm", toy_task())
     assert rt.RandomTicket()(clf.model).ticket == rt.RandomTicket()(clf).ticket  # a bare model will do
 
 
 def test_a_classifier_without_a_model_is_called_what_it_is() -> None:
-    """An ONNX graph was called a wrapped callable by the trainer and by the searches."""
-    function, graph = (rt.Classifier.wrap(len, labels=["0", "1"]) for _ in range(2))
-    graph.function, graph.graph = None, SimpleNamespace()  # type: ignore[assignment]
+    function = rt.Classifier.wrap(len, labels=["0", "1"])
     searches = (
         rt.EarlyRobust(),
         rt.OMP(),
@@ -155,9 +145,7 @@ def test_a_classifier_without_a_model_is_called_what_it_is() -> None:
         rt.RandomTicket(),
     )
     for use in (*searches, rt.FineTune(epochs=1)):
-        for clf, said in ((function, "a wrapped callable"), (graph, "an ONNX graph")):
-            with pytest.raises(rt.TicketsError, match=rf"{said} cannot be (searched|pruned|trained)"):
-                use(clf, toy_task())
+        refused("classifier.no_model", use, function, toy_task())
 
 
 def test_a_word_is_no_number() -> None:
@@ -265,15 +253,9 @@ def test_a_model_of_pairs_answers_no_lone_text() -> None:
 def test_an_attack_is_made_on_a_classifier(clf: Any, tmp_path: Path) -> None:
     split = Split.of(["a fine film"], [0])
     found = rt.PWWS()(clf, split, n=1, folder=tmp_path)
-    for victim, hint in (
-        (len, r"Classifier\.wrap"),
-        ("my-model", r"load_classifier"),
-        (clf.model, r"in memory is saved"),
-    ):
-        with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
-            rt.PWWS()(victim, split, n=1)
-        with pytest.raises(rt.TicketsError, match=rf"a classifier to attack, got a {type(victim).__name__}\n.*{hint}"):
-            rt.replay(found, victim)
+    for victim in (5, None, len, "my-model", clf.model):
+        refused("classifier.type", rt.PWWS(), victim, split)
+        refused("classifier.type", rt.replay, found, victim)
     for n in ("2", 1.5):
         with pytest.raises(rt.TicketsError, match=rf"n must be a whole number, got {n!r}"):
             rt.PWWS()(clf, split, n=n)
@@ -292,13 +274,12 @@ def test_a_task_is_loaded_by_name_and_given_loaded(clf: Any) -> None:
 
 def test_labels_are_a_list() -> None:
     for labels in ("bad,good", 2):
-        with pytest.raises(rt.TicketsError, match=rf"a list of names, got {labels!r}\n"):
-            rt.Classifier.wrap(len, labels=labels)  # type: ignore[arg-type]
+        refused("classifier.labels", lambda labels=labels: rt.Classifier.wrap(len, labels=labels))
 
 
 def test_a_file_is_labelled_by_a_classifier_and_written_to_a_file(clf: Any, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\na fine film\n")
-    with pytest.raises(rt.TicketsError, match=r"expected a classifier to ask, got a str\n.*load_classifier"):
+    with pytest.raises(rt.TicketsError, match="expected a classifier to be asked, got a str"):
         rt.predict("minilm", tmp_path / "a.csv", tmp_path / "b.csv")
     with pytest.raises(rt.TicketsError, match=r"expected the path of a file to read, got a list\n.*clf.predict"):
         rt.predict(clf, ["a fine film"], tmp_path / "b.csv")  # type: ignore[arg-type]

@@ -19,9 +19,8 @@ from robust_tickets.attack.options import CALIBRATED, AttackOptions, Speed
 from robust_tickets.attack.scheduler import Service, answers, fatal, hopeless
 from robust_tickets.attack.services import ENCODER_NOISE, Encoder
 from robust_tickets.attack.textattack_compat import Rules, rules_of
-from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.base import a_classifier
-from robust_tickets.classifier.classifier import PROBES, probed
+from robust_tickets.classifier import Classifier, ModelClassifier, as_classifier
+from robust_tickets.classifier.callable import PROBES
 from robust_tickets.config import Settings, describe, digest
 from robust_tickets.environment import ORDER
 from robust_tickets.errors import TicketsError
@@ -253,13 +252,13 @@ class AttackRun:
     data: AttackData = AttackData()
 
     def __post_init__(self) -> None:
-        a_classifier(self.victim, "to attack")
+        as_classifier(self.victim, "attacked")
         _check_split(self.split, "what is attacked")
         for name, other in (("seen", self.data.seen), ("calibration", self.data.calibration)):
             if other is not None:
                 _check_split(other, name)
         self.victim.check_columns(self.split.columns, "the split to attack")
-        if self.recipe.white_box and self.victim.model is None:
+        if self.recipe.white_box and not isinstance(self.victim, ModelClassifier):
             raise TicketsError(
                 f"{type(self.recipe).__name__} reads the victim's gradients, and {self.victim.identity} answers with "
                 "probabilities only",
@@ -321,7 +320,7 @@ class AttackRun:
     @cached_property
     def probes(self) -> list[list[float] | None]:
         """What tells a callable from others of its name. They are not counted as queries."""
-        found, problem = probed(self.victim, (self.split[int(row)].texts for row in self.rows[:PROBES]))
+        found, problem = self.victim.probe(self.split[int(row)].texts for row in self.rows[:PROBES])
         if problem is not None and not any(found) and not answers(self.victim, len(self.split.columns)):
             raise fatal(problem) or hopeless(problem, len(found))
         return found
@@ -351,7 +350,7 @@ class AttackRun:
     def cut(self) -> int:
         """How many of the texts have more tokens than the victim reads; of a callable nobody knows."""
         found = 0
-        for row in self.rows if self.victim.tokenizer is not None else ():
+        for row in self.rows if self.victim.cut_at is not None else ():
             with suppress(Exception):  # a text that the tokenizer cannot read is its example's own error
                 found += self.victim.cuts(self.split[int(row)].texts)
         return found
@@ -455,7 +454,7 @@ def about_model(clf: Classifier) -> dict[str, Any]:
         "identity": clf.identity,
         "digest": clf.digest,
         "labels": list(clf.labels),
-        "dtype": None if clf.model is None else str(clf.model.dtype).removeprefix("torch."),
+        "dtype": str(clf.model.dtype).removeprefix("torch.") if isinstance(clf, ModelClassifier) else None,
         "max_length": clf.cut_at,
     }
 

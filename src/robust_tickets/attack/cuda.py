@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.backbone.layout import encoder_of
-from robust_tickets.classifier import Classifier, Encoded
-from robust_tickets.classifier.classifier import check_logits, check_tokens, evaluating
+from robust_tickets.classifier import Classifier, Encoded, ModelClassifier
+from robust_tickets.classifier.base import check_logits
+from robust_tickets.classifier.classifier import evaluating
+from robust_tickets.classifier.encode import check_tokens
 from robust_tickets.environment import attention
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
@@ -35,7 +37,7 @@ LANES = {
 class Shapes:
     """``logits(rows)`` in the order of the rows, float32 on the CPU."""
 
-    def __init__(self, clf: Classifier) -> None:
+    def __init__(self, clf: ModelClassifier) -> None:
         self.clf = clf
         self._graphs: dict[tuple[int, int], Any] = {}  # by length and lane
         self._turn = 0  # the lane of the last pass
@@ -46,9 +48,8 @@ class Shapes:
     def of(cls, clf: Classifier) -> Shapes | None:
         """Shapes for ``clf``, if it lies on a GPU, pads its texts and proves to treat every row of a shape alike."""
         if (
-            clf.model is None
+            not isinstance(clf, ModelClassifier)
             or clf.device.type != "cuda"
-            or clf.inputs is None
             or clf.inputs.side not in ("right", "left")
         ):
             return None
@@ -115,7 +116,6 @@ class Shapes:
         import torch
 
         graph, fed, told = self._graph(length, height)
-        assert self.clf.inputs is not None
         arrays = self.clf.inputs.arrays([*rows, *rows[:1] * (height - len(rows))], width=length)
         for name, place in fed.items():
             place.copy_(torch.from_numpy(arrays[name]).pin_memory(), non_blocking=True)
@@ -129,7 +129,6 @@ class Shapes:
         key = length, self._turn
         if key not in self._graphs:
             device = self.clf.device
-            assert self.clf.inputs is not None
             fed = {
                 name: torch.ones((height, length), dtype=torch.long, device=device) for name in self.clf.inputs.names
             }
@@ -184,7 +183,7 @@ def lowered(clf: Classifier, precision: str | None) -> Classifier:
     """``clf`` itself, or a copy that computes in ``precision``, up to its head."""
     if precision is None:
         return clf
-    if clf.model is None:
+    if not isinstance(clf, ModelClassifier):
         raise TicketsError(
             f"{clf.identity} is no model at hand: its precision cannot be lowered",
             hint="leave precision out, or load the model itself",

@@ -20,7 +20,7 @@ from robust_tickets.attack.scheduler import Failed, Failures, Service, drive
 from robust_tickets.attack.services import Gradient, Victim
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.attack.workers import can_fork, fan_out, how_many
-from robust_tickets.classifier.base import said
+from robust_tickets.classifier.base import reason_of
 from robust_tickets.errors import DamagedError, TicketsError
 from robust_tickets.files import DAMAGED, set_aside, write_chunks
 from robust_tickets.progress import say, track, warn
@@ -161,14 +161,16 @@ def _unknown(job: AttackRun, number: int, game: Game, problem: Exception) -> Exa
         score_before=1 - float(p[game.label]),
         confidence=float(p.max()),
         forward_passes=game.passes,
-        error=said(problem),
+        error=reason_of(problem),
     )
 
 
 def _not_answered(job: AttackRun, number: int, problem: Exception) -> ExampleOutcome:
     """What is kept of an example whose clean text was not answered."""
     example = job.split[int(job.rows[number])]
-    return ExampleOutcome(id=example.id, label=example.label, status=ERROR, original=example.texts, error=said(problem))
+    return ExampleOutcome(
+        id=example.id, label=example.label, status=ERROR, original=example.texts, error=reason_of(problem)
+    )
 
 
 def finished(job: AttackRun, folder: Path, log: ExampleLog | None = None) -> AttackResult | None:

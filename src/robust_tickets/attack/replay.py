@@ -26,8 +26,8 @@ from robust_tickets.attack.result import RESULT, AttackResult
 from robust_tickets.attack.scheduler import Failed, Failures, Reasons, drive
 from robust_tickets.attack.services import Victim
 from robust_tickets.attack.text import Text
-from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.base import a_classifier, said
+from robust_tickets.classifier import Classifier, ModelClassifier, as_classifier
+from robust_tickets.classifier.base import reason_of
 from robust_tickets.data.load import load_task
 from robust_tickets.data.registered_tasks import TASKS, TaskSpec
 from robust_tickets.data.task import Split, Task
@@ -311,7 +311,7 @@ class Count:
                     "one-class", "one class: all texts have the same label, so a model that always says it looks robust"
                 )
             )
-        if texts.kind == "attack" and clf.model is not None and texts.about["model"]["digest"] == clf.digest:
+        if texts.kind == "attack" and isinstance(clf, ModelClassifier) and texts.about["model"]["digest"] == clf.digest:
             found.append(Flag("same-model", "same model: the texts were found on this very model"))
         if not pairs and count:
             found.append(
@@ -404,7 +404,7 @@ def replay(
         for number, clf in enumerate(
             models if isinstance(models, Iterable) and not isinstance(models, str) else [models]
         ):
-            a_classifier(clf, "to attack")
+            as_classifier(clf, "attacked")
             told.append(about_model(clf))
             _check_same(place, about, shown, told)
             if each and number >= len(maps):
@@ -534,7 +534,7 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
             failures.check(found)
             if isinstance(found, Failed):
                 row = {} if found.known is None else _row(found.known, classes)
-                ready[number] = {"id": pair.id, "label": pair.label, **row, "error": said(found.problem)}
+                ready[number] = {"id": pair.id, "label": pair.label, **row, "error": reason_of(found.problem)}
             else:
                 ready[number] = {"id": pair.id, "label": pair.label, **_row(found, classes)}
             bar.advance(1)

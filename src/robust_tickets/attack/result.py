@@ -17,7 +17,7 @@ from robust_tickets.attack.example import STILL
 from robust_tickets.attack.flags import FAILED_EXAMPLES, flags_of
 from robust_tickets.attack.scheduler import Reasons, too_many
 from robust_tickets.attack.tables import write_table
-from robust_tickets.classifier.classifier import UNSTEADY
+from robust_tickets.classifier.callable import UNSTEADY
 from robust_tickets.config import build
 from robust_tickets.errors import FAILED as EXIT_FAILED
 from robust_tickets.errors import DamagedError, TicketsError, did_you_mean

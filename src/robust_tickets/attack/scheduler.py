@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 from robust_tickets.attack.example import Steps
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.base import LESS, R, T, out_of_memory, said
-from robust_tickets.classifier.classifier import in_halves
+from robust_tickets.classifier.base import LESS, R, T, in_halves, out_of_memory, reason_of
 from robust_tickets.errors import FAILED, TicketsError
 
 
@@ -143,7 +142,7 @@ def within_memory(
 
     def alone(item: T, problem: Exception) -> R:
         raise TicketsError(
-            f"not enough memory for {what(item)}: {said(problem)}", hint=LESS, exit_code=FAILED
+            f"not enough memory for {what(item)}: {reason_of(problem)}", hint=LESS, exit_code=FAILED
         ) from None
 
     def freed(some: list[T], half: int) -> None:
@@ -159,14 +158,16 @@ def fatal(problem: Exception) -> TicketsError | None:
     if isinstance(problem, TicketsError):
         return problem if problem.exit_code == FAILED else None
     return (
-        TicketsError(f"out of memory: {said(problem)}", hint=LESS, exit_code=FAILED) if out_of_memory(problem) else None
+        TicketsError(f"out of memory: {reason_of(problem)}", hint=LESS, exit_code=FAILED)
+        if out_of_memory(problem)
+        else None
     )
 
 
 def answers(clf: Classifier, columns: int) -> bool:
     """Whether the victim still answers an ordinary text; then examples that fail one after another are themselves at fault."""
     try:
-        clf.afresh().logits([("a good film",) * columns])
+        clf.fresh().logits([("a good film",) * columns])
     except Exception:
         return False
     return True
@@ -200,7 +201,7 @@ def hopeless(problem: Exception, count: int) -> TicketsError:
     """The error of a run in which one example after another fails: the cause is not in the examples."""
     hint, code = (problem.hint, problem.exit_code) if isinstance(problem, TicketsError) else ("", FAILED)
     return TicketsError(
-        f"the attack failed on {count} example(s) in a row: {said(problem)}",
+        f"the attack failed on {count} example(s) in a row: {reason_of(problem)}",
         hint=hint or "see that the victim answers one of the texts",
         exit_code=code,
     )

@@ -23,8 +23,6 @@ from robust_tickets.classifier import Classifier, Encoded, batches_by_size
 from robust_tickets.classifier.classifier import evaluating
 from robust_tickets.classifier.encode import clean
 
-# How much a batch may move a class's log-odds, by the type the model computes in; measured maxima are about a tenth of these.
-VICTIM_NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 VICTIM_BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes small batches, a GPU must be fed
 CHARACTERS = 2_000_000  # tokenised at a time; about half a million tokens, a second of a GPU's work and some 20 MB
 LIVE = {"cpu": 8, "gpu": 1024}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
@@ -49,14 +47,14 @@ class Victim:
 
     def __init__(self, clf: Classifier, token_budget: int | None = None, temperature: float = 1.0) -> None:
         self.clf, self.temperature = clf, temperature
-        where = "cpu" if clf.model is None or clf.device.type == "cpu" else "gpu"
+        where = "cpu" if clf.device.type == "cpu" else "gpu"
         self.token_budget = token_budget or VICTIM_BUDGETS[where]
         self.live = LIVE[where]
         self.shapes: Shapes | Sent | None = Shapes.of(clf) if token_budget is None else None
         self.groups = (
             2 if where == "gpu" else 1
         )  # while one half's texts are on the GPU, the other half's words are looked up
-        self.rounding = _noise(clf) * max(
+        self.rounding = clf.noise * max(
             1.0, 1 / temperature
         )  # a temperature below 1 makes the logits' rounding larger too
         self.noise = 0.0 if self.shapes else self.rounding
@@ -128,7 +126,7 @@ class Victim:
         if self.shapes is not None:
             return self.shapes.logits(rows)
         parts = within_memory(
-            lambda some: [self.clf.logits_of_encoded(some)],
+            lambda some: [self.clf.forward(some)],
             rows,
             lambda row: f"one text of {row.size} tokens",
             self._smaller,
@@ -137,15 +135,6 @@ class Victim:
 
     def _smaller(self, rows: list[Encoded], half: int) -> None:
         self.token_budget = max(1, min(self.token_budget, half * rows[0].size))
-
-
-def _noise(clf: Classifier) -> float:
-    if clf.inputs is not None and clf.inputs.side == "alone":
-        return 0.0  # no two texts share a batch
-    if clf.model is not None:
-        return VICTIM_NOISE.get(str(clf.model.dtype).removeprefix("torch."), VICTIM_NOISE["bfloat16"])
-    # a graph computes in batches; a callable is taken at its word: the same text gets the same answer
-    return VICTIM_NOISE["float32"] if clf.graph is not None else 0.0
 
 
 def _characters(text: tuple[str, ...]) -> int:
@@ -315,10 +304,10 @@ MARKS = ("##", "Ġ", "__")  # what tokenizers put before or into tokens
 
 class Gradient:
     def __init__(self, victim: Victim) -> None:
-        self.clf, self.temperature = victim.clf, victim.temperature
+        self.clf, self.temperature = victim.clf.needs_model("attacked by its gradients"), victim.temperature
         self.noise = victim.rounding  # also where the victim runs in fixed shapes: a backward pass does not
         self.token_budget = max(1, victim.token_budget // PASSES)
-        model, tokenizer = victim.clf.model, victim.clf.tokenizer
+        model, tokenizer = self.clf.model, self.clf.tokenizer
         positions = getattr(model.config, "max_position_embeddings", None)
         self.most = min(MOST_WORDS, tokenizer.model_max_length, *([positions - 2] if positions else []))
 

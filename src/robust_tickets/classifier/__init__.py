@@ -1,7 +1,20 @@
-"""The classifier: what everything downstream trains, prunes, attacks and asks. Importing this loads no torch."""
+"""Classifiers: what is trained, pruned, attacked and asked. Importing this loads no torch."""
 
-from robust_tickets.classifier.classifier import Classifier, batches_by_size
+from robust_tickets.classifier.base import Classifier, as_classifier, batches_by_size
+from robust_tickets.classifier.callable import CallableClassifier
+from robust_tickets.classifier.classifier import ModelClassifier
 from robust_tickets.classifier.encode import Encoded, Text
 from robust_tickets.classifier.loading import load_classifier
+from robust_tickets.classifier.onnx import OnnxClassifier
 
-__all__ = ["Classifier", "Encoded", "Text", "batches_by_size", "load_classifier"]
+__all__ = [
+    "CallableClassifier",
+    "Classifier",
+    "Encoded",
+    "ModelClassifier",
+    "OnnxClassifier",
+    "Text",
+    "as_classifier",
+    "batches_by_size",
+    "load_classifier",
+]

@@ -1,88 +1,322 @@
-"""What is given first to a training, a search, an attack or a labelling: a classifier, at times one with a model inside."""
+"""The abstract classifier: what models, ONNX files and Python functions share, from texts to labels."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from robust_tickets.backbone.layout import has_layout, layout_of
-from robust_tickets.errors import TicketsError
+import numpy as np
 
+from robust_tickets.classifier.encode import Encoded, Inputs, Text, check_count, encoded, rows_of
+from robust_tickets.classifier.tokenizer import Splicer
+from robust_tickets.config import canonical
+from robust_tickets.errors import FAILED, TicketsError, tokenising
 
-def a_classifier(value: Any, what: str, hint: str = "") -> None:
-    """Refuse anything else ``to be …``: the name of a model, a bare function, a model of transformers."""
-    if hasattr(value, "needs_model"):
-        return
-    if not hint:
-        hint = "rt.load_classifier(name) gives one of a folder or a name; a model in memory is saved to one first"
-        hint += "; rt.Classifier.wrap(function, labels=[…]) gives one of a function" if callable(value) else ""
-    raise TicketsError(f"expected a classifier {what}, got a {type(value).__name__}", hint=hint)
+if TYPE_CHECKING:
+    import torch
 
+    from robust_tickets.classifier.classifier import ModelClassifier
 
-def model_of(clf: Any, what: str) -> Any:
-    """The model that is to be ``what``. Refused is what is no classifier (the task, or the name of a model), and one with none."""
-    order = (
-        "load_classifier(name, task) gives one"
-        if isinstance(clf, str)
-        else "give the classifier and the task in this order"
-    )
-    a_classifier(clf, f"to be {what}", order)
-    return clf.needs_model(what)
-
-
-def shown(clf: Any) -> str:
-    """``Classifier('minilm', bert, 22,713,986 parameters, kept: heads=60/72, …)``: a compact model is not to look like the whole one."""
-    parts = [repr(clf.identity)]
-    if clf.model is not None:
-        parts.append(str(clf.model.config.model_type).removeprefix("ticket-"))
-        parts.append(f"{sum(p.numel() for p in clf.model.parameters()):,} parameters")
-        if units := _kept(clf.model):
-            parts.append("kept: " + ", ".join(f"{group}={left}/{size}" for group, (left, size) in units.items()))
-    return f"Classifier({', '.join(parts)}, labels={list(clf.labels)}, max_length={clf.max_length})"
-
-
-def _kept(model: Any) -> dict[str, tuple[int, int]]:
-    """Units left and units of the whole model, of the groups that a ticket cut."""
-    from robust_tickets.backbone.weight_masks import masks_of
-
-    found: dict[str, tuple[int, int]] = {}
-    config = model.config
-    for group, size in layout_of(config).sizes(config).items() if has_layout(config) else ():
-        if (kept := getattr(config, f"kept_{group}", None)) is not None:
-            found[group] = sum(map(len, kept)), size * config.num_hidden_layers
-    if masks := masks_of(model):
-        found["weights"] = sum(int(mask.sum()) for mask in masks.values()), sum(mask.numel() for mask in masks.values())
-    return found
-
-
+MAX_LENGTH = 128  # tokens; GLUE in all three papers
+TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length
+# How much a batch may move a class's log-odds, by the type that is computed in; measured maxima are about a tenth of these.
+NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 HINT = "load the classifier for the task: load_classifier(name, task)"
 
 
-def fits(clf: Any, task: Any) -> None:
-    """Refuse a classifier whose labels (names and order) or number of text columns are not the task's."""
-    if not hasattr(task, "labels"):
-        what = repr(str(task)) if isinstance(task, str | Path) else f"a {type(task).__name__}"
-        raise TicketsError(
-            f"expected a loaded task, got {what:.80}", hint="task = rt.load_task(name or file), then give task"
+class Classifier(ABC):
+    """Texts in, logits out: a ``ModelClassifier``, an ``OnnxClassifier`` or a ``CallableClassifier``.
+
+    Texts are strings, or tuples of one or two strings. Logits are float32, in the order of the texts, whatever the batches were.
+    """
+
+    kind: ClassVar[str]  # in messages
+    batch_size: int | None = None  # texts in one call, of a function that names a number
+
+    def __init__(
+        self, *, labels: Sequence[str], max_length: int, identity: str, columns: Sequence[str] | None = None
+    ) -> None:
+        self.labels = checked_labels(labels)
+        self.max_length, self.identity = int(max_length), identity
+        self.columns, self.columns_known = tuple(columns or ("text",)), columns is not None
+
+    @classmethod
+    def wrap(
+        cls,
+        function: Callable[..., Any],
+        *,
+        labels: Sequence[str],
+        columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        retries: int = 0,
+        rate_limit: float | None = None,
+        timeout: float | None = None,
+        backoff: float = 0.5,
+        name: str | None = None,
+    ) -> Classifier:
+        """Make a classifier of a function from a list of strings (pairs: of 2-tuples) to probabilities (texts, labels).
+
+        A transformers pipeline for texts is one too: answers in {"label": …, "score": …} are matched to ``labels`` by name. For a
+        function that is slow, far away or paid for: ``batch_size`` texts in one call, ``retries`` of a call that raised (after
+        ``backoff`` seconds, then twice as long each time), ``rate_limit`` calls a second, ``timeout`` seconds for an answer.
+        ``name``: what results call it, by default its module and its own name.
+        """
+        from robust_tickets.classifier.callable import CallableClassifier, CallOptions
+
+        options = CallOptions(
+            batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff
         )
-    if tuple(clf.labels) != tuple(task.labels):
+        return CallableClassifier(function, labels=labels, columns=columns, options=options, name=name)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, max_length: int | None = None, dtype: str = "float32", device: str | None = None
+    ) -> Classifier:
+        """Load a saved classifier of any family that transformers has, ``"RUN:ARM"`` of a run, or an ONNX file or folder."""
+        from robust_tickets.classifier.loading import load_classifier
+
+        return load_classifier(name, max_length=max_length, dtype=dtype, device=device)
+
+    @abstractmethod
+    def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:
+        """Give each text as it is classified; ``max_length`` in place of the classifier's own."""
+
+    @abstractmethod
+    def forward(self, rows: Sequence[Encoded]) -> torch.Tensor:
+        """Compute the logits of one batch, float32 on the CPU."""
+
+    @abstractmethod
+    def _hash_outputs(self, total: hashlib._Hash) -> None:
+        """Add what determines the outputs, besides labels, length and columns."""
+
+    @property
+    def noise(self) -> float:
+        """How far other texts in a batch may move a log-odds."""
+        return 0.0
+
+    def fresh(self) -> Self:
+        """The same classifier without kept answers."""
+        return self
+
+    def probe(self, texts: Iterable[tuple[str, ...]]) -> tuple[list[list[float] | None], Exception | None]:
+        """Fingerprint a function by its probabilities of ``texts``, None where it failed, and the last problem; others have a digest."""
+        return [], None
+
+    def copy(self) -> Self:
+        """A copy that can change without the original; a wrapped function is shared."""
+        return copy.copy(self)
+
+    def to(self, device: str | torch.device) -> Self:
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        import torch
+
+        return torch.device("cpu")
+
+    @property
+    def cut_at(self) -> int | None:
+        """Tokens of a text that are read; None where nobody knows."""
+        return self.max_length
+
+    def cuts(self, text: Text) -> bool:
+        """Whether ``text`` has more tokens than are read."""
+        return self.cut_at is not None and self.encode([text], self.max_length + 1)[0].size > self.max_length
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what determines the outputs. Reads every weight of a model, about 1 s a GiB."""
+        total = hashlib.sha256(canonical([list(self.labels), self.max_length, list(self.columns)]).encode())
+        self._hash_outputs(total)
+        return total.hexdigest()
+
+    def batches(self, sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+        """Positions in batches of like size: of at most ``batch_size`` texts where that is given, else within ``budget``."""
+        if self.batch_size is None:
+            yield from batches_by_size(sizes, budget)
+            return
+        order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+        yield from (order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size))
+
+    def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
+        """Logits (texts, labels) in float32. ``token_budget``: padded tokens in one forward pass."""
+        return self.logits_of_rows(self.encode(texts), token_budget)
+
+    def logits_of_rows(self, rows: Sequence[Encoded], token_budget: int | None = None) -> np.ndarray:
+        """``logits`` of texts that are encoded already."""
+        out = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
+        for where in self.batches([row.size for row in rows], token_budget or TOKEN_BUDGET):
+            out[where] = self.forward([rows[i] for i in where]).numpy()
+        return out
+
+    def predict(self, texts: Sequence[Text], token_budget: int | None = None) -> tuple[list[str], np.ndarray]:
+        """The label of each text and its probabilities (texts, labels)."""
+        texts = rows_of(texts)
+        if self.columns_known:
+            check_count(texts, self.columns, self.identity)
+        p = probabilities(self.logits(texts, token_budget))
+        return [self.labels[i] for i in p.argmax(axis=1)], p
+
+    def named(self, labels: Sequence[str]) -> Self:
+        """Name classes that nobody named (LABEL_0, LABEL_1, …), in the order of the outputs."""
+        names = checked_labels(labels)
+        if names != self.labels and (not unnamed(self.labels) or len(names) != len(self.labels)):
+            raise TicketsError(
+                f"{self.identity} calls its classes {', '.join(self.labels)}; got the names {', '.join(names)}",
+                hint="names are for LABEL_0, LABEL_1, …, one each; --label-map translates those of the data",
+                code="classifier.labels",
+            )
+        self.labels = names
+        return self
+
+    def check_columns(self, columns: Sequence[str], name: str) -> None:
+        """Refuse texts of another number of columns than it is known to read."""
+        if self.columns_known and len(columns) != len(self.columns):
+            raise TicketsError(
+                f"{name} has {len(columns)} text column(s) ({_list(columns)}), the classifier {self.identity!r} reads "
+                f"{len(self.columns)} ({_list(self.columns)})",
+                hint="name the text column(s): --text sentence, or --text premise,hypothesis for a pair",
+                code="classifier.columns",
+            )
+
+    def check_task(self, task: Any) -> None:
+        """Refuse a task with other labels (names and order), or with another number of text columns."""
+        if not hasattr(task, "labels"):
+            what = repr(str(task)) if isinstance(task, str | Path) else f"a {type(task).__name__}"
+            hint = "task = rt.load_task(name or file), then give task"
+            raise TicketsError(f"expected a loaded task, got {what:.80}", hint=hint, code="task.type")
+        if self.labels != tuple(task.labels):
+            raise TicketsError(
+                f"the classifier's labels are {_list(self.labels)}, those of {task.name} are {_list(task.labels)}",
+                hint=HINT,
+                code="classifier.labels",
+            )
+        self.check_same_columns(task.columns, task.name)
+
+    def check_same_columns(self, columns: Sequence[str], name: str) -> None:
+        """Refuse texts of another number of columns, also where the classifier's are only assumed."""
+        if len(self.columns) != len(columns):
+            what = f"the classifier reads {len(self.columns)} text(s) ({_list(self.columns)})"
+            raise TicketsError(
+                f"{what}, {name} has {len(columns)} ({_list(columns)})", hint=HINT, code="classifier.columns"
+            )
+
+    def needs_model(self, what: str) -> ModelClassifier:
+        """The classifier, which is to be ``what``; refused where it is no model."""
+        hint = "load a model with load_classifier"
+        raise TicketsError(f"{self.kind} cannot be {what}", hint=hint, code="classifier.no_model")
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Save a model; any other classifier is refused."""
+        return self.needs_model("saved").save_pretrained(folder)
+
+    def _details(self) -> list[str]:
+        """What ``repr`` says of a model."""
+        return []
+
+    def __repr__(self) -> str:
+        parts = [repr(self.identity), *self._details(), f"labels={list(self.labels)}"]
+        return f"Classifier({', '.join([*parts, f'max_length={self.cut_at}'])})"
+
+
+class TokenClassifier(Classifier):
+    """A classifier that reads token ids, cut to ``max_length``."""
+
+    inputs: Inputs
+
+    def __init__(self, *, tokenizer: Any, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.tokenizer = tokenizer
+        self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded
+
+    @property
+    def token_types(self) -> bool:
+        """Whether the two texts of a pair are told apart by token types."""
+        return "token_type_ids" in self.inputs.names
+
+    def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:
+        """Token ids, token types and size of each text."""
+        rows = rows_of(texts)
+        if self._splicer is None or self._splicer[0] is not self.tokenizer:
+            with tokenising():
+                self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
+        return encoded(self.tokenizer, self._splicer[1], rows, max_length or self.max_length, self.token_types)
+
+
+def as_classifier(value: Any, what: str) -> Classifier:
+    """``value``, which is to be ``what``; refused unless it is a classifier."""
+    if isinstance(value, Classifier):
+        return value
+    raise TicketsError(
+        f"expected a classifier to be {what}, got a {type(value).__name__}",
+        hint="rt.load_classifier(name, task) gives one of a name or folder, rt.Classifier.wrap(function, labels=[…]) one of a "
+        "function; a model in memory is saved first; the classifier comes before the task",
+        code="classifier.type",
+    )
+
+
+def as_model(value: Any, what: str) -> ModelClassifier:
+    """``as_classifier`` for what needs a model."""
+    return as_classifier(value, what).needs_model(what)
+
+
+def _list(names: Sequence[str]) -> str:
+    first = ", ".join(map(str, names[:5]))
+    return f"{first}, … ({len(names)})" if len(names) > 5 else first
+
+
+def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Refuse anything but two or more different names."""
+    names = () if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(map(str, labels))
+    if len(names) < 2 or len(set(names)) != len(names):
         raise TicketsError(
-            f"the classifier's labels are {_list(clf.labels)}, those of {task.name} are {_list(task.labels)}", hint=HINT
+            f"a classifier needs a list of two or more different labels, got {labels!r:.80}",
+            hint='labels=["bad", "good"], in the order of the outputs',
+            code="classifier.labels",
         )
-    same_columns(clf, task.columns, task.name)
+    return names
 
 
-def same_columns(clf: Any, columns: Any, name: str) -> None:
-    if len(clf.columns) != len(columns):
-        raise TicketsError(
-            f"the classifier reads {len(clf.columns)} text(s) ({_list(clf.columns)}), {name} has {len(columns)} ({_list(columns)})",
-            hint=HINT,
-        )
+def unnamed(labels: Sequence[str]) -> bool:
+    """Whether these are what transformers writes where nobody named the classes."""
+    return all(label == f"LABEL_{i}" for i, label in enumerate(labels))
 
 
-def _list(names: Any) -> str:
-    shown = ", ".join(map(str, names[:5]))
-    return f"{shown}, … ({len(names)})" if len(names) > 5 else shown
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Softmax of every row."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True)) if len(logits) else logits
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def log_probabilities(p: np.ndarray) -> np.ndarray:
+    """Logits whose softmax is ``p``."""
+    return np.log(np.clip(p, np.finfo(np.float32).tiny, None))
+
+
+def check_logits(logits: torch.Tensor, identity: str) -> None:
+    import torch
+
+    if not torch.isfinite(logits).all():
+        message = f"the model {identity!r} gave logits that are not finite"
+        raise TicketsError(message, hint="its weights are broken", exit_code=FAILED, code="classifier.not_finite")
+
+
+def batches_by_size(sizes: Sequence[int], budget: int, *, longest_first: bool = True) -> Iterator[list[int]]:
+    """Positions in batches of like size whose padded size (texts times the longest) stays within ``budget``."""
+    batch: list[int] = []
+    # stable; the longest first, so that the first batch shows at once whether memory suffices
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i] if longest_first else sizes[i]):
+        if batch and (len(batch) + 1) * max(sizes[batch[0]], sizes[i]) > budget:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
 
 
 T = TypeVar("T")
@@ -90,16 +324,44 @@ R = TypeVar("R")
 LESS = "lower token_budget, or the classifier's max_length"
 
 
-def said(problem: Exception) -> str:
-    return problem.message if isinstance(problem, TicketsError) else f"{type(problem).__name__}: {problem}"
+def in_halves(
+    run: Callable[[list[T]], list[R]],
+    items: list[T],
+    alone: Callable[[T, Exception], R],
+    *,
+    ends: Callable[[Exception], Exception | None],
+    smaller: Callable[[list[T], int], None] = lambda items, half: None,
+) -> list[R]:
+    """``run(items)``; a call that fails is made in halves, after ``smaller(items, half)``, down to one item, which ``alone`` answers for.
+
+    What ``ends`` gives for a failure is raised at once.
+    """
+    try:
+        return run(items)
+    except Exception as problem:
+        end = ends(problem)
+        if end is problem or not items:
+            raise
+        if end is not None:
+            raise end from None
+        if len(items) == 1:
+            return [alone(items[0], problem)]
+    half = len(items) // 2  # outside the handler, which holds what the failed call had in memory
+    smaller(items, half)
+    first = in_halves(run, items[:half], alone, ends=ends, smaller=smaller)
+    return first + in_halves(run, items[half:], alone, ends=ends, smaller=smaller)
 
 
 def out_of_memory(problem: BaseException) -> bool:
-    """Python and CUDA have types for it; torch on a CPU or on Apple's GPU has only a message."""
+    """Whether memory was short: Python and CUDA have types for it, torch on a CPU or on Apple's GPU only a message."""
     import torch
 
     if isinstance(problem, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(problem, RuntimeError) and any(
-        words in str(problem).lower() for words in ("out of memory", "can't allocate memory")
-    )
+    words = ("out of memory", "can't allocate memory")
+    return isinstance(problem, RuntimeError) and any(each in str(problem).lower() for each in words)
+
+
+def reason_of(problem: Exception) -> str:
+    """An exception in one line of a report."""
+    return problem.message if isinstance(problem, TicketsError) else f"{type(problem).__name__}: {problem}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -176,11 +176,13 @@ def check_head(config: Any, identity: str) -> None:
         raise TicketsError(
             f"{identity} has a regression head ({config.num_labels} output(s)): it gives a number, not a class",
             hint="give a classifier; or wrap the model in a function that turns the number into probabilities of classes",
+            code="classifier.head",
         )
     if kind == "multi_label_classification":
         raise TicketsError(
             f"{identity} is a multi-label classifier: any number of its {config.num_labels} labels may hold at once",
             hint="wrap it in a function that gives one label's probability and its complement: tickets attack my_module:function",
+            code="classifier.head",
         )
 
 
@@ -244,25 +246,6 @@ def _reorder(model: Any, order: list[int]) -> None:
     with torch.no_grad():
         for parameter in last[-1].parameters():
             parameter.copy_(parameter[order].clone())
-
-
-def unnamed(labels: Sequence[str]) -> bool:
-    """Whether these are what transformers writes where nobody named the classes."""
-    return all(label == f"LABEL_{i}" for i, label in enumerate(labels))
-
-
-def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise TicketsError(
-            f"labels are a list of names, got {labels!r:.80}",
-            hint='labels=["bad", "good"], in the order of the outputs',
-        )
-    labels = tuple(str(label) for label in labels)
-    if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise TicketsError(
-            f"a classifier needs two or more different labels, got {list(labels)}", hint="name every class once"
-        )
-    return labels
 
 
 NAME = "tickets.json"

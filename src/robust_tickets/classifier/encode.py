@@ -63,6 +63,13 @@ def check_count(rows: Sequence[tuple[str, ...]], columns: Sequence[str], name: s
             )
 
 
+def check_tokens(rows: Sequence[Encoded]) -> None:
+    """Refuse texts without a token: the model has nothing to read."""
+    if not all(row.size for row in rows):
+        message = "the tokenizer gives no token for a text, so the model has nothing to read"
+        raise TicketsError(message, hint="leave such texts out", code="text.no_token")
+
+
 def clean(text: str) -> str:
     """``text`` with lone surrogates, which tokenizers refuse, replaced by U+FFFD, and split pairs joined; any other text as it is."""
     try:

@@ -9,16 +9,16 @@ from typing import Any
 
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import checkpoint
+from robust_tickets.classifier.base import MAX_LENGTH, Classifier, checked_labels
 from robust_tickets.classifier.checkpoint import (
     check_head,
-    checked_labels,
     fitting,
     labels_of_config,
     put_back,
     read_about,
     with_labels,
 )
-from robust_tickets.classifier.classifier import MAX_LENGTH, Classifier
+from robust_tickets.classifier.classifier import ModelClassifier
 from robust_tickets.classifier.encode import own_length, positions_of
 from robust_tickets.classifier.pretrained import has_weights, read_config
 from robust_tickets.classifier.tokenizer import read_tokenizer
@@ -149,7 +149,7 @@ def load_classifier(
     length = max_length if max_length is not None else default
     columns = task.columns if task is not None else about.columns
     model.to(place)
-    return Classifier(
+    return ModelClassifier(
         model=model, tokenizer=tokenizer, labels=wanted, max_length=length, identity=found.identity, columns=columns
     )
 

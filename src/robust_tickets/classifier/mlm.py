@@ -21,16 +21,16 @@ from robust_tickets.files import sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier.classifier import Classifier
+    from robust_tickets.classifier.classifier import ModelClassifier
 
 HOW = "search a model that has one (bert-base-uncased, roberta-base), or name a checkpoint of this backbone that does: mlm=FOLDER"
 
 
-def masked_model(clf: Classifier, name: str | Path | None = None) -> Any:
+def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> Any:
     """The masked-language model around a copy of ``clf``'s encoder, with the head of checkpoint ``name`` (by default ``clf``'s own)."""
     from robust_tickets.backbone.weight_masks import masks_of
 
-    own = clf.needs_model("searched on masked words")
+    own = clf.needs_model("searched on masked words").model
     if masks_of(own):  # the copy below would train what they hold at zero
         raise TicketsError(f"{clf.identity} is masked to a ticket already", hint="search a whole model")
     found = _find(clf.identity, name)

@@ -202,7 +202,7 @@ def attack(
 
 def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[str, int]:
     """What the data calls each class: by the label map, else by name, or by number where nobody named it."""
-    from robust_tickets.classifier.checkpoint import unnamed
+    from robust_tickets.classifier.base import unnamed
     from robust_tickets.data.schema import match
 
     mapped_to = dict(match(tuple(label_map), labels, "the label map", label_map=label_map).ids)

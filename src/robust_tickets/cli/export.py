@@ -39,7 +39,7 @@ def predict(
     text
         The text column; a pair as premise,hypothesis.
     """
-    from robust_tickets.classifier.base import said
+    from robust_tickets.classifier.base import reason_of
     from robust_tickets.deploy.predict import predict as label_file
 
     look_for(data)
@@ -53,7 +53,7 @@ def predict(
         if not is_function(model):
             raise
         raise TicketsError(
-            f"predict: {model} failed on text after text, the last time with {' '.join(said(problem).split())}; {out} is not written",
+            f"predict: {model} failed on text after text, the last time with {' '.join(reason_of(problem).split())}; {out} is not written",
             hint="see that it answers one of the texts, then give the same command again; --retries tries a call again",
             exit_code=FAILED,
         ) from problem

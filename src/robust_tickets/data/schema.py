@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Any
 
-from robust_tickets.classifier.checkpoint import unnamed
+from robust_tickets.classifier.base import unnamed
 from robust_tickets.data.readers import CsvRows, Rows, TsvRows
 from robust_tickets.errors import TicketsError
 

@@ -10,14 +10,13 @@ import glob
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from robust_tickets.classifier import Classifier, ModelClassifier
+from robust_tickets.classifier.base import as_model
 from robust_tickets.deploy.card import Evidence, Facts, write_card
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
 from robust_tickets.files import hold, part_of, read_json, sha256_file, sweep, write_json
-
-if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
 
 Format = Literal["compact", "dense", "onnx"]
 MARK = "export.json"
@@ -37,20 +36,16 @@ def export(
 
     if format not in get_args(Format):
         raise TicketsError(f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)))
-    if getattr(model, "model", None) is None:
-        raise TicketsError(
-            "only a Classifier with a transformers model can be exported, not an ONNX graph or a function",
-            hint="load one with load_classifier, from the folder of its weights",
-        )
-    if format == "compact" and masks_of(model.model) and not model.model.config.model_type.startswith("ticket-"):
+    clf = as_model(model, "exported")
+    if format == "compact" and masks_of(clf.model) and not clf.model.config.model_type.startswith("ticket-"):
         raise TicketsError(
             "an unstructured ticket masks single weights, so there is no smaller model to export",
             hint="export it as dense (stock transformers reads it, zeros included) or onnx",
         )
-    broken = sorted(name for name, tensor in model.model.state_dict().items() if not tensor.isfinite().all())
+    broken = sorted(name for name, tensor in clf.model.state_dict().items() if not tensor.isfinite().all())
     if broken:
         raise TicketsError(
-            f"{model.identity} has {len(broken)} weights that are not finite, such as {broken[0]}",
+            f"{clf.identity} has {len(broken)} weights that are not finite, such as {broken[0]}",
             hint="the weights are broken: train again",
             exit_code=FAILED,
         )
@@ -61,7 +56,7 @@ def export(
         place.parent.mkdir(parents=True, exist_ok=True)
         with part_of(place, folder=True) as part:
             try:
-                _write(model, part, format, evidence or Evidence())
+                _write(clf, part, format, evidence or Evidence())
             except TicketsError as problem:
                 problem.message = problem.message.replace(str(part), str(place))
                 raise
@@ -76,7 +71,7 @@ def export(
     return place
 
 
-def _write(model: Classifier, folder: Path, format: str, evidence: Evidence) -> None:
+def _write(model: ModelClassifier, folder: Path, format: str, evidence: Evidence) -> None:
     from robust_tickets.prune.compact import expand
 
     dense = expand(model)
@@ -89,7 +84,7 @@ def _write(model: Classifier, folder: Path, format: str, evidence: Evidence) -> 
     write_card(folder, _facts(model, dense, format), evidence)
 
 
-def _facts(model: Classifier, dense: Classifier, format: str) -> Facts:
+def _facts(model: ModelClassifier, dense: ModelClassifier, format: str) -> Facts:
     from robust_tickets.backbone.layout import layout_of
     from robust_tickets.backbone.weight_masks import masks_of
 

@@ -23,7 +23,7 @@ from robust_tickets.files import write_json
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
 
 __all__ = ["check", "open_onnx", "write"]
 OPSET = 18  # the oldest that torch's exporter writes without converting; ONNX Runtime reads it since 1.14
@@ -31,7 +31,7 @@ TOLERANCE = 1e-4  # absolute, on logits; fp32 on both sides differs by about 1e-
 INLINE = 1 << 30  # bytes of weights that go into model.onnx itself; protobuf ends at 2 GiB
 
 
-def write(clf: Classifier, folder: Path, config: Any) -> None:
+def write(clf: ModelClassifier, folder: Path, config: Any) -> None:
     """``model.onnx`` and what serving it needs into ``folder``; raises unless ONNX Runtime gives torch's logits."""
     import torch
 
@@ -83,7 +83,7 @@ def _say_shapes_once(path: Path) -> None:
     path.write_bytes(made.SerializeToString(deterministic=True))
 
 
-def check(clf: Classifier, graph: Any, names: list[str], path: Path) -> float:
+def check(clf: ModelClassifier, graph: Any, names: list[str], path: Path) -> float:
     """The largest difference of logits between torch and the written file, over batches and lengths the exporter never saw."""
     import torch
 
@@ -121,7 +121,7 @@ def _logits_only() -> Any:
     return LogitsOnly
 
 
-def _inputs(clf: Classifier, names: list[str], rows: int, columns: int) -> dict[str, np.ndarray]:
+def _inputs(clf: ModelClassifier, names: list[str], rows: int, columns: int) -> dict[str, np.ndarray]:
     """Seeded token ids, every second row ending in padding, every second token type switching half-way."""
     dice = numpy_generator(0, "onnx", rows, columns)
     pad = clf.tokenizer.pad_token_id

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robust_tickets.attack.scheduler import answers, fatal
-from robust_tickets.classifier.base import a_classifier, said
-from robust_tickets.classifier.classifier import PROBES, TOKEN_BUDGET, UNSTEADY, in_halves, probabilities, probed
+from robust_tickets.classifier.base import TOKEN_BUDGET, as_classifier, in_halves, probabilities, reason_of
+from robust_tickets.classifier.callable import PROBES, UNSTEADY
 from robust_tickets.classifier.encode import clean
 from robust_tickets.data.arrow_tables import text_problem
 from robust_tickets.data.readers import BROKEN_UTF8, Rows, open_rows, to_utf8
@@ -171,7 +171,7 @@ class Asking:
         left = [(number, text) for number, text in asked if number not in self.found]
         rows = self.clf.encode([text for _, text in left]) if left else []
         for where in self.clf.batches([row.size for row in rows], TOKEN_BUDGET):
-            p = probabilities(self.clf.logits_of_encoded([rows[i] for i in where]).numpy())
+            p = probabilities(self.clf.forward([rows[i] for i in where]).numpy())
             scores = [[round(x, 6) for x in row] for row in p.tolist()]
             told = list(map(Answer, p.argmax(axis=1).tolist(), scores))
             numbers = [left[i][0] for i in where]
@@ -191,7 +191,7 @@ class Asking:
             if self.run >= HOPELESS or not answers(self.clf, columns):
                 raise GoneError(problem)
             self.failed = 0
-        self.problems[number] = said(problem)
+        self.problems[number] = reason_of(problem)
         self.bar.advance()
 
 
@@ -306,7 +306,7 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
 
     The format follows the ending of ``out``. ``text`` names the text column, or the two of a pair.
     """
-    a_classifier(clf, "to ask")
+    as_classifier(clf, "asked")
     for what, path in (("to read", data), ("to write", out)):
         if not isinstance(path, str | PathLike):
             hint = "texts in memory are asked about by clf.predict(texts), which returns labels and probabilities"
@@ -364,7 +364,7 @@ def _known_again(clf: Any, kept: Answers, rows: Rows, columns: tuple[str, ...]) 
     )
     asked = dict(islice(stream, PROBES))
     before = kept.of(list(asked))
-    pairs = zip(before.values(), probed(clf, asked.values())[0], strict=False)  # none of a model, None where it failed
+    pairs = zip(before.values(), clf.probe(asked.values())[0], strict=False)  # none of a model, None where it failed
     if any(abs(a - b) > UNSTEADY for old, new in pairs if new for a, b in zip(old.scores, new, strict=True)):
         kept.begin_anew(f"a function that gave other answers than {clf.identity.partition(':')[2]} does now")
     else:

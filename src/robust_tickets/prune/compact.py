@@ -14,6 +14,7 @@ import torch
 
 from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.backbone.weight_masks import attach, masks_of
+from robust_tickets.classifier import Classifier, ModelClassifier
 from robust_tickets.classifier.checkpoint import assemble
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
@@ -107,8 +108,8 @@ def check(model: Any, ticket: Ticket, layout: Layout) -> None:
 
 
 def _unwrapped(model: Any) -> tuple[Any, Layout]:
-    if hasattr(model, "with_model"):  # a Classifier
-        model = model.needs_model("pruned")
+    if isinstance(model, Classifier):
+        model = model.needs_model("pruned").model
     if not hasattr(model, "config"):
         raise TicketsError(
             f"expected a Classifier or a transformers model, got {type(model).__name__}",
@@ -118,7 +119,7 @@ def _unwrapped(model: Any) -> tuple[Any, Layout]:
 
 
 def _rewrapped(like: Any, model: Any) -> Any:
-    return like.with_model(model) if hasattr(like, "with_model") else model
+    return like.with_model(model) if isinstance(like, ModelClassifier) else model
 
 
 def _fields(config: Any) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def apply(model: AppliedModel, ticket: Ticket) -> AppliedModel:
 
     expect_ticket(ticket)
     given: Any = model
-    inner = given.needs_model("masked") if hasattr(given, "with_model") else given
+    inner = given.needs_model("masked").model if isinstance(given, Classifier) else given
     if not hasattr(inner, "config"):
         raise TicketsError(
             f"expected a Classifier or a transformers model, got {type(model).__name__}",
@@ -168,7 +169,7 @@ def apply(model: AppliedModel, ticket: Ticket) -> AppliedModel:
     masks = fitting(inner, ticket)
     masked = copy.deepcopy(inner)
     attach(masked, masks)
-    return given.with_model(masked) if hasattr(given, "with_model") else masked  # type: ignore[no-any-return]
+    return given.with_model(masked) if isinstance(given, ModelClassifier) else masked  # type: ignore[no-any-return]
 
 
 def fitting(model: Any, ticket: Ticket) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from robust_tickets.backbone.layout import encoder_of, layout_of
+from robust_tickets.classifier import Classifier
 from robust_tickets.prune.compact import check, fitting
 from robust_tickets.prune.modeling import cuts
 from robust_tickets.seeds import torch_generator
@@ -38,8 +39,8 @@ def redraw_outside(model: AnyModel, ticket: Ticket, seed: int = 0) -> AnyModel:
 def _redrawn(model: Any, ticket: Ticket, seed: int, *, inside: bool) -> Any:
     import copy
 
-    twin = model.copy() if hasattr(model, "with_model") else copy.deepcopy(model)  # a Classifier, or a bare model
-    inner = twin.needs_model("drawn anew") if hasattr(twin, "with_model") else twin
+    twin = model.copy() if isinstance(model, Classifier) else copy.deepcopy(model)
+    inner = twin.needs_model("drawn anew").model if isinstance(twin, Classifier) else twin
     tensors = inner.state_dict()
     spread = float(getattr(inner.config, "initializer_range", 0.02))
     with torch.no_grad():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.classifier import batches_by_size
+from robust_tickets.classifier.base import batches_by_size
 from robust_tickets.classifier.pretrained import inside, load_model, load_tokenizer, load_weights, read_config
 from robust_tickets.classifier.tokenizer import Splicer, packed, tokenised
 from robust_tickets.errors import TicketsError, tokenising

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from robust_tickets import progress
-from robust_tickets.classifier.base import fits, model_of
+from robust_tickets.classifier.base import as_model
 from robust_tickets.config import build, describe, uncounted
 from robust_tickets.data.registered_tasks import TASKS, task_named
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -150,9 +150,8 @@ class Search(PerTask):
 
 def checked(clf: Classifier, task: Task | None, what: str) -> Task:
     """The task, where the classifier has a model and fits it."""
-    model_of(clf, what)
-    fits(clf, task)
-    assert task is not None  # fits refuses that
+    as_model(clf, what).check_task(task)
+    assert task is not None  # refused above
     return task
 
 

@@ -93,7 +93,7 @@ class IMP(Search, TrainingSettings):
         """theta_0 itself: each round trains a copy."""
         task = checked(clf, task, "pruned")
         return Start(
-            theta=clf.needs_model("pruned"),
+            theta=clf.needs_model("pruned").model,
             classifier=clf,
             settings=self,
             identity=identity_of(self, clf, task) if folder else "",
@@ -161,7 +161,7 @@ class IMP(Search, TrainingSettings):
 
 def magnitudes(clf: Classifier) -> tuple[str, Scores]:
     """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
-    model = clf.needs_model("pruned")
+    model = clf.needs_model("pruned").model
     layout = layout_of(model)
     return layout.family, {
         name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()

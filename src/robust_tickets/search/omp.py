@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from robust_tickets.classifier.base import model_of
+from robust_tickets.classifier.base import as_model
 from robust_tickets.config import Settings, fraction
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search, Start, fine_tuned, named, origin_of
@@ -58,7 +58,7 @@ class OMP(Search, Settings):
     def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
         """The model whose weights are looked at."""
         for given in (clf,) if tuned is None else (clf, tuned):
-            model_of(given, "pruned")
+            as_model(given, "pruned")
         if self.of == "pretrained" and tuned is not None:
             raise TicketsError("OMP(of='pretrained') looks at theta_0, got tuned=", hint="use of='finetuned'")
         theta = clf if tuned is None else tuned
@@ -70,7 +70,7 @@ class OMP(Search, Settings):
             theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
         origin = origin_of(clf, task if self.of == "finetuned" else None)
         return Start(
-            theta=theta.needs_model("pruned"),
+            theta=theta.needs_model("pruned").model,
             classifier=theta,
             settings=self.tuning,
             origin=origin if tuned is None else {**origin, "tuned": named(tuned)},

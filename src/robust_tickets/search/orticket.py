@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary, Kind
-from robust_tickets.classifier.base import model_of
+from robust_tickets.classifier.base import as_model
 from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Start, named
@@ -105,7 +105,7 @@ class ORTicket(EarlyRobust):
         from robust_tickets.data.mlm import MaskedBlocks, blocks_of, find_corpus
         from robust_tickets.train.update import full_precision
 
-        model_of(clf, "searched")
+        as_model(clf, "searched")
         corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)
         self._check_block(clf)
         theta = masked_model(clf, self.mlm)
@@ -148,7 +148,7 @@ class ORTicket(EarlyRobust):
     def _check_block(self, clf: Classifier) -> None:
         from robust_tickets.backbone.layout import layout_of
 
-        model = clf.needs_model("searched")
+        model = clf.needs_model("searched").model
         most = model.config.max_position_embeddings - layout_of(model).reserved_positions
         if not 4 <= self.block <= most:
             raise TicketsError(

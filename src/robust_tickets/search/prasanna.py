@@ -94,7 +94,7 @@ class Prasanna(Search, Settings):
         theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
         settings = replace(self, tuning=determining(self.tuning, self.seed) if tuned is None else TUNING)
         return Start(
-            theta=theta.needs_model("pruned"),
+            theta=theta.needs_model("pruned").model,
             classifier=theta,
             settings=self.tuning,
             identity=identity_of(settings, clf if tuned is None else tuned, task) if folder else "",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 
 from robust_tickets.backbone.layout import Layout, layout_of
-from robust_tickets.classifier.base import model_of
+from robust_tickets.classifier.base import as_model
 from robust_tickets.config import Settings, describe, fraction
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search
@@ -65,7 +65,7 @@ class RandomTicket(Search, Settings):
         weights = self.matches(like.kind if like is not None else None)
         model = cast("PreTrainedModel", getattr(clf, "model", clf))
         if not hasattr(model, "config"):  # a bare transformers model will do
-            model_of(clf, "searched")
+            as_model(clf, "searched")
         layout = layout_of(model)
         draw = self._weights if weights else self._units
         origin = {"method": describe(self)} if like is None else {"method": describe(self), "like": like.digest}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.classifier.base import HINT, same_columns
+from robust_tickets.classifier.base import HINT
 from robust_tickets.errors import TicketsError
 from robust_tickets.stats.classification import classification, only_class
 
@@ -71,7 +71,7 @@ def evaluate(
         raise TicketsError(
             f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}", hint=HINT
         )
-    same_columns(clf, split.columns, f"the split {split.name!r}")
+    clf.check_same_columns(split.columns, f"the split {split.name!r}")
     if len(split) == 0:
         raise TicketsError(f"nothing to evaluate: the split {split.name!r} is empty", hint="check the data file")
     truth = np.asarray(split.labels, dtype=np.int64)

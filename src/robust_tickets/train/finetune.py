@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.adversary.objective import Adversary
-from robust_tickets.classifier.base import fits, model_of
+from robust_tickets.classifier.base import as_model
 from robust_tickets.config import counted, digest, setting
 from robust_tickets.data.batching import batches_of, tell_cut
 from robust_tickets.errors import TicketsError, inside
@@ -117,8 +117,8 @@ class FineTune(TrainingSettings):
         from robust_tickets.train.loop import TrainingRun
         from robust_tickets.train.update import full_precision
 
-        model = model_of(clf, "trained")
-        fits(clf, task)
+        model = as_model(clf, "trained").model
+        clf.check_task(task)
         full_precision(model)
         batches = batches_of(
             clf,
