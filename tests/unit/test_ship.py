@@ -343,7 +343,7 @@ def test_refuses_what_is_not_an_export(bert: Classifier, tmp_path: Path) -> None
     assert (export(bert, tmp_path / "empty") / "model.safetensors").is_file()
     with pytest.raises(TicketsError, match="did you mean 'dense'"):
         export(bert, tmp_path / "new", "dens")  # type: ignore[arg-type]
-    with pytest.raises(TicketsError, match="only a Classifier"):
+    with pytest.raises(TicketsError, match="cannot be exported"):
         export(Classifier.wrap(lambda texts: [[0.5, 0.5]] * len(texts), labels=["a", "b"]), tmp_path / "new")
 
 
