@@ -262,7 +262,7 @@ def test_an_export_that_was_killed_while_it_was_put_in_place_is_put_back(bert: C
     out = export(bert, tmp_path / "out")
     out.rename(tmp_path / ".out.host-1.old")
     with pytest.MonkeyPatch.context() as patch:  # the next one fails
-        patch.setattr(Classifier, "save_pretrained", _unknown_word)
+        patch.setattr(type(bert), "save_pretrained", _unknown_word)
         with pytest.raises(TicketsError, match="unknown word"):
             export(bert, out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
