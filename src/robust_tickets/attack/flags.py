@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from robust_tickets.attack.cuda import HEAD
 from robust_tickets.attack.scheduler import too_many
+from robust_tickets.classifier import CallableClassifier
 from robust_tickets.stats.classification import FEW
 from robust_tickets.stats.intervals import wilson
 
@@ -169,7 +170,7 @@ def _twice(moved: int, asked: int) -> Iterator[Flag]:
 
 def _sight(run: AttackRun, tally: Tally) -> Iterator[Flag]:
     confidence, by_probability = tally.mean_confidence(), run.recipe.scoring == "probability"
-    hard = run.victim.function is not None and confidence == 1  # it returns labels for probabilities
+    hard = isinstance(run.victim, CallableClassifier) and confidence == 1  # it returns labels for probabilities
     if confidence is not None and confidence > CONFIDENT and by_probability:
         yield Flag(
             "over-confident",

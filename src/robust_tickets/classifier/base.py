@@ -75,11 +75,14 @@ class Classifier(ABC):
     @classmethod
     def from_pretrained(
         cls, name: str | Path, *, max_length: int | None = None, dtype: str = "float32", device: str | None = None
-    ) -> Classifier:
+    ) -> Self:
         """Load a saved classifier of any family that transformers has, ``"RUN:ARM"`` of a run, or an ONNX file or folder."""
         from robust_tickets.classifier.loading import load_classifier
 
-        return load_classifier(name, max_length=max_length, dtype=dtype, device=device)
+        found = load_classifier(name, max_length=max_length, dtype=dtype, device=device)
+        if not isinstance(found, cls):
+            raise TicketsError(f"{name} is {found.kind}, expected {cls.kind}", code="classifier.type")
+        return found
 
     @abstractmethod
     def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:

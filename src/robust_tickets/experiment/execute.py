@@ -23,14 +23,14 @@ from robust_tickets.train.finetune import resources_of
 
 if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import Classifier, ModelClassifier
     from robust_tickets.data.task import Split, Task
     from robust_tickets.experiment.arms import Draw
     from robust_tickets.experiment.recipe import AttackPlan
     from robust_tickets.ticket.ticket import Ticket
 
 
-def inputs(start: Classifier, task: Task | None) -> dict[str, Any]:
+def inputs(start: ModelClassifier, task: Task | None) -> dict[str, Any]:
     """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""
     return {"version": __version__, "model": start.digest, "task": task.digest if task is not None else None}
 
@@ -74,7 +74,7 @@ def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[st
 
 
 def search(
-    stage: Stage, method: Any, start: Callable[[], Classifier], task: Task | None, like: Ticket | None = None
+    stage: Stage, method: Any, start: Callable[[], ModelClassifier], task: Task | None, like: Ticket | None = None
 ) -> Ticket:
     """The ticket that ``method`` finds; ``start`` gives theta_0, which stays as it is."""
     from robust_tickets.ticket.ticket import Ticket
@@ -111,7 +111,7 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
 
 
 def train(
-    stage: Stage, trainer: Any, start: Classifier, task: Task, ticket: Ticket | None, without: str | None = None
+    stage: Stage, trainer: Any, start: ModelClassifier, task: Task, ticket: Ticket | None, without: str | None = None
 ) -> None:
     """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
     from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
@@ -135,7 +135,7 @@ def train(
     _drop_checkpoint(stage)
 
 
-def _evaluated(stage: Stage, model: Classifier, task: Task) -> None:
+def _evaluated(stage: Stage, model: ModelClassifier, task: Task) -> None:
     """Write evaluation.json, which trained weights and the task determine."""
     from robust_tickets.train.evaluate import evaluate
 
@@ -149,7 +149,7 @@ def _evaluated(stage: Stage, model: Classifier, task: Task) -> None:
         )
 
 
-def fitted(start: Classifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> Classifier:
+def fitted(start: ModelClassifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> ModelClassifier:
     """What is trained: a copy of the whole model, or the ticket; ``without`` as an arm says it."""
     from robust_tickets.prune.compact import compact
     from robust_tickets.prune.reinitialise import redraw_inside, redraw_outside
@@ -207,7 +207,7 @@ def attacked(plan: AttackPlan, task: Task) -> Split:
     return task.split(plan.split) if plan.split else task.test
 
 
-def trained_on(adversary: Adversary, start: Classifier, task: Task) -> dict[str, Any]:
+def trained_on(adversary: Adversary, start: ModelClassifier, task: Task) -> dict[str, Any]:
     """Which files an adversary trained on and, of a table of words, how much of the training texts it covers."""
     from robust_tickets.adversary.words import WordSpace
 
@@ -218,7 +218,7 @@ def trained_on(adversary: Adversary, start: Classifier, task: Task) -> dict[str,
     return {**about, "coverage": adversary.covers(start.tokenizer, some)}
 
 
-def cost(model: Classifier, start: Classifier, task: Task) -> dict[str, Any]:
+def cost(model: ModelClassifier, start: ModelClassifier, task: Task) -> dict[str, Any]:
     """Parameters and FLOPs of a forward pass at the attacked split's mean length, beside those of the whole model."""
     from robust_tickets.backbone.cost import encoder_parameters, flops, outside_masks, parameters
 

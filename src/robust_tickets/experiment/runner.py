@@ -26,7 +26,7 @@ from robust_tickets.stages import Run, Stage, made, with_earlier
 from robust_tickets.train.finetune import FineTune, resources_of
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Split, Task
     from robust_tickets.experiment.arms import Origin
     from robust_tickets.ticket.ticket import Ticket
@@ -94,7 +94,7 @@ NOT_IN_IDENTITY = (
 class Made:
     """A trained model, its ticket if it has one, and the stages: of the search, of the ticket itself, of the training."""
 
-    model: Classifier
+    model: ModelClassifier
     ticket: Ticket | None
     searched: Stage | None
     lies: Stage | None
@@ -107,14 +107,14 @@ class Walk:
 
     recipe: Recipe
     task: Task
-    start: Classifier  # theta_0; never changed
+    start: ModelClassifier  # theta_0; never changed
     inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
     elsewhere: Mapping[TaskSource, Task]  # other tasks that arms search on
     run: Run
     command: str
     goes_on: str = ""  # the command with its folder, where that is not the usual one
 
-    def classifier(self, source: TaskSource | None = None) -> Classifier:
+    def classifier(self, source: TaskSource | None = None) -> ModelClassifier:
         """theta_0 for the recipe's task, or with another head for another task."""
         return self.start if source is None else _classifier(self.recipe, self.elsewhere[source])
 
@@ -145,14 +145,14 @@ class Walk:
 
     def made(self, arm: Arm) -> Made:
         """The arm's model, trained or found done, and what it was made from."""
-        from robust_tickets.classifier import Classifier
+        from robust_tickets.classifier import ModelClassifier
 
         say(f"— {arm.title} —")
         ticket, searched, lies = ticket_of(self, arm.origin) if arm.origin else (None, None, None)
         trained = self.run.stage("train", execute.train_key(arm.train, self.inputs, ticket, arm.without))
         with self.run.alone(trained):
             execute.train(trained, arm.train, self.start, self.task, ticket, arm.without)
-            model = Classifier.from_pretrained(trained.folder / "model")
+            model = ModelClassifier.from_pretrained(trained.folder / "model")
         return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained)
 
     def attacked(self, made: Made, plan: AttackPlan, workers: int | None = None) -> Stage:
@@ -286,10 +286,11 @@ def look_for_attacks(recipe: Recipe) -> None:
             plan.attack.resources()
 
 
-def _classifier(recipe: Recipe, task: Task) -> Classifier:
+def _classifier(recipe: Recipe, task: Task) -> ModelClassifier:
     from robust_tickets.classifier import load_classifier
 
-    return load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
+    start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
+    return start.needs_model("trained")
 
 
 def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:

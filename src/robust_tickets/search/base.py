@@ -23,7 +23,7 @@ from robust_tickets.train.settings import TrainingSettings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.train.loop import Feed, TrainingRun
 
@@ -94,7 +94,7 @@ class Start:
     """What a search begins with."""
 
     theta: PreTrainedModel  # what is searched: a copy, where it is trained
-    classifier: Classifier  # around theta
+    classifier: ModelClassifier  # around theta
     settings: TrainingSettings  # of the training, the search's own or those of the fine-tuning before it
     batches: Feed | None = None  # none where the search trains by other means
     identity: str = ""  # hash of what determines the search
@@ -108,11 +108,11 @@ class Search(PerTask):
 
     def __call__(
         self,
-        clf: Classifier,
+        clf: ModelClassifier,
         task: Task | None = None,
         *,
         folder: Path | str | None = None,
-        tuned: Classifier | None = None,
+        tuned: ModelClassifier | None = None,
     ) -> Found:
         """Search on ``task``'s training split. ``folder`` receives what is found, and what an interrupted search is resumed from.
 
@@ -139,7 +139,9 @@ class Search(PerTask):
             found = self.search(start.theta, run)
         return found.finished({"method": describe(self), **start.origin}, work)
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """Refuse what does not fit, and make what the search begins with."""
         raise NotImplementedError
 
@@ -148,14 +150,14 @@ class Search(PerTask):
         raise NotImplementedError
 
 
-def checked(clf: Classifier, task: Task | None, what: str) -> Task:
+def checked(clf: ModelClassifier, task: Task | None, what: str) -> Task:
     """The task, where the classifier has a model and fits it."""
     as_model(clf, what).check_task(task)
     assert task is not None  # refused above
     return task
 
 
-def fine_tuned(tuning: FineTune, clf: Classifier, task: Task, folder: Path | None) -> Classifier:
+def fine_tuned(tuning: FineTune, clf: ModelClassifier, task: Task, folder: Path | None) -> ModelClassifier:
     """A copy of ``clf``, fine-tuned in ``folder/tuned``: there an interrupted training is resumed, and a finished one read back."""
     return tuning(clf.copy(), task, folder=folder / "tuned" if folder else None)
 
@@ -166,12 +168,12 @@ def determining(tuning: FineTune, seed: int) -> FineTune:
     return dataclasses.replace(tuning, seed=seed, **{name: getattr(usual, name) for name in uncounted(FineTune)})
 
 
-def named(clf: Classifier | None) -> dict[str, str] | None:
+def named(clf: ModelClassifier | None) -> dict[str, str] | None:
     """A classifier, for a ticket's provenance."""
     return None if clf is None else {"identity": clf.identity, "digest": clf.digest}
 
 
-def origin_of(clf: Classifier, task: Task | None) -> dict[str, Any]:
+def origin_of(clf: ModelClassifier, task: Task | None) -> dict[str, Any]:
     """The model and the task that a ticket came from."""
     about = {"model": named(clf)}
     return about if task is None else {**about, "task": {"name": task.name, "digest": task.digest}}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.gates import Gates
     from robust_tickets.train.loop import TrainingRun
@@ -199,7 +199,9 @@ class CoefficientSearch(Search, TrainingSettings):
             return self.at
         return "first" if self.stop == "paper" else "current"
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """A copy of theta_0 with the classifier it has, and the labels of ``task``'s training split."""
         from robust_tickets.train.update import full_precision
 

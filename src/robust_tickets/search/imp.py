@@ -31,7 +31,7 @@ from torch import Tensor
 
 from robust_tickets import progress
 from robust_tickets.backbone.layout import layout_of
-from robust_tickets.classifier import Classifier
+from robust_tickets.classifier import ModelClassifier
 from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search, Start, checked, origin_of
@@ -89,7 +89,9 @@ class IMP(Search, TrainingSettings):
                 hint="sparsity=0.6 in steps of 0.1 is six rounds",
             )
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """theta_0 itself: each round trains a copy."""
         task = checked(clf, task, "pruned")
         return Start(
@@ -148,7 +150,7 @@ class IMP(Search, TrainingSettings):
             return training
         return replace(training, horizon=round(1 / self.step) * training.steps(task))
 
-    def _evaluation(self, model: Classifier, task: Task) -> dict[str, float]:
+    def _evaluation(self, model: ModelClassifier, task: Task) -> dict[str, float]:
         """Of the round's model, before the removal, on the validation split."""
         from robust_tickets.train.evaluate import evaluate
 
@@ -159,7 +161,7 @@ class IMP(Search, TrainingSettings):
         return {"loss": numbers["loss"], "accuracy": numbers["accuracy"]}
 
 
-def magnitudes(clf: Classifier) -> tuple[str, Scores]:
+def magnitudes(clf: ModelClassifier) -> tuple[str, Scores]:
     """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
     model = clf.needs_model("pruned").model
     layout = layout_of(model)

@@ -25,7 +25,7 @@ from robust_tickets.train.finetune import FineTune
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.train.loop import TrainingRun
 
@@ -55,7 +55,9 @@ class OMP(Search, Settings):
     def work(self, task: Task) -> float:
         return self.tuning.work(task) if self.of == "finetuned" else 0.0
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """The model whose weights are looked at."""
         for given in (clf,) if tuned is None else (clf, tuned):
             as_model(given, "pruned")

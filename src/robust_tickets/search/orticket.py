@@ -31,7 +31,7 @@ from robust_tickets.seeds import derive
 from robust_tickets.train.finetune import resources_of
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
 
 CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
@@ -98,7 +98,9 @@ class ORTicket(EarlyRobust):
         """Updates at most; the rule usually stops earlier."""
         return self.most(self.per_epoch(task))
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """A copy of theta_0 with its pretrained head for masked words, and the masked blocks of the corpus."""
         from robust_tickets.classifier.mlm import digest_of_model, masked_model
         from robust_tickets.classifier.tokenizer import digest_of
@@ -145,7 +147,7 @@ class ORTicket(EarlyRobust):
             },
         )
 
-    def _check_block(self, clf: Classifier) -> None:
+    def _check_block(self, clf: ModelClassifier) -> None:
         from robust_tickets.backbone.layout import layout_of
 
         model = clf.needs_model("searched").model

@@ -38,7 +38,7 @@ from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.gates import Gates
     from robust_tickets.train.loop import TrainingRun
@@ -81,7 +81,9 @@ class Prasanna(Search, Settings):
         """The fine-tuning, and some twenty measurements of importance and accuracy."""
         return self.tuning.work(task) + 20.0 * len(task.validation)
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """The model, fine-tuned on the task."""
         for given in (clf,) if tuned is None else (clf, tuned):
             checked(given, task, "pruned")
@@ -169,7 +171,7 @@ class Prasanna(Search, Settings):
             mlps = [[i, *np.argsort(-measured.neurons[i], kind="stable")[: self.round_to].tolist()] for i in chosen]
         return {"heads": heads, "mlps": mlps}
 
-    def _batches(self, clf: Classifier, task: Task) -> Callable[[], Iterable[Batch]]:
+    def _batches(self, clf: ModelClassifier, task: Task) -> Callable[[], Iterable[Batch]]:
         from robust_tickets.data.arrow_tables import token_table
         from robust_tickets.data.batching import Batches
 

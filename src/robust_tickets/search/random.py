@@ -29,7 +29,7 @@ from robust_tickets.ticket.topk import keep_best
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
 
 
@@ -55,7 +55,7 @@ class RandomTicket(Search, Settings):
 
     def __call__(  # type: ignore[override]  # it searches nothing, and looks at a ticket instead
         self,
-        clf: Classifier | PreTrainedModel,
+        clf: ModelClassifier | PreTrainedModel,
         task: Task | None = None,
         *,
         folder: Path | str | None = None,

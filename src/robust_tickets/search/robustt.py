@@ -46,7 +46,7 @@ from robust_tickets.train.settings import Length, Optim, TrainingSettings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.hardconcrete import HardConcrete
     from robust_tickets.train.loop import TrainingRun
@@ -123,7 +123,9 @@ class RobustT(Search, TrainingSettings):
                 hint="use clip_scope='gates' with this adversary",
             )
 
-    def start(self, clf: Classifier, task: Task | None, folder: Path | None, tuned: Classifier | None) -> Start:
+    def start(
+        self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
+    ) -> Start:
         """Step 1: the model, fine-tuned on the task."""
         from robust_tickets.train.update import full_precision
 

@@ -26,7 +26,7 @@ from robust_tickets.seeds import derive, numpy_generator
 from robust_tickets.train.settings import Length, TrainingSettings
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Split, Task
 
 
@@ -108,8 +108,8 @@ class FineTune(TrainingSettings):
         return Length(total, total, self.epochs * per_epoch if self.run_epochs else self.horizon or total)
 
     def __call__(
-        self, clf: Classifier, task: Task, *, folder: Path | str | None = None, stop_after: int | None = None
-    ) -> Classifier:
+        self, clf: ModelClassifier, task: Task, *, folder: Path | str | None = None, stop_after: int | None = None
+    ) -> ModelClassifier:
         """Train ``clf`` in place. ``folder`` receives metrics.jsonl and checkpoint/, and an interrupted run is resumed from there.
 
         ``stop_after`` leaves after so many updates, with a checkpoint. The caller saves the model, then may remove the checkpoint.
@@ -146,7 +146,7 @@ class FineTune(TrainingSettings):
                 mean.replace_weights()
         return clf
 
-    def _evaluation(self, clf: Classifier, task: Task) -> Callable[[], dict[str, Any]] | None:
+    def _evaluation(self, clf: ModelClassifier, task: Task) -> Callable[[], dict[str, Any]] | None:
         from robust_tickets.train.evaluate import Again
 
         if self.evaluate == "never" or len(task.validation) == 0:
@@ -165,7 +165,7 @@ def evaluated_rows(split: Split, most: int, seed: int, *purpose: str) -> Split:
     )
 
 
-def identity_of(method: Any, clf: Classifier, task: Task) -> str:
+def identity_of(method: Any, clf: ModelClassifier, task: Task) -> str:
     """Hash of what determines a run: the method's settings, the task's rows, the starting weights, the files behind its adversary."""
     told = {"method": type(method).__name__, "settings": counted(method), "task": task.digest, "model": clf.digest}
     return digest({**told, **resources_of(method)})

@@ -50,7 +50,7 @@ from robust_tickets.train.settings import TrainingSettings
 from robust_tickets.train.update import Step, Unclipped, adamw, make_step, named_parameters
 
 if TYPE_CHECKING:
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
 
 
@@ -151,7 +151,7 @@ class TrainingRun:
     settings: TrainingSettings
     model: Any  # what the adversary sees
     batches: Feed | None = None
-    classifier: Classifier | None = None  # around the model: what evaluates it, and its tokenizer
+    classifier: ModelClassifier | None = None  # around the model: what evaluates it, and its tokenizer
     task: Task | None = None
     name: Literal["finetune", "search"] = "finetune"
     folder: Path | None = None  # metrics.jsonl and checkpoint/
