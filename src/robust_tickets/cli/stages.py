@@ -61,9 +61,12 @@ def search(
     length, long = length_for(source.task, max_length)
     if getattr(chosen, "needs_task", True):
         task = source.load(seed)
-        start = load_classifier(model, task, max_length=length, seed=seed)
+        start = load_classifier(model, task, max_length=length, seed=seed).needs_model("searched")
     else:  # the classifier only carries the encoder and the tokenizer
-        task, start = None, load_classifier(model, labels=("0", "1"), max_length=length, seed=seed)
+        task, start = (
+            None,
+            load_classifier(model, labels=("0", "1"), max_length=length, seed=seed).needs_model("searched"),
+        )
     for line in filter(None, (note, long)):
         say(line)
     given = execute.inputs(start, task)
@@ -181,7 +184,7 @@ def train(
     task = source.load(seed)
     for line in filter(None, (note, long)):
         say(line)
-    start = load_classifier(model, task, max_length=length, seed=seed)
+    start = load_classifier(model, task, max_length=length, seed=seed).needs_model("searched")
     cut = Ticket.load(ticket) if ticket else None
     stage = Stage(folder=out, key=execute.train_key(trainer, execute.inputs(start, task), cut, without))
     with locked(out):
