@@ -1,8 +1,6 @@
-"""What an evaluation and an attack say in numbers, and how sure they are. numpy; scipy only inside the exact test.
+"""Metrics of an evaluation and of an attack: percentages from 0 to 100, counts as integers.
 
-Percentages run from 0 to 100, counts are integers, ``wilson``, ``paired_interval`` and ``bootstrap_difference`` speak in fractions (their
-callers scale).
-A number that has no meaning on the data it got (the success rate of an attack that attacked nothing) is ``None``, never 0 or NaN.
+A number that has no meaning on its data (the success rate of an attack that attacked nothing) is ``None``, never 0 or NaN.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.errors import TicketsError
-from robust_tickets.stats.intervals import _same_length, wilson
+from robust_tickets.stats.intervals import check_paired, wilson
 
 SUCCESS, FAILED, SKIPPED, UNKNOWN, ERROR = "success", "failed", "skipped", "unknown", "error"
 STATUSES = (SUCCESS, FAILED, SKIPPED, UNKNOWN, ERROR)
@@ -30,54 +28,48 @@ def classification(
     occur among the labels or the predictions, so that an unused class of a label list does not halve it.
     """
     truth, guess = np.asarray(labels, dtype=np.int64).reshape(-1), np.asarray(predictions, dtype=np.int64).reshape(-1)
-    _same_length(truth, guess)
+    check_paired(truth, guess)
     if truth.size == 0:
-        raise TicketsError("nothing to evaluate: no examples", hint="give a split with labelled rows")
+        raise TicketsError("no examples to evaluate", hint="give a split with labelled rows", code="stats.empty")
     seen = int(max(truth.max(), guess.max())) + 1
     classes = seen if n_classes is None else n_classes
     least = int(min(truth.min(), guess.min()))
     if least < 0 or seen > classes:
-        raise TicketsError(f"labels run from 0 to {classes - 1}, got {least} to {seen - 1}", hint="check the labels")
+        message = f"labels run from 0 to {classes - 1}, got {least} to {seen - 1}"
+        raise TicketsError(message, hint="check the labels", code="stats.labels")
     confusion = np.bincount(truth * classes + guess, minlength=classes * classes).reshape(classes, classes)
-    hits, real, said = np.diag(confusion), confusion.sum(1), confusion.sum(0)
-    precision, recall = hits / np.maximum(said, 1), hits / np.maximum(real, 1)
-    f1 = 2 * hits / np.maximum(real + said, 1)
+    hits, real, given = np.diag(confusion), confusion.sum(1), confusion.sum(0)
+    precision, recall = hits / np.maximum(given, 1), hits / np.maximum(real, 1)
+    f1 = 2 * hits / np.maximum(real + given, 1)
+    percent = zip(real.tolist(), *((100 * share).tolist() for share in (precision, recall, f1)), strict=True)
     return {
         "n": int(truth.size),
         "correct": int(hits.sum()),
         "accuracy": 100 * float(hits.sum()) / truth.size,
-        "macro_f1": 100 * float(f1[(real + said) > 0].mean()),
-        "per_class": [
-            {
-                "n": int(real[c]),
-                "precision": 100 * float(precision[c]),
-                "recall": 100 * float(recall[c]),
-                "f1": 100 * float(f1[c]),
-            }
-            for c in range(classes)
-        ],
+        "macro_f1": 100 * float(f1[(real + given) > 0].mean()),
+        "per_class": [dict(zip(("n", "precision", "recall", "f1"), row, strict=True)) for row in percent],
     }
 
 
 def only_class(per_class: Sequence[Mapping[str, Any]]) -> int | None:
-    """The place of the class that was given to every row, read off the rows of ``classification``; none where there were several.
+    """The class that was predicted for every row, from ``per_class`` of ``classification``; ``None`` where there were several.
 
-    Nor where all rows are of that class: then it is right to say nothing else. A class that no row has cannot be told from its row.
+    Also ``None`` where all rows are of that class, and where no row is: then its precision and recall say nothing.
     """
     total = sum(row["n"] for row in per_class)
-    for place, row in enumerate(per_class):
+    for i, row in enumerate(per_class):
         if 0 < row["n"] < total and row["recall"] == 100 and math.isclose(row["precision"], 100 * row["n"] / total):
-            return place
+            return i
     return None
 
 
 def attack_metrics(
     *, successes: int, failures: int, skipped: int, unknown: int = 0, level: float = 0.95
 ) -> tuple[dict[str, float | None], dict[str, tuple[float, float]]]:
-    """Percentages of an attack and their Wilson intervals, counted as TextAttack counts, over the examples whose clean text was answered.
+    """Percentages of an attack and their Wilson intervals, as TextAttack counts, over the examples whose clean text was answered.
 
-    ``clean``: right before the attack; ``aua``: still right after it, where one that was wrong before counts as wrong; ``suc``: turned,
-    of those whose attack came to its end. One whose attack did not is unknown: fallen in ``aua``, held in ``aua_upper``.
+    ``clean``: right before the attack; ``aua``: still right after it; ``suc``: turned, of those whose attack ended. An example whose
+    attack did not end is unknown: it counts as turned in ``aua``, as still right in ``aua_upper``.
     """
     ended, n = successes + failures, successes + failures + skipped + unknown
     held = {"clean": ended + unknown, "aua": failures, "aua_upper": failures + unknown}

@@ -1,7 +1,7 @@
-"""The training run as the unit: what an arm's runs say together.
+"""Training runs as the unit: an arm's summary, the comparison of two arms, families of claims, seeds against repeats.
 
-A run is one training with all that follows it, down to one number. Its examples are not the unit: 872 of them attacked on one model say how
-good that model is, not how good its method is.
+A run is one training with all that follows it, down to one number. Many examples attacked on one model say how good that model is, not
+how good its method is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ from robust_tickets.stats.resampling import RESAMPLES, percent, permutation_p, t
 FEWEST_RUNS = 5  # with fewer the number is shown, and nothing is claimed
 FEWEST_SHOWN = 3  # of two runs an interval reaches past any scale
 ROUNDED = 0.051  # points between a value and the percentage of its outcomes: tables keep one decimal
+MARGIN = 5.0  # points of accuracy under attack
+Measure = Literal["aua", "clean", "suc"]
+Verdict = Literal["different", "equivalent", "undecided", "too few runs"]
+COUNTED: dict[Measure, tuple[tuple[str, ...], tuple[str, ...]]] = {  # statuses left out, and those that count as true
+    "aua": ((ERROR,), (FAILED,)),
+    "clean": ((ERROR,), (FAILED, SUCCESS, UNKNOWN)),
+    "suc": ((ERROR, SKIPPED, UNKNOWN), (SUCCESS,)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +59,15 @@ class TrainedRun(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not math.isfinite(self.value):
-            raise TicketsError(f"a run's value is a finite number, got {self.value}", hint="leave out the run")
+            message = f"a run's value is a finite number, got {self.value}"
+            raise TicketsError(message, hint="leave out the run", code="stats.value")
         if self.outcomes is None:
             return
         share = percent(self.outcomes)
         if abs(share - self.value) > ROUNDED:
-            raise TicketsError(
-                f"the run of seed {self.seed} has the value {self.value}, its outcomes say {share:.3f} %",
-                hint="give the outcomes of the same measure, or the value alone",
-            )
+            message = f"the run of seed {self.seed} has the value {self.value}, its outcomes give {share:.3f} %"
+            hint = "give the outcomes of the same measure, or the value alone"
+            raise TicketsError(message, hint=hint, code="stats.outcomes")
         object.__setattr__(self, "outcomes", {str(name): bool(x) for name, x in self.outcomes.items()})
 
     @classmethod
@@ -69,49 +77,33 @@ class TrainedRun(Settings):
 
     @classmethod
     def of_statuses(
-        cls,
-        statuses: Mapping[str, str],
-        *,
-        seed: int,
-        repeat: int = 0,
-        source: str = "",
-        measure: Literal["aua", "clean", "suc"] = "aua",
+        cls, statuses: Mapping[str, str], *, seed: int, repeat: int = 0, source: str = "", measure: Measure = "aua"
     ) -> TrainedRun:
-        """A run from what an attack did to each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
+        """A run from an attack's status of each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
 
-        Examples whose clean text was not answered are left out; for ``suc`` also those that were not attacked, being wrong before, and
-        those whose attack did not come to its end, which count as fallen elsewhere.
+        Examples whose clean text was not answered are left out; for ``suc`` also those that were wrong before the attack, and those
+        whose attack did not end, which otherwise count as turned.
         """
-        one_of("measure", measure, ("aua", "clean", "suc"))
+        one_of("measure", measure, COUNTED)
         for status in set(statuses.values()):
             one_of("a status", status, STATUSES)
-        left_out = (ERROR, SKIPPED, UNKNOWN) if measure == "suc" else (ERROR,)
-        counted = {name: status for name, status in statuses.items() if status not in left_out}
-        true = {"aua": (FAILED,), "clean": (FAILED, SUCCESS, UNKNOWN), "suc": (SUCCESS,)}[measure]
-        return cls.of_outcomes(
-            {name: status in true for name, status in counted.items()}, seed=seed, repeat=repeat, source=source
-        )
+        left_out, true = COUNTED[measure]
+        outcomes = {name: status in true for name, status in statuses.items() if status not in left_out}
+        return cls.of_outcomes(outcomes, seed=seed, repeat=repeat, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSet:
-    """The runs of one arm. Of each seed its run number 0 is a unit; further repeats serve ``spread.seed_spread`` alone.
-
-    Otherwise a seed that happened to be repeated would weigh more than the others.
-    """
+    """The runs of one arm. Of each seed its repeat 0 is a unit, so that all seeds weigh alike; ``seed_spread`` alone reads the others."""
 
     name: str
     runs: tuple[TrainedRun, ...]
 
     def __post_init__(self) -> None:
-        places = [(run.seed, run.repeat) for run in self.runs]
-        twice = sorted({place for place in places if places.count(place) > 1})
-        if twice:
-            seed, repeat = twice[0]
-            raise TicketsError(
-                f"{self.name} holds repeat {repeat} of seed {seed} twice",
-                hint="number the repeats of a seed from 0; give each result once",
-            )
+        found = [(run.seed, run.repeat) for run in self.runs]
+        for seed, repeat in sorted({one for one in found if found.count(one) > 1}):
+            message = f"{self.name} holds repeat {repeat} of seed {seed} twice"
+            raise TicketsError(message, hint="number the repeats of a seed from 0", code="stats.repeated_run")
 
     @classmethod
     def of_values(cls, name: str, values: Sequence[float]) -> RunSet:
@@ -128,7 +120,7 @@ class RunSet:
 
     @property
     def mean(self) -> float:
-        """Of the units' values, the same bits in every Python: ``sum()`` is another one since 3.12."""
+        """Of the units' values, with the same bits in every Python (``sum()`` changed in 3.12)."""
         return fmean(self.values)
 
     @property
@@ -140,7 +132,7 @@ class RunSet:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What an arm's runs say together. Intervals are ``None`` where they cannot be had: ``student`` and ``resample`` say when."""
+    """Mean, deviation and intervals of an arm's runs. Intervals are ``None`` where they are not defined."""
 
     name: str
     n: int
@@ -159,7 +151,7 @@ class RunSummary:
 
     @property
     def shown(self) -> Interval | None:
-        """The interval of the mean where it tells a reader something."""
+        """The interval of the mean, from three runs on."""
         return self.interval if self.n >= FEWEST_SHOWN else None
 
     def published_inside(self, value: float) -> bool | None:
@@ -173,16 +165,13 @@ class RunSummary:
 def summarise_runs(
     arm: RunSet, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, further: int = 1
 ) -> RunSummary:
-    """Mean, spread and intervals over an arm's runs; see ``student`` and ``resample`` for what each interval assumes.
+    """Mean, spread and intervals over an arm's runs.
 
-    ``resamples=0`` leaves out the bootstrap over examples. ``further``: runs of which the number to be held against these is the mean.
+    ``resamples=0`` leaves out the bootstrap over examples. ``further``: of how many runs the number to compare with is the mean.
     """
-    values = unit_values(arm)
-    bootstrap = (
-        two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed)
-        if resamples and arm.outcomes
-        else None
-    )
+    values, bootstrap = unit_values(arm), None
+    if resamples and arm.outcomes:
+        bootstrap = two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed)
     return RunSummary(
         name=arm.name,
         n=values.size,
@@ -199,19 +188,16 @@ def summarise_runs(
 def unit_values(arm: RunSet) -> np.ndarray:
     """The values of an arm's units; at least one."""
     if not arm.units:
-        raise TicketsError(f"{arm.name} has no run that is a unit", hint="give at least one run with repeat=0")
+        hint = "give at least one run with repeat=0"
+        raise TicketsError(f"{arm.name} has no run that is a unit", hint=hint, code="stats.empty")
     return np.array(arm.values)
-
-
-Verdict = Literal["different", "equivalent", "undecided", "too few runs"]
-MARGIN = 5.0  # points of accuracy under attack
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
     """``arm`` minus ``other``, in the unit of the values.
 
-    The adjusted p values count the ``of`` claims of the family it stands in, by itself one; they are ``None`` where it makes no claim.
+    The adjusted p values count the ``of`` claims of its family, alone one; they are ``None`` where it makes no claim.
     """
 
     arm: str
@@ -235,17 +221,17 @@ class RunComparison:
 
     @property
     def shown(self) -> Interval | None:
-        """Welch's interval where it tells a reader something; of two runs it may look sure by chance, or reach past any scale."""
+        """Welch's interval, from three runs on; of two it may be short by chance, or reach past any scale."""
         return self.interval if min(self.n) >= FEWEST_SHOWN else None
 
     @property
     def shown_over_examples(self) -> Interval | None:
-        """The bootstrap's, likewise: two runs drawn again and again are still two."""
+        """The bootstrap's interval, from three runs on."""
         return self.over_examples if min(self.n) >= FEWEST_SHOWN else None
 
     @property
     def equivalent(self) -> bool:
-        """Whether the difference was shown to lie within the margin; one that is different may be so too, being small and sure."""
+        """Whether the difference was shown to lie within the margin; a small one may be different too."""
         return self.enough and self.adjusted_equivalence_p is not None and self.adjusted_equivalence_p < 1 - self.level
 
     @property
@@ -270,9 +256,9 @@ def compare_runs(
 ) -> RunComparison:
     """Compare two arms over their training runs: given as run sets, or as one number per run.
 
-    Runs are independent and not paired, whatever their seeds; ``mcnemar_exact`` is for two given models. Fewer than five runs in an arm:
-    the numbers are there, the verdict is "too few runs". ``seed`` is of the resampling; ``resamples=0`` leaves out the bootstrap over
-    examples, which also needs the outcomes of all runs. A claim among several goes through ``judge_family``.
+    Runs are independent and not paired, whatever their seeds; ``mcnemar_exact`` is for two given models. With fewer than five runs in an
+    arm the verdict is "too few runs". ``seed`` is of the resampling; ``resamples=0`` leaves out the bootstrap over examples, which needs
+    the outcomes of all runs. For one claim among several see ``judge_family``.
     """
     check_margin(margin)
     check_level(level)
@@ -281,17 +267,12 @@ def compare_runs(
     )
     a, b = as_values(first.values), as_values(second.values)
     found, permuted = welch(a, b), permutation_p(a, b, seed=seed)
-    p = None if found is None else found.p
-    same = None if found is None else found.equivalence_p(margin)
+    p, same, bootstrap = None, None, None
     if found is not None and found.error == 0:
-        p, same = (
-            permuted,
-            max(
-                permutation_p(a + margin, b, side="greater", seed=seed),
-                permutation_p(a - margin, b, side="less", seed=seed),
-            ),
-        )
-    bootstrap = None
+        above = permutation_p(a + margin, b, side="greater", seed=seed)
+        p, same = permuted, max(above, permutation_p(a - margin, b, side="less", seed=seed))
+    elif found is not None:
+        p, same = found.p, found.equivalence_p(margin)
     if resamples and first.outcomes and second.outcomes:
         bootstrap = two_level_difference(first.outcomes, second.outcomes, level=level, resamples=resamples, seed=seed)
     alone = RunComparison(
@@ -316,17 +297,16 @@ def compare_runs(
 def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) -> tuple[RunComparison, ...]:
     """The same comparisons as one family: p values adjusted by Holm, over those that have the runs for a claim.
 
-    ``of`` is how many claims the family is to have in the end, where some are still to be run: what is said now then stands.
+    ``of``: how many claims the family will have in the end, where some are still to be run; verdicts given now then hold.
 
-    Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted apart, so that at level 95 % a
-    family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a family is
-    fixed beforehand, such as all claims of a table on one task. Those with too few runs make no claim, and have no adjusted values.
+    Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted separately, so that at level
+    95 % a family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a
+    family is fixed beforehand, such as all claims of a table on one task. Those with too few runs have no adjusted values.
     """
     levels = {comparison.level for comparison in comparisons}
     if len(levels) > 1:
-        raise TicketsError(
-            f"a family of claims has one level, got {sorted(levels)}", hint="compare all of them at the same level"
-        )
+        message = f"a family of claims has one level, got {sorted(levels)}"
+        raise TicketsError(message, hint="compare all of them at the same level", code="stats.levels")
     claims = [comparison for comparison in comparisons if comparison.enough]
     count = max(of or 0, len(claims))
     different = iter(holm([_known_p(claim.p) for claim in claims], count))
@@ -343,7 +323,7 @@ def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) ->
 
 
 def holm(values: Sequence[float], of: int | None = None) -> list[float]:
-    """p values adjusted for how many are looked at (Holm's step-down), in the order they came. ``of``: with those to come."""
+    """p values adjusted for their number (Holm's step-down), in the given order. ``of``: the number with those to come."""
     adjusted, running = [0.0] * len(values), 0.0
     count = len(values) if of is None else of
     for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
@@ -361,8 +341,8 @@ def _known_p(p: float | None) -> float:
 class SeedSpread:
     """Standard deviations, each with its interval: between seeds, and between repeats of one seed (pooled over the repeated seeds).
 
-    ``share``: how much of the variance between seeds the repeats alone would make, at most 1. Near 1, the seed fixes nothing that matters,
-    and repeats are as good as seeds. Ranges are largest minus smallest; that of repeats, the largest among the seeds.
+    ``share``: the part of the variance between seeds that repeats alone would explain, at most 1. Ranges are largest minus smallest; that
+    of repeats, the largest among the seeds.
     """
 
     name: str
@@ -381,8 +361,8 @@ class SeedSpread:
 def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     """The spread between repeats of one seed beside that between seeds.
 
-    Assumes that repeats of every seed spread alike, and normal values for the intervals, which are wide: with three repeats the upper end
-    is six times the estimate. ``None`` where nothing was repeated; no interval where runs do not differ at all.
+    Assumes that repeats of every seed spread alike, and normal values for the intervals. ``None`` where nothing was repeated; no interval
+    where runs do not differ.
     """
     values = unit_values(arm)
     by_seed: dict[int, list[float]] = {}
@@ -391,11 +371,8 @@ def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     groups = [np.array(found) for found in by_seed.values() if len(found) > 1]
     between = float(values.std(ddof=1)) if values.size > 1 else None
     degrees = sum(group.size - 1 for group in groups)
-    within = (
-        math.sqrt(math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees)
-        if degrees
-        else None
-    )
+    squares = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    within = math.sqrt(squares / degrees) if degrees else None
     return SeedSpread(
         name=arm.name,
         seeds=values.size,
@@ -412,5 +389,5 @@ def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
 
 
 def _known_deviation(deviation: float | None, degrees: int, level: float) -> Interval | None:
-    """Runs that agree to the last digit say nothing of how far others would lie apart: an interval from 0 to 0 would."""
+    """Not an interval from 0 to 0 for runs that agree: how far others would lie apart is not known."""
     return deviation_interval(deviation, degrees, level) if deviation else None

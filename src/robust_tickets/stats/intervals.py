@@ -1,8 +1,8 @@
-"""Student's t over a few training runs: of one mean, of the next run, of two means, of two means that should not differ. numpy and scipy.
+"""Intervals and tests over a few training runs (Student, Welch, equivalence) and over paired examples (Wilson, Newcombe, McNemar).
 
-A run's value is one number, in the unit of its measure; differences and margins are in the same unit (percentage points for a percentage).
-Ends of an interval are not cut at 0 or 100. What would need two runs that differ is ``None``
-where there is one, or where all are equal: then nothing shows how noisy a run is.
+A run's value is one number, in the unit of its measure; differences and margins are in the same unit. ``wilson`` and ``paired_interval``
+return fractions. Ends of an interval over runs are not cut at 0 or 100. What would need two runs that differ is ``None`` where there is
+one, or where all are equal: then nothing shows how noisy a run is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 
 Interval = tuple[float, float]
+Values = Sequence[float] | np.ndarray
+Answers = Sequence[bool] | np.ndarray  # of one arm: whether each example came out right
 LEVEL = 0.95
 
 
@@ -49,36 +51,25 @@ class Welch:
         return None if self.error == 0 else _below(self.degrees, (abs(self.difference) - margin) / self.error)
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> Interval | None:
-    """Interval of the mean over all runs that could be made so, from these.
+def mean_interval(values: Values, level: float = LEVEL) -> Interval | None:
+    """Interval of the mean over all runs that could be made so, on these examples (``two_level_interval``: on further ones too).
 
-    Assumes runs that are independent and about normal around their mean; the examples are taken as given, so it speaks of these examples
-    only (``resample.two_level_interval`` speaks of others like them). For the number that a table's cell shows.
+    Assumes runs that are independent and about normal around their mean.
     """
     found = as_values(values)
-    if _deviation(found) == 0:
-        return None
-    half = quantile(found.size - 1, level) * _deviation(found) / math.sqrt(found.size)
-    return float(found.mean()) - half, float(found.mean()) + half
+    reach = _reach(found, level)
+    return None if reach is None else _around(found, reach / math.sqrt(found.size))
 
 
-def prediction_interval(
-    values: Sequence[float] | np.ndarray, level: float = LEVEL, further: int = 1
-) -> Interval | None:
-    """Where the mean of ``further`` more runs would fall: wider than the interval of the mean, since these have their own luck too.
+def prediction_interval(values: Values, level: float = LEVEL, further: int = 1) -> Interval | None:
+    """Where the mean of ``further`` more runs would fall, such as a published number: the mean of so many runs of others.
 
-    Same assumptions as ``mean_interval``, and of one run it leans harder on the normal shape. For a published number, which is one run of
-    others, or the mean of as many.
+    Same assumptions as ``mean_interval``; for one run it depends more on the normal shape.
     """
-    if further < 1:
-        raise TicketsError(
-            f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of"
-        )
+    check_further(further)
     found = as_values(values)
-    if _deviation(found) == 0:
-        return None
-    half = quantile(found.size - 1, level) * _deviation(found) * math.sqrt(1 / further + 1 / found.size)
-    return float(found.mean()) - half, float(found.mean()) + half
+    reach = _reach(found, level)
+    return None if reach is None else _around(found, reach * math.sqrt(1 / further + 1 / found.size))
 
 
 def deviation_interval(deviation: float, degrees: int, level: float = LEVEL) -> Interval:
@@ -92,7 +83,7 @@ def deviation_interval(deviation: float, degrees: int, level: float = LEVEL) -> 
     return low, high
 
 
-def welch(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Welch | None:
+def welch(a: Values, b: Values) -> Welch | None:
     """Two arms of runs, whose spreads may differ; ``None`` where an arm has one run.
 
     Assumes independent runs, about normal in each arm. Equal seeds are no pairs: another method draws other numbers from the same seed.
@@ -103,20 +94,13 @@ def welch(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> W
 
 
 def predicted_difference(
-    a: Sequence[float] | np.ndarray,
-    b: Sequence[float] | np.ndarray,
-    level: float = LEVEL,
-    further: tuple[int, int] = (1, 1),
+    a: Values, b: Values, level: float = LEVEL, further: tuple[int, int] = (1, 1)
 ) -> Interval | None:
-    """Where the mean of so many further runs of ``a``, less that of so many of ``b``, would fall; with 1 and 1, one run a side.
+    """Where the mean of so many further runs of ``a``, less that of so many of ``b``, would fall: for two numbers of a paper.
 
-    As ``welch``, but each arm's variance counts 1/n + 1/k times, in the degrees of freedom too. For the difference of two numbers of a
-    paper.
+    As ``welch``, but each arm's variance counts 1/n + 1/k times, in the degrees of freedom too.
     """
-    if min(further) < 1:
-        raise TicketsError(
-            f"a prediction is of one further run or more, got {further}", hint="1, or as many as a published mean is of"
-        )
+    check_further(*further)
     first, second = as_values(a), as_values(b)
     if min(first.size, second.size) < 2:
         return None
@@ -144,34 +128,50 @@ def quantile(degrees: float, level: float) -> float:
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
-def as_values(values: Sequence[float] | np.ndarray) -> np.ndarray:
+def as_values(values: Values) -> np.ndarray:
     """One finite number per run, as an array; at least one."""
     found = np.asarray(values, dtype=np.float64).reshape(-1)
     if found.size == 0:
-        raise TicketsError("a set of runs needs at least one run", hint="leave out the arm that has none")
-    if not np.isfinite(found).all():
         raise TicketsError(
-            f"a run's value is a finite number, got {found.tolist()}", hint="leave out runs without a value"
+            "an arm without a run", hint="give at least one run, or leave out the arm", code="stats.empty"
         )
+    if not np.isfinite(found).all():
+        message = f"a run's value is a finite number, got {found.tolist()}"
+        raise TicketsError(message, hint="leave out runs without a value", code="stats.value")
     return found
 
 
 def check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise TicketsError(f"the level of an interval lies between 0 and 1, got {level}", hint="0.95 is usual")
+        message = f"the level of an interval lies between 0 and 1, got {level}"
+        raise TicketsError(message, hint="0.95 is usual", code="stats.level")
 
 
 def check_margin(margin: float) -> None:
     if not 0 < margin < math.inf:
-        raise TicketsError(
-            f"the margin of an equivalence must be above 0, got {margin}",
-            hint="5 points of accuracy under attack is usual",
-        )
+        message = f"the margin of an equivalence must be above 0, got {margin}"
+        raise TicketsError(message, hint="5 points of accuracy under attack is usual", code="stats.margin")
+
+
+def check_further(*further: int) -> None:
+    if min(further) < 1:
+        message = f"a prediction is of one further run or more, got {min(further)}"
+        raise TicketsError(message, hint="1, or as many as a published mean is of", code="stats.further")
 
 
 def _deviation(values: np.ndarray) -> float:
     """Standard deviation with n - 1; exactly 0 for one value or equal ones, whose mean may be off in the last digit."""
     return float(values.std(ddof=1)) if np.ptp(values) > 0 else 0.0
+
+
+def _reach(values: np.ndarray, level: float) -> float | None:
+    """How far an interval of one run's value reaches; ``None`` where runs do not differ."""
+    deviation = _deviation(values)
+    return quantile(values.size - 1, level) * deviation if deviation else None
+
+
+def _around(values: np.ndarray, half: float) -> Interval:
+    return float(values.mean()) - half, float(values.mean()) + half
 
 
 def _below(degrees: float, t: float) -> float:
@@ -180,14 +180,12 @@ def _below(degrees: float, t: float) -> float:
     return float(stdtr(degrees, t))
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a proportion; sensible at 0 and at ``n`` too, where the usual interval has no width."""
-    if not 0 < level < 1:
-        raise TicketsError(f"the level of an interval lies between 0 and 1, got {level}", hint="0.95 is usual")
+def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
+    """Wilson's score interval for a proportion; has width at 0 and at ``n`` too."""
+    check_level(level)
     if not 0 <= successes <= n:
-        raise TicketsError(
-            f"a proportion needs 0 <= successes <= n, got {successes} of {n}", hint="count the successes again"
-        )
+        message = f"a proportion needs 0 <= successes <= n, got {successes} of {n}"
+        raise TicketsError(message, hint="count the successes again", code="stats.proportion")
     if n == 0:
         return 0.0, 1.0  # nothing was seen, so nothing is known
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -199,7 +197,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     return low, high
 
 
-def mcnemar_exact(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray) -> float:
+def mcnemar_exact(a: Answers, b: Answers) -> float:
     """Two-sided exact McNemar test on the same examples: p that ``a`` and ``b`` are right equally often; 1 when they never differ."""
     first, second = _paired(a, b)
     only_a, only_b = int((first & ~second).sum()), int((~first & second).sum())
@@ -210,13 +208,10 @@ def mcnemar_exact(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray
     return min(1.0, float(binomtest(only_a, only_a + only_b, 0.5).pvalue))
 
 
-def paired_interval(
-    a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, level: float = 0.95
-) -> tuple[float, float]:
+def paired_interval(a: Answers, b: Answers, level: float = LEVEL) -> Interval:
     """Interval of the difference of two proportions on the same examples, ``a`` minus ``b``: Newcombe's square-and-add of Wilson's.
 
-    Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. It has width where two arms never differ on the few examples seen,
-    where a bootstrap has none.
+    Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. Unlike a bootstrap it has width where two arms never differ.
     """
     first, second = _paired(a, b)
     n = int(first.size)
@@ -237,14 +232,13 @@ def paired_interval(
     return max(-1.0, difference - down), min(1.0, difference + up)
 
 
-def _paired(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _paired(a: Answers, b: Answers) -> tuple[np.ndarray, np.ndarray]:
     first, second = np.asarray(a, dtype=bool).reshape(-1), np.asarray(b, dtype=bool).reshape(-1)
-    _same_length(first, second)
+    check_paired(first, second)
     return first, second
 
 
-def _same_length(first: np.ndarray, second: np.ndarray) -> None:
+def check_paired(first: np.ndarray, second: np.ndarray) -> None:
     if first.shape != second.shape:
-        raise TicketsError(
-            f"paired results need the same examples, got {first.size} and {second.size}", hint="join them by id first"
-        )
+        message = f"paired results need the same examples, got {first.size} and {second.size}"
+        raise TicketsError(message, hint="join them by id first", code="stats.unpaired")
