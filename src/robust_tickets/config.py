@@ -20,7 +20,7 @@ import numbers
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -253,6 +253,31 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise TicketsError(
             f"{path} is not valid TOML: {problem}", hint="mend the line it names", code="config.toml"
         ) from None
+
+
+def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write ``key=value`` settings (dotted keys go deeper) into ``tree``, a new one by default."""
+    tree = {} if tree is None else tree
+    for given in settings:
+        key, equals, value = given.partition("=")
+        if not equals:
+            raise TicketsError(f"--set {given}: expected key=value", hint="for example --set train.epochs=3")
+        _write(tree, key.strip(), Said(value.strip()), given)
+    return tree
+
+
+def _write(tree: dict[str, Any], key: str, value: Any, given: str) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = tree.setdefault(parent, {})
+        if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
+            inner = tree[parent] = {"name": inner}
+        elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
+            inner = tree[parent] = {}
+        if not isinstance(inner, dict):
+            raise TicketsError(f"--set {given}: {parent!r} is not a table", hint="set the whole value instead")
+        tree = inner
+    tree[last] = value
 
 
 def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:

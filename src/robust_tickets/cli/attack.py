@@ -59,7 +59,7 @@ class AttackedTexts:
         look_for(self.data, self.calibration, self.seen)
 
     def attacked(self, victim: Classifier) -> Task:
-        return self._read(victim, self.task, data=self.data) if self.task else self._read(victim, str(self.data))
+        return self._read(victim, self.task, self.data) if self.task else self._read(victim, str(self.data))
 
     def beside(self, victim: Classifier, task: Task) -> AttackData:
         """What the data say beside the texts to attack."""
@@ -72,7 +72,7 @@ class AttackedTexts:
             seen=self._read(victim, self.seen).test if self.seen else None,
         )
 
-    def _read(self, victim: Classifier, source: str, **options: str | None) -> Task:
+    def _read(self, victim: Classifier, source: str, data: str | None = None) -> Task:
         from robust_tickets.data.diagnostics import announce
         from robust_tickets.data.load import load_task
 
@@ -86,8 +86,8 @@ class AttackedTexts:
                 by_id=False,
                 any_text=True,
                 strict=self.strict,
+                data=data,
                 splits={"test": "all"} if Path(source).is_file() else None,
-                **options,
             )
         )
 
@@ -120,8 +120,7 @@ class AttackChoice(Flags, AttackOptions):
     ] = None
 
     def recipe(self, settings: Settings) -> Attack:
-        from robust_tickets.config import build_component
-        from robust_tickets.experiment.recipe import tree_of
+        from robust_tickets.config import build_component, tree_of
 
         named = {name: value for name in ("compat", "scoring") if (value := getattr(self, name)) is not None}
         return build_component("attacks", {"name": self.attack, **named, **tree_of(settings)}, self.attack)

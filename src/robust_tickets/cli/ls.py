@@ -13,7 +13,6 @@ import robust_tickets
 from robust_tickets.cli.answer import Answer, Common
 from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment import recipe
 from robust_tickets.files import read_json
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
@@ -102,5 +101,7 @@ def _about(kind: str, name: str) -> str:
     if kind == "arms":
         return arms()[name].title
     if kind == "recipes":
-        return str(recipe.recipe_tree(name)["title"])
+        from robust_tickets.experiment.recipe import recipe_tree
+
+        return str(recipe_tree(name)["title"])
     return REGISTRIES[kind].about(name)

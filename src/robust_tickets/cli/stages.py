@@ -46,10 +46,9 @@ def search(
     source.look()
     say(f"loading {method} and {model}")
     from robust_tickets.classifier import load_classifier
-    from robust_tickets.config import build_component
+    from robust_tickets.config import build_component, tree_of
     from robust_tickets.experiment import execute
     from robust_tickets.experiment.arms import SPARSITY, check_like, length_for, with_row
-    from robust_tickets.experiment.recipe import tree_of
     from robust_tickets.files import locked
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
@@ -169,10 +168,9 @@ def train(
     source.look()
     say(f"loading {model}")
     from robust_tickets.classifier import load_classifier
-    from robust_tickets.config import build
+    from robust_tickets.config import build, tree_of
     from robust_tickets.experiment import execute
     from robust_tickets.experiment.arms import for_training, length_for
-    from robust_tickets.experiment.recipe import tree_of
     from robust_tickets.files import locked
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket

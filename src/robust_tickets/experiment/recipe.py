@@ -16,7 +16,7 @@ from typing import Any
 
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.options import AttackOptions
-from robust_tickets.config import Said, build, read_toml, setting
+from robust_tickets.config import build, read_toml, setting, tree_of
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.experiment.arms import Arm, Arms, Given, length_for
@@ -100,17 +100,6 @@ def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     return resolve(Path(name).stem, tree, chosen)
 
 
-def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Write ``key=value`` settings (dotted keys go deeper) into ``tree``, a new one by default."""
-    tree = {} if tree is None else tree
-    for given in settings:
-        key, equals, value = given.partition("=")
-        if not equals:
-            raise TicketsError(f"--set {given}: expected key=value", hint="for example --set train.epochs=3")
-        _write(tree, key.strip(), Said(value.strip()), given)
-    return tree
-
-
 def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = None) -> Recipe:
     """Check every key of ``tree`` and build the components."""
     top = build(_Top, tree, name)
@@ -167,17 +156,3 @@ def _read(name: str) -> dict[str, Any]:
     raise TicketsError(
         f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file"
     )
-
-
-def _write(tree: dict[str, Any], key: str, value: Any, setting: str) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        inner = tree.setdefault(parent, {})
-        if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
-            inner = tree[parent] = {"name": inner}
-        elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
-            inner = tree[parent] = {}
-        if not isinstance(inner, dict):
-            raise TicketsError(f"--set {setting}: {parent!r} is not a table", hint="set the whole value instead")
-        tree = inner
-    tree[last] = value

@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.experiment.recipe import recipe_tree
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.job import BERT, Flavour, Unit
 from robust_tickets.reproduce.published import toml
@@ -150,7 +149,8 @@ def tree(
     unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """What ``experiment.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
-    from robust_tickets.experiment.recipe import tree_of
+    from robust_tickets.config import tree_of
+    from robust_tickets.experiment.recipe import recipe_tree
     from robust_tickets.reproduce.protocol import rules
 
     own = arm(unit.arm, unit.flavour, unit.task)
