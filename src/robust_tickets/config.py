@@ -132,10 +132,9 @@ class Settings:
         return f"{type(self).__name__}.{name}"
 
 
-def counted(settings: Any) -> dict[str, Any]:
-    """``to_plain`` without the settings that do not change the result; those of a component inside stay, under its own name."""
-    unseen = uncounted(type(settings))
-    return {name: value for name, value in to_plain(settings).items() if name not in unseen}
+def counted(settings: Any) -> Any:
+    """``to_plain`` without the settings that do not change the result, at every depth."""
+    return to_plain(settings, all_fields=False)
 
 
 def uncounted(cls: Any) -> tuple[str, ...]:
@@ -205,19 +204,21 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, *, all_fields: bool = True) -> Any:
     """``value`` as JSON types; a component inside a config carries its registered name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            f.name: describe(inner) if f.metadata.get("registry") and inner is not None else to_plain(inner)
-            for f in dataclasses.fields(value)
-            if f.init and not f.metadata.get("unsaid")
-            for inner in [getattr(value, f.metadata.get("resolved", f.name))]
-        }
+        plain = {}
+        for f in dataclasses.fields(value):
+            if f.init and not f.metadata.get("unsaid") and (all_fields or _mark(type(value), f.name, "counts", True)):
+                inner = getattr(value, f.metadata.get("resolved", f.name))
+                plain[f.name] = to_plain(inner, all_fields=all_fields)
+                if f.metadata.get("registry") and inner is not None:
+                    plain[f.name] = {"name": name_of(inner), **plain[f.name]}
+        return plain
     if isinstance(value, Mapping):
-        return {str(k): to_plain(v) for k, v in value.items()}
+        return {str(k): to_plain(v, all_fields=all_fields) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(v) for v in value]
+        return [to_plain(v, all_fields=all_fields) for v in value]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, float):

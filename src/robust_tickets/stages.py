@@ -1,13 +1,17 @@
-"""Run folder: content-addressed stages that are done once, and a manifest written last.
+"""What determines a result, the stage folder that it names, and the run folder with a manifest written last.
 
 A stage's folder is named by the hash of what determines it (its key). ``stage.json``, written last, lists the stage's files with
 their sizes and hashes: where it is there and fits, the stage is done and is never run again. Where it does not fit, the stage is run
 again, and what is damaged is kept in ``damaged``.
-Anything else in the folder is the work of an interrupted run, which the stage's own code goes on from.
+Anything else in the folder is the work of an interrupted run, which the stage's own code resumes.
+
+What counts is marked at the fields (``setting(counts=False)``); a component adds what the files behind it hold (``resources``, ``inputs``)
+and a plug-in its own file. Where files lie, how many tokens go through the model at once and on which device count nowhere.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.config import digest, to_plain
+from robust_tickets._version import __version__
+from robust_tickets.config import counted, digest, to_plain
 from robust_tickets.environment import environment
-from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.errors import DamagedError, TicketsError, inside
 from robust_tickets.files import (
     DAMAGED,
     listed,
@@ -30,6 +35,7 @@ from robust_tickets.files import (
     write_json,
 )
 from robust_tickets.progress import say, warn
+from robust_tickets.registry import code_of, name_of
 
 SCHEMA = 1
 # what stages write into their folder; anything else in it is the user's and none of our business. The scores of an unstructured ticket
@@ -49,12 +55,60 @@ RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
 HASHED = (
     1 << 22
 )  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
-COMMAND = "command.json"  # how an unfinished run goes on; arms.json says it of a finished one
+COMMAND = "command.json"  # how an unfinished run is resumed; arms.json says it of a finished one
+
+
+def stage_key(stage: str, component: Any = None, **inputs: Any) -> dict[str, Any]:
+    """All that determines the result of a ``stage``: the component's settings, what it reads, and ``inputs``; none is left out.
+
+    A setting that names what ``component.inputs()`` reads (a corpus) counts by what that holds.
+    """
+    key = {
+        "version": __version__,
+        "stage": stage,
+        **{name: value for name, value in inputs.items() if value is not None},
+    }
+    if component is None:
+        return key
+    read = component.inputs() if callable(getattr(component, "inputs", None)) else {}
+    settings = {name: value for name, value in counted(component).items() if name not in read}
+    used = {"inputs": read, "resources": resources_of(component), "code": code_of(component)}
+    key |= {"method": {"name": name_of(component), **settings}}
+    return key | {name: to_plain(value) for name, value in used.items() if value}
+
+
+def resources_of(component: Any) -> dict[str, Any]:
+    """What the files behind the components inside a component hold, by their fields: a path says where they lie, not what they are."""
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(component):
+        inner = getattr(component, f.name)
+        if not dataclasses.is_dataclass(inner) or isinstance(inner, type):
+            continue
+        with inside(f.name):
+            if read := inner.resources() if hasattr(inner, "resources") else None:
+                found[f.name] = read
+            found |= {f"{f.name}.{name}": value for name, value in resources_of(inner).items()}
+    return found
+
+
+def identity_of(method: Any, clf: Any, task: Any) -> str:
+    """Hash of what determines a training in a folder of its own: settings, rows, starting weights, the files behind its adversary."""
+    return digest(stage_key("training", method, task=task.digest, model=clf.digest))
+
+
+def same_work(path: Path | None, found: Any, wanted: Any) -> None:
+    """Refuse to resume or to take what ``path`` holds, where that is the work of other settings, data or starting weights."""
+    if found != wanted:
+        raise TicketsError(
+            f"{path} holds the work of another run (other settings, data or starting weights)",
+            hint="give another folder as --out, or remove this one to start anew",
+            code="stage.other_work",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One house's work for one key."""
+    """The folder of one stage's work, and the key that names it."""
 
     folder: Path
     key: Mapping[str, Any]
@@ -104,12 +158,8 @@ class Stage:
         """
         try:
             about = read_json(self.mark)
-            if isinstance(about["key"], dict) and (about["schema"] != SCHEMA or about["key"] != to_plain(self.key)):
-                raise TicketsError(
-                    f"{self.folder} holds other work (see its stage.json)",
-                    hint="give another --out, or remove the folder",
-                    code="stage.other_work",
-                )
+            if isinstance(about["key"], dict):
+                same_work(self.folder, (about["schema"], about["key"]), (SCHEMA, to_plain(self.key)))
             files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
         except (DamagedError, KeyError, TypeError, AttributeError):
             return self.mark
@@ -125,7 +175,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunFolder:
     """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches).
 
     ``processes`` may work in the folder at a time, each stage being one's (``alone``); none: this one has the whole of it, by ``locked``.
@@ -135,9 +185,9 @@ class Run:
     processes: int | None = None
     used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
-    def stage(self, house: str, key: Mapping[str, Any]) -> Stage:
-        """The stage of ``house`` that ``key`` determines; makes its folder."""
-        stage = Stage(folder=within(self.folder, f"{house}/{digest(key)[:8]}"), key=key)
+    def stage(self, kind: str, key: Mapping[str, Any]) -> Stage:
+        """The stage that ``key`` determines, in its folder under ``kind``."""
+        stage = Stage(folder=within(self.folder, f"{kind}/{digest(key)[:8]}"), key=key)
         stage.folder.mkdir(parents=True, exist_ok=True)
         self.used[stage.name] = None
         return stage
@@ -164,8 +214,8 @@ class Run:
                 (self.folder / name).unlink(missing_ok=True)
         write_json(path, config)
 
-    def goes_on_by(self, command: str) -> None:
-        """Note the command that goes on with the run, until it is finished; the file's time is when it was begun."""
+    def resumed_by(self, command: str) -> None:
+        """Note the command that resumes the run, until it is finished; the file's time is when it was begun."""
         if command and command != command_of(self.folder):
             write_json(self.folder / COMMAND, {"command": command})
 
@@ -191,7 +241,7 @@ class Run:
 
 
 def record(path: Path) -> dict[str, Any]:
-    """What a file of notes about work says; nothing where there is none, or where it is damaged, which is told: then nothing is done."""
+    """What a file of notes about work says; nothing where there is none, or where it is damaged, with a warning: then nothing is done."""
     try:
         told = read_json(path) if path.is_file() else {}
     except DamagedError:
@@ -203,7 +253,7 @@ def record(path: Path) -> dict[str, Any]:
 
 
 def command_of(folder: Path) -> str:
-    """The command that goes on with an unfinished run; empty where none is noted."""
+    """The command that resumes an unfinished run; empty where none is noted."""
     return str(record(folder / COMMAND).get("command", ""))
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from robust_tickets.cli.main import main
 from robust_tickets.data import diagnostics
-from robust_tickets.data.diagnostics import SHOWN, write_bad_rows
+from robust_tickets.data.diagnostics import LISTED, SHOWN, announce, write_bad_rows
 from robust_tickets.data.task import BadRow, Task
-from robust_tickets.experiment.execute import LISTED, announce
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.html import write_report
 from robust_tickets.stages import BAD_ROWS

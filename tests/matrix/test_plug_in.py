@@ -44,7 +44,7 @@ KEYS = """
 import json, robust_tickets as rt
 from robust_tickets.classifier.mlm import digest_of_model
 from robust_tickets.config import digest
-from robust_tickets.train.finetune import identity_of
+from robust_tickets.stages import identity_of
 from robust_tickets.experiment import execute as stages
 from robust_tickets.experiment.recipe import AttackPlan
 from tiny import tiny_classifier, tiny_model

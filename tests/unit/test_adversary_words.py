@@ -19,7 +19,8 @@ from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.words import Words
 from robust_tickets.errors import TicketsError
-from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.stages import identity_of
+from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.update import make_step, plain
 from tiny import tiny_classifier
 from toy import QUICK, toy_task

@@ -27,7 +27,10 @@ def _run(folder: Path, *, attack: Any, trained: Any = WORDNET, searched: Any = N
     about = {"name": "synonymswap", "resources": {"source": trained}, "coverage": coverage or {"swappable": 0.414}}
     write_json(folder / "train/00000000/adversary.json", about)
     if searched:
-        key = {"method": {"name": "earlyrobust", "adversary": {"name": "ascc"}}, "resources": {"source": searched}}
+        key = {
+            "method": {"name": "earlyrobust", "adversary": {"name": "ascc"}},
+            "resources": {"adversary": {"source": searched}},
+        }
         write_json(folder / "search/00000000/stage.json", {"key": key})
     for k in range(3):
         result = folder / f"attack/{k:08x}/result.json"

@@ -27,7 +27,7 @@ from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import Summary, work
 from robust_tickets.reproduce.worker import Request
-from robust_tickets.stages import Run
+from robust_tickets.stages import RunFolder
 from small_world import World, small_world
 
 UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]
@@ -207,7 +207,7 @@ def test_a_worker_unwinds_before_it_ends() -> None:
 
 
 def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path, processes=2)
+    run = RunFolder(folder=tmp_path, processes=2)
     stage = run.stage("train", {"a": 1})
     order: list[str] = []
 
@@ -224,7 +224,7 @@ def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:
     other.join()
     assert order == ["first", "second"]
     assert stage.sharers == 2
-    with Run(folder=tmp_path, processes=1).alone(stage):
+    with RunFolder(folder=tmp_path, processes=1).alone(stage):
         assert stage.sharers == 2, "the most that ever shared the device while it was not done"
 
 

@@ -269,9 +269,9 @@ def test_a_search_may_be_left_early_and_taken_up(ran: Any, tmp_path: Path) -> No
 
 def test_another_runs_folder_is_refused(ran: Any) -> None:
     clf, task, _, _, folder = ran
-    with pytest.raises(TicketsError, match="another run"):
+    with pytest.raises(TicketsError, match="holds the work of another run"):
         RobustT(**{**SMALL, "lr": 0.2})(clf, task, folder=folder)
-    with pytest.raises(TicketsError, match="tuned holds the checkpoint of another run"):
+    with pytest.raises(TicketsError, match="tuned holds the work of another run"):
         RobustT(**{**SMALL, "tuning": FineTune(epochs=1)})(clf, task, folder=folder)
 
 

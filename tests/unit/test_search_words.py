@@ -11,7 +11,7 @@ import pytest
 import robust_tickets as rt
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.execute import search_key
-from robust_tickets.train.finetune import identity_of
+from robust_tickets.stages import identity_of
 from tiny import tiny_model, tiny_tokenizer
 from toy import toy_task
 

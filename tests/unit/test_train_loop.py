@@ -22,8 +22,9 @@ from robust_tickets.data.batching import Batch, batches_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.search.random import RandomTicket
+from robust_tickets.stages import identity_of
 from robust_tickets.train.evaluate import evaluate
-from robust_tickets.train.finetune import FineTune, identity_of
+from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from robust_tickets.train.settings import Optim
 from robust_tickets.train.update import adamw, named_parameters

@@ -16,7 +16,7 @@ from robust_tickets.cli.reproduce import check_page
 from robust_tickets.environment import versions
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import locked
-from robust_tickets.stages import STAGE_FILES, Run, Stage, command_of, listing
+from robust_tickets.stages import STAGE_FILES, RunFolder, Stage, command_of, listing
 
 KEY = {"stage": "search", "seed": 3}
 
@@ -134,7 +134,7 @@ def test_a_link_to_a_folder_that_is_gone_cannot_be_written_to(tmp_path: Path) ->
 
 
 def test_a_stage_is_done_when_finished_and_whole(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path)
+    run = RunFolder(folder=tmp_path)
     stage = run.stage("search", KEY)
     assert stage.folder.parent == tmp_path / "search"
     assert stage.name == f"search/{stage.folder.name}"
@@ -153,11 +153,11 @@ def test_a_stage_is_done_when_finished_and_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"key": {"other": 1}}, {"schema": 99}])
 def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    stage = Run(folder=tmp_path).stage("search", KEY)
+    stage = RunFolder(folder=tmp_path).stage("search", KEY)
     stage.finish()
     about = json.loads((stage.folder / "stage.json").read_text())
     (stage.folder / "stage.json").write_text(json.dumps({**about, **change}))
-    with pytest.raises(TicketsError, match="holds other work"):
+    with pytest.raises(TicketsError, match="holds the work of another run"):
         stage.done()
 
 
@@ -165,7 +165,7 @@ def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path)
     "text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"]
 )
 def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stage = Run(folder=tmp_path).stage("search", KEY)
+    stage = RunFolder(folder=tmp_path).stage("search", KEY)
     stage.mark.write_text(text)
     assert not stage.done()
     assert not stage.found("search")
@@ -183,7 +183,7 @@ def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, caps
 
 
 def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Run(folder=tmp_path).stage("search", KEY)
+    stage = RunFolder(folder=tmp_path).stage("search", KEY)
     stage.finish()
 
     def refuse(*_: object, **__: object) -> str:
@@ -196,7 +196,7 @@ def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: py
 
 def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file system that lost its power leaves zeros of the right number."""
-    stage = Run(folder=tmp_path).stage("train", KEY)
+    stage = RunFolder(folder=tmp_path).stage("train", KEY)
     evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})
     stage.finish()
     whole = evaluation.read_bytes()
@@ -221,7 +221,7 @@ def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest
 def test_a_mark_moves_no_file_but_those_of_its_stage(name: str, tmp_path: Path) -> None:
     own = tmp_path / "own.txt"
     own.write_text("mine")
-    stage = Run(folder=tmp_path).stage("train", KEY)
+    stage = RunFolder(folder=tmp_path).stage("train", KEY)
     files.write_json(
         stage.mark, {"schema": 1, "key": KEY, "files": {name.format(tmp_path): {"bytes": 1, "sha256": ""}}}
     )
@@ -237,7 +237,7 @@ def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(
     moved: list[str] = []
     monkeypatch.setattr("robust_tickets.stages.set_aside", lambda path, folder: moved.append(path.name))
     for seed in range(8):
-        stage = Run(folder=tmp_path).stage("train", {"seed": seed})
+        stage = RunFolder(folder=tmp_path).stage("train", {"seed": seed})
         evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})
         stage.finish()
         evaluation.write_bytes(b"")
@@ -249,7 +249,7 @@ def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(
     "text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}']
 )
 def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Run(folder=tmp_path, processes=2)
+    run = RunFolder(folder=tmp_path, processes=2)
     stage = run.stage("search", KEY)
     for name in ("config.json", "manifest.json", "command.json", f"{stage.name}/processes.json"):
         (tmp_path / name).write_text(text)
@@ -257,7 +257,7 @@ def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: p
     with run.alone(stage):
         assert stage.sharers == 2
     run.begin({"seed": 1})
-    run.goes_on_by("tickets run x")
+    run.resumed_by("tickets run x")
     assert command_of(tmp_path) == "tickets run x"
     run.finish([])
     assert run.done()
@@ -270,7 +270,7 @@ def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: p
 def test_keys_are_plain_values(tmp_path: Path) -> None:
     """A key with a tuple or a path is the key that JSON gives back."""
     key = {"ratios": (0.1, 0.2), "path": Path("a")}
-    stage = Run(folder=tmp_path).stage("train", key)
+    stage = RunFolder(folder=tmp_path).stage("train", key)
     stage.finish()
     assert Stage(folder=stage.folder, key={"ratios": [0.1, 0.2], "path": "a"}).done()
 
@@ -296,7 +296,7 @@ def test_a_stage_lists_its_own_files_and_not_the_users(tmp_path: Path) -> None:
 
 
 def test_the_manifest_lists_the_runs_stages_with_their_hashes(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path)
+    run = RunFolder(folder=tmp_path)
     stage, stale = run.stage("search", KEY), run.stage("search", {**KEY, "seed": 9})
     for one in (stage, stale):
         files.write_text(one.folder / "ticket.json", "x")
@@ -312,7 +312,7 @@ def test_the_manifest_lists_the_runs_stages_with_their_hashes(tmp_path: Path) ->
 
 
 def test_a_folder_begun_for_another_config_keeps_no_conclusions(tmp_path: Path) -> None:
-    run = Run(folder=tmp_path)
+    run = RunFolder(folder=tmp_path)
     run.begin({"a": 1})
     files.write_text(tmp_path / "arms.json", "{}")
     run.finish([])

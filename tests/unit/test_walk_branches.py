@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import robust_tickets as rt
+from robust_tickets.config import counted as identity
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.arms import Arm
 from robust_tickets.experiment.recipe import Recipe, read_recipe, resolve
-from robust_tickets.experiment.runner import identity
 from robust_tickets.search.earlyrobust import EarlyRobust
 
 

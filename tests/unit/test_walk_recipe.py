@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from robust_tickets.config import counted as identity
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import read_recipe, recipe_tree, recipes
-from robust_tickets.experiment.runner import identity
 from robust_tickets.registry import adversaries, methods, name_of
 
 

@@ -17,7 +17,7 @@ from robust_tickets.files import read_json
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
 from robust_tickets.reproduce.arms import arms
-from robust_tickets.stages import COMMAND, Run, command_of
+from robust_tickets.stages import COMMAND, RunFolder, command_of
 
 COLUMNS = ("name", "state", "when", "task", "model", "title")
 
@@ -29,7 +29,7 @@ def runs_in(folder: Path) -> list[dict[str, str]]:
         run = config.parent
         try:
             recipe = read_json(config)["recipe"]
-            done = Run(folder=run).done()
+            done = RunFolder(folder=run).done()
             about = {
                 "name": run.name,
                 "state": "done" if done else "unfinished",

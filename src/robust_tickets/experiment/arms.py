@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robust_tickets.config import build, build_component
+from robust_tickets.config import build, build_component, component, setting
 from robust_tickets.data.registered_tasks import TASKS, task_named
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -194,10 +194,10 @@ def _key(usual: str) -> Any:
 class Origin:
     """Where a ticket comes from: a search or a folder, and the draw made since."""
 
-    search: Any = field(default=None, metadata={"registry": "methods"})
-    searched_on: TaskSource | None = None  # another task than the recipe's
+    search: Any = component("methods")
+    searched_on: TaskSource | None = setting(None, counts=False)  # another task than the recipe's; its rows count
     like: Origin | None = None  # whose counts a random ticket matches
-    folder: str | None = None
+    folder: str | None = setting(None, counts=False)
     draw: Draw | None = None
     key: str = _key("search")  # of ``search``
 
@@ -207,9 +207,9 @@ class Arm:
     """One model to compare: searched or not, trained, attacked."""
 
     name: str
-    title: str
+    title: str = setting(counts=False)
     origin: Origin | None = None
-    branch_of: str | None = None  # the arm or the folder whose ticket this is
+    branch_of: str | None = setting(None, counts=False)  # the arm or the folder whose ticket this is
     like: str | None = None
     without: Without | None = None
     train: Any = None  # FineTune

@@ -17,9 +17,8 @@ from robust_tickets import __version__
 from robust_tickets.config import counted, describe, to_plain
 from robust_tickets.files import read_json, within, write_json
 from robust_tickets.progress import say, warn
-from robust_tickets.registry import code_of, name_of
-from robust_tickets.stages import Stage
-from robust_tickets.train.finetune import resources_of
+from robust_tickets.registry import code_of
+from robust_tickets.stages import Stage, stage_key
 
 if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary
@@ -31,46 +30,32 @@ if TYPE_CHECKING:
 
 
 def inputs(start: ModelClassifier, task: Task | None) -> dict[str, Any]:
-    """What every stage of a walk starts from. Reads all weights, so it is asked for once and handed to the keys."""
+    """What every stage starts from. Reads all weights, so it is asked for once and handed to the keys."""
     return {"version": __version__, "model": start.digest, "task": task.digest if task is not None else None}
 
 
 def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None) -> Mapping[str, Any]:
     """A method that looks at no labelled task says ``needs_task = False`` and names what it reads in ``inputs()``."""
     given = dict(given) if getattr(method, "needs_task", True) else {k: v for k, v in given.items() if k != "task"}
-    used = _used(method)
-    settings = {
-        k: v for k, v in {"name": name_of(method), **counted(method)}.items() if k not in used.get("inputs", {})
-    }  # a corpus by what it holds
-    key = {**given, "stage": "search", "method": settings, **used}
-    return {**key, "like": like.digest} if like is not None else key
+    return stage_key("search", method, **given, like=like.digest if like is not None else None)
 
 
 def draw_key(source: str, draw: Draw | None) -> Mapping[str, Any]:
     """``source`` is the hash of what the scores are, not of the masks alone: two searches may agree on those by chance."""
-    return {"version": __version__, "stage": "ticket", "from": source, "draw": draw.asked() if draw else None}
+    return stage_key("ticket", source=source, draw=draw.asked() if draw else None)
 
 
 def train_key(
     trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None
 ) -> Mapping[str, Any]:
-    key = {
-        **given,
-        "stage": "train",
-        "train": counted(trainer),
-        "ticket": ticket.digest if ticket is not None else None,
-        **_used(trainer),
-    }
-    return {**key, "without": without} if without else key
+    return stage_key("train", trainer, **given, ticket=ticket.digest if ticket is not None else None, without=without)
 
 
 def attack_key(plan: AttackPlan, victim: Classifier, split: Split) -> Mapping[str, Any]:
-    """A resource stands in it by what it holds: another file under the same name is another attack."""
+    """A resource counts by what it holds: another file under the same name is another attack."""
     held = {kind: about.get("digest") for kind, about in plan.attack.resources().items()}
-    given: dict[str, Any] = {"victim": victim.digest, "split": split.digest, "resources": held}
-    if code := code_of(plan.attack):
-        given["code"] = code
-    return {"version": __version__, "stage": "attack", "plan": counted(plan), **given}
+    code = code_of(plan.attack) or None
+    return stage_key("attack", plan=counted(plan), victim=victim.digest, split=split.digest, resources=held, code=code)
 
 
 def search(
@@ -246,12 +231,6 @@ def _plain(evaluation: Any, split: str) -> dict[str, Any]:
 
     interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
     return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}
-
-
-def _used(component: Any) -> dict[str, Any]:
-    """What a component reads besides the task: a corpus, the lists of words behind its adversary, a plug-in's own file."""
-    inputs = {"inputs": component.inputs()} if callable(getattr(component, "inputs", None)) else {}
-    return {name: to_plain(value) for name, value in {**inputs, **resources_of(component)}.items()}
 
 
 def _seconds(metrics: Path) -> float:

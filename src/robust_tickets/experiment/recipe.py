@@ -63,16 +63,16 @@ class Recipe:
     """A whole walk, resolved: what is searched, trained and attacked, on what, from which seed."""
 
     name: str
-    title: str
-    about: str
-    model: str
+    title: str = setting(counts=False)
+    about: str = setting(counts=False)
+    model: str = setting(counts=False)  # what it holds counts, and so with the source
     max_length: int
     seed: int
-    source: TaskSource
+    source: TaskSource = setting(counts=False)
     arms: tuple[Arm, ...]
     attacks: tuple[AttackPlan, ...]
     baseline: str
-    notes: tuple[str, ...] = ()  # what was filled in from the papers' tables
+    notes: tuple[str, ...] = setting((), counts=False)  # what was filled in from the papers' tables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.config import digest, to_plain, uncounted
+from robust_tickets.config import counted, digest, to_plain
 from robust_tickets.data import diagnostics
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, in_table, inside
@@ -22,8 +22,7 @@ from robust_tickets.experiment.recipe import AttackPlan, Recipe
 from robust_tickets.files import locked, read_json, sha256_file, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
-from robust_tickets.stages import Run, Stage, made, with_earlier
-from robust_tickets.train.finetune import FineTune, resources_of
+from robust_tickets.stages import RunFolder, Stage, made, resources_of, with_earlier
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
@@ -77,17 +76,6 @@ def fingerprint(folder: str | Path | None) -> str:
 
 
 SCHEMA = 1
-# how it is called, how often it is saved, and where files lie: those stand in the identity by their content
-NOT_IN_IDENTITY = (
-    *uncounted(FineTune),
-    *uncounted(AttackPlan),
-    "title",
-    "about",
-    "notes",
-    "branch_of",
-    "folder",
-    "searched_on",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +98,7 @@ class Walk:
     start: ModelClassifier  # theta_0; never changed
     inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
     elsewhere: Mapping[TaskSource, Task]  # other tasks that arms search on
-    run: Run
+    run: RunFolder
     command: str
     goes_on: str = ""  # the command with its folder, where that is not the usual one
 
@@ -133,7 +121,7 @@ class Walk:
         folder = self.run.folder
         with locked(folder):
             self.run.begin(self.config)
-            self.run.goes_on_by(self.goes_on)
+            self.run.resumed_by(self.goes_on)
             env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
             write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
             diagnostics.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
@@ -205,7 +193,7 @@ class Walk:
 
 
 def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None) -> Walk:
-    """Load what the recipe names and decide its run folder; trains nothing. ``processes`` as :class:`Run` has it."""
+    """Load what the recipe names and decide its run folder; trains nothing. ``processes`` as :class:`RunFolder` has it."""
     for note in recipe.notes:
         say(note)
     allowed.check(recipe)
@@ -220,8 +208,8 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
         [elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None]
         for o in origins
     ]
-    parts = [identity(recipe), given["task"], given["model"], given["version"], *others]
-    run = Run(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes)
+    parts = [counted(recipe), given["task"], given["model"], given["version"], *others]
+    run = RunFolder(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes)
     goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
     return Walk(
         recipe=recipe,
@@ -304,14 +292,3 @@ def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
 def _subnetwork(ticket: Ticket) -> dict[str, Any]:
     about = {"kind": ticket.kind, "digest": ticket.digest, "sparsity": ticket.sparsity, "removed": ticket.removed}
     return {**about, "provenance": dict(ticket.provenance)}
-
-
-def identity(recipe: Recipe) -> Any:
-    """What of a recipe determines its results: not where files lie, how it is called or how often it is saved."""
-    return _visible({name: value for name, value in to_plain(recipe).items() if name not in ("source", "model")})
-
-
-def _visible(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _visible(inner) for name, inner in value.items() if name not in NOT_IN_IDENTITY}
-    return [_visible(inner) for inner in value] if isinstance(value, list) else value

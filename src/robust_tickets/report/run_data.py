@@ -618,9 +618,8 @@ def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tupl
     found: list[WordTable] = []
     if search is not None:
         key = mapping(optional(search / "stage.json", []).get("key"))
-        found += _word_tables(
-            "searched", mapping(mapping(key.get("method")).get("adversary")), mapping(key.get("resources")), {}
-        )
+        adversary, read = (mapping(mapping(key.get(part)).get("adversary")) for part in ("method", "resources"))
+        found += _word_tables("searched", adversary, read, {})
     if train is not None and (train / "adversary.json").is_file():
         about = optional(train / "adversary.json", notes)
         found += _word_tables("trained", about, mapping(about.get("resources")), mapping(about.get("coverage")))

@@ -25,8 +25,8 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import stopping
 from robust_tickets.search.base import Found, Search, Start, checked, origin_of
 from robust_tickets.seeds import derive
+from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import identity_of
 from robust_tickets.train.settings import Length, TrainingSettings
 
 if TYPE_CHECKING:

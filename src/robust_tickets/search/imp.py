@@ -36,9 +36,10 @@ from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search, Start, checked, origin_of
 from robust_tickets.seeds import derive
+from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best, removed_count
-from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
+from robust_tickets.train.finetune import FineTune, evaluated_rows
 from robust_tickets.train.settings import TrainingSettings
 
 if TYPE_CHECKING:

@@ -25,10 +25,11 @@ from robust_tickets.adversary.objective import Adversary, Kind
 from robust_tickets.classifier.base import as_model
 from robust_tickets.config import component, counted, digest, fraction, setting
 from robust_tickets.errors import TicketsError
+from robust_tickets.registry import code_of
 from robust_tickets.search.base import Start, named
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.seeds import derive
-from robust_tickets.train.finetune import resources_of
+from robust_tickets.stages import resources_of
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
@@ -131,7 +132,8 @@ class ORTicket(EarlyRobust):
             "mlm": mlm,
             "corpus": corpus.digest,
             "tokenizer": digest_of(clf.tokenizer),
-            **resources_of(self),
+            "resources": resources_of(self),
+            "code": code_of(self),
         }
         held = {"name": corpus.name, "digest": corpus.digest, "blocks": len(blocks.blocks), "block": self.block}
         return Start(

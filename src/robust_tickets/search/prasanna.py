@@ -32,8 +32,9 @@ from robust_tickets.config import Settings, setting
 from robust_tickets.data.batching import Batch
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
+from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
+from robust_tickets.train.finetune import FineTune, evaluated_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -39,8 +39,9 @@ from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
 from robust_tickets.seeds import derive
+from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, evaluated_rows, identity_of
+from robust_tickets.train.finetune import FineTune, evaluated_rows
 from robust_tickets.train.settings import Length, Optim, TrainingSettings
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from robust_tickets.data.batching import PLAIN
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file
 from robust_tickets.progress import warn
+from robust_tickets.stages import same_work
 
 if TYPE_CHECKING:
     from robust_tickets.train.loop import TrainingRun
@@ -159,11 +160,8 @@ class Phase:
     def load(self) -> State | None:
         """What was saved last; refuses what another run saved."""
         found = read(self.folder) if self.folder is not None else None
-        if found is not None and found.values["identity"] != self.identity:
-            raise TicketsError(
-                f"{self.folder} holds the checkpoint of another run (other settings, data or starting weights)",
-                hint="give another folder, or remove this one to start anew",
-            )
+        if found is not None:
+            same_work(self.folder, found.values["identity"], self.identity)
         return found
 
 
@@ -245,11 +243,7 @@ def capture(run: TrainingRun) -> State:
 
 def restore(run: TrainingRun, state: State) -> None:
     """Put a fresh run where ``state`` was captured; refuses the checkpoint of another run."""
-    if state.values["identity"] != run.identity or state.values["total"] != run.total:
-        raise TicketsError(
-            f"{run.folder} holds the checkpoint of another run (other settings, data or starting weights)",
-            hint="give another folder, or remove this one to start anew",
-        )
+    same_work(run.folder, (state.values["identity"], state.values["total"]), (run.identity, run.total))
     begun_on = state.values["device"]
     if begun_on != run.device.type:  # other random streams, other rounding: it would not be the same run
         raise TicketsError(

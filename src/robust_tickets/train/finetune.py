@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robust_tickets.adversary.objective import Adversary
 from robust_tickets.classifier.base import as_model
-from robust_tickets.config import counted, digest, setting
+from robust_tickets.config import setting
 from robust_tickets.data.batching import batches_of, tell_cut
-from robust_tickets.errors import TicketsError, inside
-from robust_tickets.registry import code_of
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator
+from robust_tickets.stages import identity_of
 from robust_tickets.train.settings import Length, TrainingSettings
 
 if TYPE_CHECKING:
@@ -163,29 +162,3 @@ def evaluated_rows(split: Split, most: int, seed: int, *purpose: str) -> Split:
     return split.select(
         np.sort(numpy_generator(seed, *(purpose or ("finetune", "evaluation"))).choice(len(split), most, replace=False))
     )
-
-
-def identity_of(method: Any, clf: ModelClassifier, task: Task) -> str:
-    """Hash of what determines a run: the method's settings, the task's rows, the starting weights, the files behind its adversary."""
-    told = {"method": type(method).__name__, "settings": counted(method), "task": task.digest, "model": clf.digest}
-    return digest({**told, **resources_of(method)})
-
-
-def resources_of(method: Any) -> dict[str, Any]:
-    """What the files behind a method's adversary hold, for its identity: a path says where they lie, not what they are.
-
-    A search that fine-tunes first has a second one, that of its ``tuning``. Of plug-ins also their own files (``registry.code_of``).
-    """
-    owners = {
-        "resources": (method, "adversary"),
-        "tuning_resources": (getattr(method, "tuning", None), "tuning.adversary"),
-    }
-    found: dict[str, Any] = {"code": code} if (code := code_of(method)) else {}
-    for name, (owner, key) in owners.items():
-        under: Adversary | None = getattr(owner, "adversary", None)
-        if under is not None:
-            with inside(key):
-                files = under.resources()
-            if files:
-                found[name] = files
-    return found
