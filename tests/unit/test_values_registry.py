@@ -75,7 +75,10 @@ def test_the_code_of_a_plug_in_is_part_of_what_it_is(zoo: Registry, tmp_path: Pa
     from robust_tickets.train.finetune import FineTune
 
     path = tmp_path / "zoo_of_tests" / "tiger.py"
-    text = "from dataclasses import dataclass\n@dataclass(frozen=True, kw_only=True)\nclass Tiger:\n    steps: int = 1\nREGISTERED = Tiger\n"
+    text = (
+        "from dataclasses import dataclass\nfrom robust_tickets.adversary.objective import Adversary\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Tiger(Adversary):\n    steps: int = 1\nREGISTERED = Tiger\n"
+    )
     path.write_text(text)
     tiger = zoo.get("tiger")()
     before = code_of(tiger)
