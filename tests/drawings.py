@@ -6,7 +6,8 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 
-from robust_tickets.reproduce.figures.drawn import Drawn
+from robust_tickets.report.tables import Table
+from robust_tickets.reproduce.figures import Drawn
 
 Mark = tuple[str, str, tuple[tuple[float, float], ...]]  # element, colour and fill, corners around the middle
 Corners = list[tuple[float, float]]
@@ -59,3 +60,14 @@ def well_formed(drawn: Drawn) -> list[ElementTree.Element]:
     found = [one for panel in drawn.panels if panel.svg for one in ElementTree.fromstring(f"<p>{panel.svg}</p>")]
     assert all(one.get("aria-label") and one.get("role") == "img" for one in found)
     return found
+
+
+def cells(table: Table | None) -> list[tuple[str, ...]]:
+    """The texts of a table, row by row."""
+    assert table is not None
+    return [(row.name, *(cell.text for cell in row.cells)) for row in table.rows]
+
+
+def heads(table: Table | None) -> tuple[str, ...]:
+    assert table is not None
+    return (table.first, *(column.title for column in table.columns))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.config import digest
-from robust_tickets.reproduce.goals import Goal, goals
+from robust_tickets.reproduce.claims import Goal, goals
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
 

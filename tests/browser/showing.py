@@ -9,7 +9,7 @@ from typing import Any
 from fake_run import add_plan, make_run
 from outcomes import outcomes
 from robust_tickets.report.html import write_report
-from robust_tickets.reproduce import drawing
+from robust_tickets.reproduce import figures
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.page import write_page
 from sweeping import run
@@ -43,7 +43,7 @@ def shown(kind: str, folder: Path, *, hostile: bool = False) -> Path:
         return write_page(folder / "index.html", folder)
     if kind == "figure":
         found = read_all(outcomes(folder, **given))
-        return drawing.write(drawing.draw("ER-F5", found, folder), folder)
+        return figures.write(figures.figure("ER-F5", found, folder), folder)
     if hostile:
         given |= {
             "title": HOSTILE[0],

@@ -83,9 +83,7 @@ def claims() -> dict[str, Any]:
 
 def figures() -> dict[str, Any]:
     """By figure and panel: the numbers that are drawn and of how many runs; of an undrawn panel nothing."""
-    from robust_tickets.reproduce.figures.figure import figure
-    from robust_tickets.reproduce.figures.lengths import lengths
-    from robust_tickets.reproduce.figures.pareto import pareto
+    from robust_tickets.reproduce.figures import figure, lengths, pareto
     from robust_tickets.reproduce.published import tables as published
 
     found = {one.id: figure(one.id, outcomes(), RESULTS) for one in published() if one.kind == "figure"}
@@ -97,13 +95,14 @@ def figures() -> dict[str, Any]:
 def _numbers(panel: Any) -> list[Any]:
     """How many runs are drawn, and the rows behind them without their names."""
     rows = panel.table.rows if panel.table else ()
-    return [len(panel.sources), *([*([first] if first.isdecimal() else []), *rest] for first, *rest in rows)]
+    named = [([row.name] if row.name.isdecimal() else [], [cell.text for cell in row.cells]) for row in rows]
+    return [len(panel.sources), *([*first, *rest] for first, rest in named)]
 
 
 def arms() -> dict[str, Any]:
     """By arm: what the leaderboard shows, and how far runs of one seed lie apart."""
+    from robust_tickets.reproduce.aggregate import attacks_on, standings
     from robust_tickets.reproduce.claims import spreads
-    from robust_tickets.reproduce.page.standing import attacks_of, standings
 
     found: dict[str, Any] = {}
     every = standings(outcomes())
@@ -117,7 +116,7 @@ def arms() -> dict[str, Any]:
             "runs": [one.units, one.repeated],
             **{name: _round([value.n, value.mean, value.summary.interval]) for name, value in values.items() if value},
         }
-    for attack in attacks_of(every):
+    for attack in attacks_on(every):
         for spread in spreads(outcomes(), task="sst2", attack=attack.name, split=attack.split or None):
             found[f"seeds / {spread.name} / {attack.name} {attack.split}".strip()] = _round(
                 [spread.seeds, spread.between_range, spread.between, spread.repeated, spread.within_range]
@@ -127,7 +126,7 @@ def arms() -> dict[str, Any]:
 
 def goals() -> dict[str, Any]:
     """By goal: whether it is reached, and the numbers that say so, in their order."""
-    from robust_tickets.reproduce.goals import goals as of
+    from robust_tickets.reproduce.claims import goals as of
 
     return {one.name: [one.reached, one.few, *NUMBER.findall(one.told)] for one in of(outcomes(), RESULTS)}
 
@@ -135,7 +134,7 @@ def goals() -> dict[str, Any]:
 def printed() -> dict[str, Any]:
     """By claim of the campaigns: the difference that a paper prints, and where ours would put it."""
     from robust_tickets.reproduce.claims import judge
-    from robust_tickets.reproduce.printed import printed as of
+    from robust_tickets.reproduce.claims import printed as of
 
     found = {}
     for family in ("A", "C", "C-methods", "B-validation"):

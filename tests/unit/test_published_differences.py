@@ -11,12 +11,12 @@ from rich.console import Console
 from scipy import stats
 
 from judging import BASE, REAL, SUBSTITUTE, N, arm, confirmed, finetuned
-from robust_tickets.reproduce import published, tell
-from robust_tickets.reproduce.claims import judge, told
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce import tables as tell
+from robust_tickets.reproduce.claims import fixed, judge, printed
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.tables import table as shown
-from robust_tickets.reproduce.printed import printed
-from robust_tickets.reproduce.tables import fill, scattered
+from robust_tickets.reproduce.page import table as shown
+from robust_tickets.reproduce.tables import fill
 
 WILD = (10, 15, 20, 25, 90)  # one of five stands far out
 
@@ -65,16 +65,16 @@ def test_a_number_that_scatter_lets_in_says_so() -> None:
     for filled, word in ((wide, "yes, of 66"), (narrow, "yes")):
         (cell,) = [one for one in filled.ran if one.metric == "aua"]
         assert cell.inside is True
-        assert (scattered(cell) is not None) == (filled is wide)
+        assert (cell.scattered is not None) == (filled is wide)
         row = next(line for line in tell.markdown(filled).splitlines() if line.startswith("| EarlyRobust | 28.8 |"))
         assert row.endswith(f"| {word} |")
     (cell,) = [one for one in wide.ran if one.metric == "aua"]
     assert cell.ours is not None
     assert cell.ours.prediction is not None
-    assert scattered(cell) == pytest.approx(cell.ours.prediction[1])  # as shown, cut at 0
-    assert scattered(replace(cell, inside=False)) is None
-    assert scattered(replace(cell, metric="queries")) is None  # the margin is of percentages
-    clause = f"1 of them of an interval wider than {2 * told()['margin']:g} points"
+    assert cell.scattered == pytest.approx(cell.ours.prediction[1])  # as shown, cut at 0
+    assert replace(cell, inside=False).scattered is None
+    assert replace(cell, metric="queries").scattered is None  # the margin is of percentages
+    clause = f"1 of them of an interval wider than {2 * fixed()['margin']:g} points"
     assert clause in tell.markdown(wide)
     assert "“yes, of 30”" in tell.markdown(wide)
     assert clause in str(shown(wide, []))

@@ -21,10 +21,10 @@ from robust_tickets.cli.main import main
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.charts import Scale
-from robust_tickets.report.html import write_report
+from robust_tickets.report.html import MACROS, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import Summary
-from robust_tickets.report.text_diff import mark
+from robust_tickets.report.text_diff import marked
 from robust_tickets.report.verdict import compare, costs, holm, verdicts, warnings
 
 VOID = {"meta", "br", "hr", "link", "input", "wbr"}
@@ -317,7 +317,8 @@ def test_the_terminal_shows_the_same_numbers(run):
     ],
 )
 def test_changed_words_are_marked(before, after, want):
-    assert mark(before, after) == want
+    shown = MACROS.quote(marked(before, after))
+    assert shown == f'<blockquote dir="auto"><bdi dir="auto">{want}</bdi></blockquote>'
 
 
 def test_ticks_are_round_and_inside():

@@ -19,7 +19,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report.charts import squeeze
 from robust_tickets.report.figures import budget_curves, curves, query_histogram
-from robust_tickets.report.html import read_folders, write_report
+from robust_tickets.report.html import MACROS, read_folders, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.text_diff import folded, opening, sentences
 
@@ -158,16 +158,16 @@ def test_odd_attacks_do_no_harm(tmp_path: Path, statuses: str) -> None:
 
 
 def test_a_long_text_shows_the_sentences_around_a_change() -> None:
-    shown = folded(LONG, LONG.replace("cliché", "joke"))
+    shown = MACROS.quote(folded(LONG, LONG.replace("cliché", "joke")))
     open_text = re.sub(r"<details.*?</details>", "", shown)
     assert "<del>cliché</del> <ins>joke</ins>" in open_text
     assert "there is a fight." in open_text
     assert "But the ending" in open_text
     assert "popcorn" not in open_text
     assert re.findall(r"<summary>([^<]*)</summary>", shown) == ["7 sentences unchanged", "3 sentences unchanged"]
-    assert "<details" not in folded("a short text.", "a brief text.")
-    assert "12 sentences more" not in opening("a short text.")
-    assert opening(LONG).count("<details") == 1
+    assert "<details" not in MACROS.quote(folded("a short text.", "a brief text."))
+    assert "12 sentences more" not in MACROS.quote(opening("a short text."))
+    assert MACROS.quote(opening(LONG)).count("<details") == 1
 
 
 @settings(max_examples=150)
@@ -182,11 +182,11 @@ def test_sentences_hold_both_texts(before: str, after: str) -> None:
 def test_huge_texts_stay_small_and_quick() -> None:
     words = " ".join(f"w{i % 97}" for i in range(10_000))
     start = time.monotonic()
-    shown = folded(words, words.replace("w5 ", "two words ", 40))
+    shown = MACROS.quote(folded(words, words.replace("w5 ", "two words ", 40)))
     assert time.monotonic() - start < 10
     assert len(shown) < 200_000
-    assert len(folded("x" * 2_000_000, "y" * 2_000_000)) < 20_000
-    assert "characters left out" in folded("x" * 2_000_000, "y" * 2_000_000)
+    assert len(MACROS.quote(folded("x" * 2_000_000, "y" * 2_000_000))) < 20_000
+    assert "characters left out" in MACROS.quote(folded("x" * 2_000_000, "y" * 2_000_000))
 
 
 def test_the_page_is_capped_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outcomes as made_up
+from drawings import cells, heads
+from robust_tickets.reproduce.aggregate import standings
 from robust_tickets.reproduce.arms import arm
-from robust_tickets.reproduce.figures.agreement import agreement, by_chance
-from robust_tickets.reproduce.figures.drawn import Drawn
-from robust_tickets.reproduce.figures.figure import figure
-from robust_tickets.reproduce.figures.traces import Survivors
+from robust_tickets.reproduce.figures import Drawn, agreement, by_chance, figure
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page.origin import origins
-from robust_tickets.reproduce.page.standing import standings
-from robust_tickets.reproduce.page.whole import make
+from robust_tickets.reproduce.page import make, origins
+from robust_tickets.reproduce.traces import Survivors
 from sweeping import run
 
 CORPUS = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": "@data/wiki_en"}}}]}}
@@ -120,7 +118,7 @@ def test_a_search_without_a_part_stands_in_the_table_of_the_other_part() -> None
     kept = {name: value for name, value in without.traces["distances"].items() if name != "heads"}
     drawn = figure("ER-F2", [whole(), replace(without, traces={"distances": kept})])
     rows = {
-        panel.title.rpartition(": ")[2]: [row[0] for row in panel.table.rows]
+        panel.title.rpartition(": ")[2]: [row[0] for row in cells(panel.table)]
         for panel in drawn.panels
         if panel.table is not None
     }
@@ -136,19 +134,19 @@ def test_a_caption_speaks_of_what_is_drawn_alone() -> None:
         [searched(run("earlyrobust", task=task, seed=seed)) for seed in range(2)] for task in ("sst2", "imdb")
     )
     assert "IMDB: Of" in figure("ER-F5", [*own, *others]).caption
-    asked = figure("ER-F5", [*own, *others], paths={("bert-base-uncased", "sst2")})
+    asked = figure("ER-F5", [*own, *others], pairs={("bert-base-uncased", "sst2")})
     assert asked.caption == figure("ER-F5", own).caption
     maps = figure(
         "ER-F2",
         [whole(), replace(whole(), unit=replace(whole().unit, task="imdb"))],
-        paths={("bert-base-uncased", "sst2")},
+        pairs={("bert-base-uncased", "sst2")},
     )
     assert maps.caption == figure("ER-F2", [whole()]).caption
 
 
 def _table(drawn: Drawn) -> list[tuple[str, ...]]:
     table = next(panel.table for panel in drawn.panels if panel.table is not None)
-    return [table.head, *table.rows]
+    return [heads(table), *cells(table)]
 
 
 def _never(found: Outcome) -> dict[str, object]:

@@ -9,12 +9,10 @@ from pathlib import Path
 import judging
 from outcomes import ATTACKS
 from robust_tickets.report.format import GLUE
+from robust_tickets.reproduce.aggregate import Against, standings
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge, sentence
-from robust_tickets.reproduce.page.board import board
-from robust_tickets.reproduce.page.claims import answer
-from robust_tickets.reproduce.page.standing import Against, standings
-from robust_tickets.reproduce.page.strip import strip
+from robust_tickets.reproduce.page import answer, board, strip
 from sweeping import run
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
@@ -26,10 +24,10 @@ def test_the_first_figure_leaves_out_no_arm_for_a_weaker_one_of_as_many_runs() -
     weak = min(share, key=lambda name: share[name])
     drawn = strip(standings([*few, run(weak, seed=1, held=share[weak])]), Against(name=ATTACKS[0]))
     assert drawn is not None
-    shown = re.findall(r"<title>([^<]*): [\d.]+\s%", unescape(drawn.partition('class="narrow"')[0]))
+    shown = re.findall(r"<title>([^<]*): [\d.]+\s%", unescape(drawn))
     ranked = sorted(share, key=lambda name: -share[name])
     assert shown == [arms()[name].title for name in (*ranked[:11], weak)]
-    assert "12 of 15 arms, those with most runs and of as many runs the sturdier" in drawn
+    assert "12 of 15 arms, those with most runs and of as many runs the more robust" in drawn
 
 
 def test_no_accuracy_is_below_zero() -> None:

@@ -12,19 +12,33 @@ from hypothesis import strategies as st
 from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, confirmed, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import models_told, repeated
+from robust_tickets.reproduce.aggregate import repeated, standings
 from robust_tickets.reproduce.arms import arms, rows
-from robust_tickets.reproduce.claims import answered, families_of, family, first_seed, judge, names, spreads, told
-from robust_tickets.reproduce.goals import goals
+from robust_tickets.reproduce.claims import (
+    HERE,
+    Claim,
+    Judged,
+    answered,
+    families_of,
+    family,
+    first_seed,
+    fixed,
+    goals,
+    here,
+    judge,
+    names,
+    sentence,
+    small,
+    spreads,
+)  # fmt: skip
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page.seeds import seeds
-from robust_tickets.reproduce.page.standing import standings
+from robust_tickets.reproduce.page import seeds
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.stats.compare_runs import compare_runs, holm
 
 
 def test_what_is_claimed_can_be_run() -> None:
-    assert set(told()["chosen"]["arms"]) <= set(arms())
+    assert set(fixed()["chosen"]["arms"]) <= set(arms())
     for id in names():
         claims = family(id).claims
         assert claims, id
@@ -33,14 +47,19 @@ def test_what_is_claimed_can_be_run() -> None:
             assert {claim.arm, claim.other} <= set(arms()), id
             if claim.split is not None:
                 assert (claim.split == "test") == claim.attack.endswith("-confirm")
-    given = told()["goals"]
+    given = fixed()["goals"]
     assert {given["seen"], *given["unseen"]} <= {claim.attack for claim in family(given["family"]).claims}
 
 
 def test_the_question_that_was_asked_is_a_family() -> None:
     pairs = {(claim.arm, claim.other, claim.attack) for claim in family("A").claims}
     assert pairs == {("earlyrobust", other, name) for other in ("finetune", "random") for name in (REAL, SUBSTITUTE)}
-    assert (family("A").margin, told()["goals"]["gain"], told()["goals"]["clean_below"], told()["goals"]["cost"]) == (
+    assert (
+        family("A").margin,
+        fixed()["goals"]["gain"],
+        fixed()["goals"]["clean_below"],
+        fixed()["goals"]["cost"],
+    ) == (
         5.0,
         10.0,
         0.5,
@@ -179,19 +198,9 @@ def test_runs_of_one_seed_are_counted_as_models() -> None:
         ("earlyrobust", 3, 2, 2),
         ("finetune", 3, 1, None),
     ]
-    said = models_told(found)
-    assert (
-        "EarlyRobust (drawn at the last point), seed 0: 2 models of 2 tickets in 3 runs; Fine-tuning, seed 0: 1 model in 3 runs."
-        in said
-    )
-    assert said.endswith("Runs of one model differ by their attack alone.")
-    assert models_told(repeated(once, task="sst2")) == ""
-    other = repeated([run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "x")], task="sst2")
-    assert models_told(other).endswith("EarlyRobust (drawn at the last point), seed 0: 2 models of 1 ticket in 2 runs.")
+    assert repeated(once, task="sst2") == ()
     versions = [replace(one, inputs={**one.inputs, "code": str(one.unit.repeat % 2)}) for one in same]
-    assert "Fine-tuning, seed 0: 1 model in 3 runs, made by 2 versions of the code." in models_told(
-        repeated(versions, task="sst2")
-    )
+    assert [one.codes for one in repeated(versions, task="sst2")] == [2]
     for runs, words in (
         (same, "In these runs it does: the seed that was run again gave one model."),
         ([*same, *two], "of 2 seeds run again, 1 gave"),
@@ -295,10 +304,50 @@ def test_a_claim_turned_round_has_the_same_verdict(a: list[int], b: list[int]) -
     assert first.comparison.difference == pytest.approx(-second.comparison.difference)
 
 
-def test_what_may_not_hold_of_other_texts_is_said_so() -> None:
+SPREAD = (-0.4, -0.2, 0.0, 0.2, 0.4)
+
+
+def _made(arm: str, other: str, attack: str, difference: float, spread: float = 1.0) -> Judged:
+    found = compare_runs([50 + difference + spread * s for s in SPREAD], [50 + spread * s for s in reversed(SPREAD)])
+    return Judged(claim=Claim(arm=arm, other=other, attack=attack, task="sst2", split=None), comparison=found)
+
+
+def test_an_answer_says_what_is_sure_and_counts_the_rest() -> None:
+    found = [
+        _made("earlyrobust_first", "finetune", REAL, 9.9),
+        _made("earlyrobust_first", "finetune", SUBSTITUTE, -6.0),
+        _made("earlyrobust_first", "random", REAL, 0.1),
+        _made("earlyrobust_first", "freelb3", REAL, 1.0, spread=40.0),
+    ]
+    assert answered(found) == (
+        "EarlyRobust against Fine-tuning: 9.9 points more robust under TextFooler (real lists) and 6.0 points less robust under TextFooler "
+        "(substitute lists). EarlyRobust and Random ticket lie within 5 points under TextFooler (real lists). 1 of 4 claims is undecided."
+    )
+
+
+def test_a_verdict_that_other_texts_may_change_says_so() -> None:
+    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0].comparison
+    assert judged is not None
+    assert judged.verdict == "different"
+    for low, high, words in ((4.0, 26.0, ""), (-0.5, 30.0, HERE), (-30.0, 0.5, HERE), (-9.0, -1.0, "")):
+        assert here(replace(judged, over_examples=(low, high))) == words
+    assert here(replace(judged, over_examples=None)) == ""
+    same = replace(judged, difference=0.5, adjusted_p=0.9, adjusted_equivalence_p=0.01)
+    for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
+        assert here(replace(same, over_examples=(low, high))) == words
+    undecided = replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))
+    assert here(undecided) == ""
+
+
+def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
+    """Both can be shown at once; a reader who asks whether two are as good as each other wants both."""
     judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0]
     assert judged.comparison is not None
-    for over, sure in (((-0.3, 6.5), False), ((0.3, 6.5), True), (None, True)):
-        one = replace(judged, comparison=replace(judged.comparison, over_examples=over))
-        assert ("others may differ" not in answered([one])) is sure
-        assert "EarlyRobust (drawn at the last point) is 15.0 points sturdier than Fine-tuning" in answered([one])
+    large = replace(judged.comparison, adjusted_equivalence_p=0.9, over_examples=(4.0, 26.0))
+    assert small(large) == ""
+    close = replace(large, difference=-2.3, adjusted_equivalence_p=0.01, over_examples=(-3.7, -1.0))
+    assert close.verdict == "different"
+    assert small(close) == ", by less than 5 points"
+    assert "less robust, by less than 5 points, −2.3" in sentence(replace(judged, comparison=close))
+    assert small(replace(close, over_examples=(-5.2, -0.4))) == ""  # other texts do not bear it out
+    assert small(replace(close, adjusted_p=0.9)) == ""  # equivalent, and called so

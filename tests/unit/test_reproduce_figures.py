@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 import outcomes as made_up
-from drawings import marks, well_formed
+from drawings import cells, heads, marks, well_formed
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import marker
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import rows
-from robust_tickets.reproduce.figures.drawn import show
-from robust_tickets.reproduce.figures.figure import draw, figure
-from robust_tickets.reproduce.figures.lengths import lengths
-from robust_tickets.reproduce.figures.traces import distances, survivors
+from robust_tickets.reproduce.figures import draw, figure, lengths
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page import PARTS
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import plan, read_only
+from robust_tickets.reproduce.traces import distances, survivors
 from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import by_head, gates, row, run, weights
 from tiny import tiny_classifier
@@ -51,7 +50,7 @@ def test_every_figure_of_the_papers_is_drawn_or_says_why(campaign: tuple[Path, t
             drawn = figure(one.id, every, folder)
             assert drawn.svg or drawn.why, one.id
             well_formed(drawn)
-            assert show(drawn)
+            assert PARTS.drawn(drawn)
     assert "SST-2" in figure("er-f5", every, folder).svg
     assert "only 1 of 19 points are run" in figure("RT-F2", every, folder).why  # the full model alone is no sweep
 
@@ -90,7 +89,7 @@ def test_each_panel_that_was_not_run_has_its_own_command(id: str) -> None:
             (cell.backbone, cell.task)
             for cell in plan([named], seeds=1, only=read_only(only), paths=Paths(counted=True)).cells
         }
-        assert figure(id, [], paths=asked).panels == (panel,)
+        assert figure(id, [], pairs=asked).panels == (panel,)
 
 
 def test_an_unknown_figure_is_refused() -> None:
@@ -103,10 +102,9 @@ def test_a_sweep_shows_means_bands_and_single_runs() -> None:
     clean, real, substitute = drawn.panels
     assert "real lists" in real.title
     assert "substitute" in substitute.title
-    assert "haze arm0" in clean.svg
+    assert "haze thin arm0" in clean.svg
     assert real.svg.count('r="2"') == 15
-    assert real.table is not None
-    name, x, mean, interval, n, each = real.table.rows[0]
+    name, x, mean, interval, n, each = cells(real.table)[0]
     values = [float(value) for value in each.split()]
     assert (name, x, n) == ("EarlyRobust", "0.02", "5")
     assert float(mean) == pytest.approx(sum(values) / 5, abs=0.06)
@@ -117,10 +115,9 @@ def test_a_sweep_shows_means_bands_and_single_runs() -> None:
 
 def test_with_four_runs_no_band_and_no_interval_is_shown() -> None:
     drawn = draw("ER-F3", SWEEP, swept(seeds=4))
-    assert "haze arm0" not in drawn.svg
+    assert "haze thin arm0" not in drawn.svg
     table = drawn.panels[0].table
-    assert table is not None
-    assert {line[3] for line in table.rows} == {"–"}
+    assert {line[3] for line in cells(table)} == {"–"}
 
 
 def test_repeats_of_a_seed_do_not_count() -> None:
@@ -140,7 +137,7 @@ def test_missing_points_and_tasks_are_named() -> None:
     drawn = draw("ER-F3", wide, [one for one in swept() if one.unit.arm != "gamma2"])
     assert "SST-2, not run: EarlyRobust at 0.3" in drawn.why
     assert "IMDB: not run; `tickets reproduce ER-F3 --only task=imdb`" in drawn.why
-    assert "<code>tickets reproduce ER-F3 --only task=imdb</code>" in show(drawn)
+    assert "<code>tickets reproduce ER-F3 --only task=imdb</code>" in PARTS.drawn(drawn)
     unattacked = draw("ER-F3", SWEEP, [replace(one, attacks=()) for one in swept()])
     assert len([panel for panel in unattacked.panels if panel.svg]) == 1
     assert "not attacked by TextFooler" in unattacked.why
@@ -199,7 +196,7 @@ def test_lengths_are_whole_schedules_beside_the_usual_one() -> None:
     assert drawn.why == ""
     clean, *_ = [panel.table for panel in drawn.panels]
     assert clean is not None
-    assert [row[:2] for row in clean.rows] == [
+    assert [row[:2] for row in cells(clean)] == [
         ("Fine-tuning", "5"), ("Fine-tuning", "10"), ("Fine-tuning", "25"), ("EarlyRobust", "10"), ("EarlyRobust", "25"),
     ]  # fmt: skip
     assert len(drawn.sources) == 15
@@ -221,7 +218,7 @@ def test_the_full_model_is_level_and_lines_have_their_names() -> None:
     ((first, *_),) = [drawn.panels[:1]]
     assert ">Full model<" in first.svg
     assert ">RobustT<" in first.svg
-    assert re.search(r'd="M38.0 [\d.]+H198.0" class="curve arm1', first.svg)
+    assert re.search(r'd="M52.0 ([\d.]+)L446.0 \1" class="curve arm1', first.svg)
     assert "Full model, throughout" in first.svg
 
 
@@ -232,10 +229,9 @@ def test_gates_have_a_line_for_each_penalty() -> None:
     assert r.title.startswith("SST-2: R,")
     assert "exactly 0 or 1" in exact.title
     assert all(f">lambda {x}<" in panel.svg for panel in (r, exact) for x in ("0.1", "1"))
-    assert r.table is not None
-    assert len(r.table.rows) <= 2 * 60  # a long trace is thinned
+    assert len(cells(r.table)) <= 2 * 60  # a long trace is thinned
     last = gates(0.1)["gates"][-1]["R"]
-    assert ("RobustT" not in r.svg, r.table.rows[59][:3]) == (True, ("lambda 0.1", "20", f"{100 * last:.1f}"))
+    assert ("RobustT" not in r.svg, cells(r.table)[59][:3]) == (True, ("lambda 0.1", "20", f"{100 * last:.1f}"))
     again = [replace(run(one.arm, traces=gates(0)), unit=replace(run(one.arm).unit, repeat=1)) for one in lambdas]
     assert (
         draw("RT-F1", lambdas, [*again, *[run(one.arm, traces=gates(one.x or 0)) for one in lambdas]]).svg == drawn.svg
@@ -247,11 +243,10 @@ def test_survivors_are_means_over_searches() -> None:
     found = [run("earlyrobust", seed=seed) for seed in range(4)]
     (panel,) = draw("ER-F5", [row("EarlyRobust", "earlyrobust")], found).panels
     shapes = [shape for one in found if (shape := survivors(one)) is not None]
-    assert panel.table is not None
-    assert len(panel.table.rows) == 12
+    assert len(cells(panel.table)) == 12
     mean = sum(shape.parts["neurons"][0] for shape in shapes) / 4
-    assert panel.table.rows[0][3] == f"{100 * mean:.1f}"
-    assert "share that survives, 4 searches" in panel.svg
+    assert cells(panel.table)[0][3] == f"{100 * mean:.1f}"
+    assert "share that survives, 4 searches" in panel.title
     assert f">{100 * mean:.0f} %<" in panel.svg
     again = [replace(one, unit=replace(one.unit, repeat=1)) for one in found]
     assert draw("ER-F5", [row("EarlyRobust", "earlyrobust")], [*found, *again]).panels == (panel,)
@@ -271,20 +266,18 @@ def test_searches_that_were_drawn_otherwise_stand_for_those_that_are_to_come() -
 
 def test_weights_are_added_up_by_layer_without_the_pooler() -> None:
     (panel,) = draw("RT-F3", [row("RobustT", "robustt")], [run("robustt", ticket=weights())]).panels
-    assert panel.table is not None
-    assert panel.table.head[1] == "attention, mean %"
-    assert panel.table.rows[0][1::2] == ("72.0", "75.0")
-    assert panel.table.rows[11][1::2] == ("50.0", "91.5")
-    assert len(panel.table.rows) == 12
+    assert heads(panel.table)[1] == "attention, mean %"
+    assert cells(panel.table)[0][1::2] == ("72.0", "75.0")
+    assert cells(panel.table)[11][1::2] == ("50.0", "91.5")
+    assert len(cells(panel.table)) == 12
 
 
 def test_weights_are_shown_by_head_where_all_tickets_have_them() -> None:
     asked = [row("RobustT", "robustt")]
     made = [run("robustt", seed=seed, ticket=by_head(seed)) for seed in range(2)]
     (panel,) = draw("RT-F3", asked, made).panels
-    assert panel.table is not None
-    assert panel.table.rows[0] == ("1", "50.5", "50.0 to 51.0", "76.0", "76.0 to 76.0")
-    assert panel.table.rows[11][1::2] == ("61.5", "87.0")
+    assert cells(panel.table)[0] == ("1", "50.5", "50.0 to 51.0", "76.0", "76.0 to 76.0")
+    assert cells(panel.table)[11][1::2] == ("61.5", "87.0")
     first, second = (run("robustt", seed=seed, ticket=weights(seed)) for seed in range(2))
     assert (
         draw("RT-F3", asked, [first, made[1]]).panels[0].table == draw("RT-F3", asked, [first, second]).panels[0].table
@@ -327,15 +320,13 @@ def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
     for panel in drawn.panels:
         assert ">rule stops<" in panel.svg
         assert "drawn here" not in panel.svg
-        assert panel.table is not None
-        assert panel.table.head[1] == "Rule stops at epoch"
-        assert [line[1] for line in panel.table.rows] == ["0.50", "0.55"]
+        assert heads(panel.table)[1] == "Rule stops at epoch"
+        assert [line[1] for line in cells(panel.table)] == ["0.50", "0.55"]
     never = draw(
         "ER-F2", [row("EarlyRobust", "earlyrobust_whole")], [run("earlyrobust_whole", traces=_moves(*[0.2] * 19))]
     )
     assert "The paper's rule would not have stopped it by then." in never.caption
-    assert never.panels[0].table is not None
-    assert never.panels[0].table.rows[0][1] == "–"
+    assert cells(never.panels[0].table)[0][1] == "–"
 
 
 def test_until_a_search_goes_on_those_that_stopped_are_drawn() -> None:
@@ -375,8 +366,8 @@ def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
 def test_names_are_escaped_and_the_same_outcomes_give_the_same_bytes() -> None:
     odd = [replace(one, name="<b>&") for one in SWEEP]
     drawn = draw("ER-F3", odd, swept())
-    assert "<b>&" not in show(drawn)
-    assert show(drawn) == show(draw("ER-F3", odd, list(reversed(swept()))))
+    assert "<b>&" not in PARTS.drawn(drawn)
+    assert PARTS.drawn(drawn) == PARTS.drawn(draw("ER-F3", odd, list(reversed(swept()))))
 
 
 @pytest.mark.parametrize(

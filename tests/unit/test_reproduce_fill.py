@@ -17,11 +17,12 @@ from rich.console import Console
 
 from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, keep, made
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce import published, tell
+from robust_tickets.reproduce import published
+from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page.tables import table as shown
+from robust_tickets.reproduce.page import table as shown
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, campaign, plan
 from robust_tickets.reproduce.tables import Filled, FilledCell, fill, fill_all
@@ -334,7 +335,7 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     assert len(lines) == len(filled.cells)
     marked = paths[".md"].read_text()
     assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | 33.7–54.3 | no |" in marked
-    assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: sturdier, +10.0 points" in marked
+    assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: more robust, +10.0 points" in marked
     assert "- made-up vectors (TextFooler, substitute lists)" in marked
     before = {path: path.read_bytes() for path in paths.values()}
     tell.write(fill("ER-T1", runs, tmp_path / "results"), tmp_path / "out")

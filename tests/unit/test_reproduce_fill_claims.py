@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from judging import BASE, REAL, SUBSTITUTE, arm, finetuned
-from robust_tickets.reproduce import tell
+from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.claims import families_of, judge
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.paths import Paths

@@ -15,17 +15,13 @@ from drawings import marks
 from judging import confirmed
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.charts import Scale
+from robust_tickets.report.charts import Scale, spark, swatch
+from robust_tickets.report.format import merged
+from robust_tickets.reproduce.aggregate import Against, standings
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import make, write_page
-from robust_tickets.reproduce.page.board import board
-from robust_tickets.reproduce.page.claims import answer, reached
-from robust_tickets.reproduce.page.missing import left_of
-from robust_tickets.reproduce.page.standing import Against, standings
-from robust_tickets.reproduce.page.strip import strip, swatch, thumbnail
-from robust_tickets.reproduce.wording import merged
+from robust_tickets.reproduce.page import answer, board, left_of, make, reached, strip, write_page
 from sweeping import run
 
 
@@ -174,7 +170,11 @@ def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> No
     for one in members:
         measured = one.measured("aua", attack)
         assert measured is not None
-        drawings = (strip([one], attack), thumbnail(measured, one.place, 0, 100), swatch(one.place))
+        drawings = (
+            strip([one], attack),
+            spark(measured.values, 0, 100, index=one.place, interval=measured.reach),
+            swatch(one.place),
+        )
         assert str(drawings[1]).count("arm") == 1 + bool(measured.reach), "how marks look is said once for all runs"
         (own[one.arm],) = {mark for drawn in drawings for mark in marks(str(drawn))}
     assert len(set(own.values())) == len(members)
@@ -289,7 +289,7 @@ def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
 def test_answers_say_what_the_verdicts_say(text: str) -> None:
     answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
     assert (
-        "Against Fine-tuning, FreeLB-3 is 8.3 points sturdier under TextFooler (real lists) and 9.2 sturdier under"
+        "FreeLB-3 against Fine-tuning: 8.3 points more robust under TextFooler (real lists) and 9.2 points more robust under"
         in answers
     )
     assert "3 of 4 claims are undecided." in answers

@@ -472,27 +472,27 @@ def go(ask: Ask, run: Run, page: Path | None) -> Answer:
         say(line)
     for why, count in reasons(planned.plan).items():
         say(f"missing ({counted(count, 'cell') if count else 'some attacks'}): {why}")
-    from robust_tickets.reproduce import drawing, tell
+    from robust_tickets.reproduce import figures as drawing
+    from robust_tickets.reproduce import tables as tell
     from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.page import write_page
     from robust_tickets.reproduce.published import tables
     from robust_tickets.reproduce.runner import work
-    from robust_tickets.reproduce.tables import fill_all
 
     plan = planned.plan
     summary = work(plan.units, plan.attacks, planned.paths, ask.out, ask.results, searches=plan.searches, **vars(run))
     shown = {one.id for one in tables() if one.kind == "figure"}
     outcomes = tuple(one for one in read_all(ask.results) if one.unit not in (*summary.refused, *planned.refused))
     filled = [
-        one for one in fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells
+        one for one in tell.fill_all(plan, outcomes, ask.results, flavour=ask.flavour) if one.cells
     ]  # of searches there are none
     figures = [
-        drawing.draw(
+        drawing.figure(
             id,
             outcomes,
             ask.results,
-            ask.flavour,
-            {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id},
+            flavour=ask.flavour,
+            pairs={(cell.backbone, cell.task) for cell in plan.cells if cell.table == id},
         )
         for id in plan.tables
         if id in shown

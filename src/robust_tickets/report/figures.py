@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
-from robust_tickets.report.charts import Axis, around, figure
-from robust_tickets.report.markup import Html
+from robust_tickets.report.charts import DASHES, Axis, around, figure
 from robust_tickets.report.run_data import Arm, Attack, Distances, Run, number
 from robust_tickets.stats.classification import ERROR, FAILED, SUCCESS
 from robust_tickets.stats.intervals import wilson
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
-DASHES = 4  # kinds of lines, one an attack
 CURVES = 8  # in one drawing; with more, one drawing an attack
 PLACES = 160  # along the axis at which a curve is known
 BINS = 8  # of a histogram, in a factor of ten
@@ -25,7 +25,7 @@ ROWS = 16  # of a histogram; more would be no figure any more
 POINTS = 48  # of a heat map; a longer search is thinned evenly
 
 
-def glance(run: Run, attack: str) -> Html | None:
+def glance(run: Run, attack: str) -> Markup | None:
     """How far accuracy falls from clean to under attack, a row an arm."""
     rows = []
     for i, arm in enumerate(run.arms):
@@ -33,7 +33,7 @@ def glance(run: Run, attack: str) -> Html | None:
         if found is not None and found.aua is not None:
             said = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
             rows.append(
-                charts.Fall(
+                charts.Dot(
                     index=i,
                     title=arm.title,
                     start=found.clean,  # of the same texts: a fall from the whole split's accuracy would mix two populations
@@ -50,7 +50,7 @@ def glance(run: Run, attack: str) -> Html | None:
     return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance")
 
 
-def scatter(run: Run, attack: str) -> Html | None:
+def scatter(run: Run, attack: str) -> Markup | None:
     """Clean against robust: every arm a point with both intervals. Up and to the right is better."""
     points = []
     for i, arm in enumerate(run.arms):
@@ -76,8 +76,8 @@ def scatter(run: Run, attack: str) -> Html | None:
         f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
-    x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in p.across]))
-    y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in p.along]), about=6)
+    x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in p.across or ()]))
+    y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in p.along or ()]), about=6)
     return figure([charts.scatter(points, x, y, alt=alt + "; ".join(p.said for p in points))], caption)
 
 
@@ -120,15 +120,14 @@ class Curve:
     def series(self, low: float, high: float) -> charts.Series:
         end = high if self.most is None else min(high, max(low, math.log10(self.most)))
         powers = [low + (end - low) * k / (PLACES - 1) for k in range(PLACES)]
-        value, bottom, top = zip(*(self.at(10**power + 1e-9) for power in powers), strict=True)
+        found = [self.at(10**power + 1e-9) for power in powers]
         return charts.Series(
             index=self.index,
             title=self.title,
             said=self.said,
             x=powers,
-            y=value,
-            low=bottom,
-            high=top,
+            y=[value for value, _, _ in found],
+            bands=[(bottom, top) for _, bottom, top in found],
             under=self.attack,
             dash=self.dash,
             steps=True,
@@ -161,14 +160,14 @@ def curves(run: Run, key: str) -> list[Curve]:
     return found
 
 
-def budget_curves(run: Run) -> list[Html]:
+def budget_curves(run: Run) -> list[Markup]:
     """Accuracy against query budget, in one figure, or one an attack where there are many curves."""
     found = [some for key in run.attack_keys if (some := curves(run, key))]
     together = [curve for some in found for curve in some]
     return [_budget(run, some) for some in ([together] if len(together) <= CURVES else found) if some]
 
 
-def _budget(run: Run, some: list[Curve]) -> Html:
+def _budget(run: Run, some: list[Curve]) -> Markup:
     exact = (
         "with two classes each point is what a run with that budget finds"
         if len(run.labels) == 2
@@ -190,7 +189,7 @@ def _budget(run: Run, some: list[Curve]) -> Html:
     return figure([charts.lines([curve.series(low, high) for curve in some], x, y, alt=alt)], caption)
 
 
-def query_histogram(run: Run) -> Html | None:
+def query_histogram(run: Run) -> Markup | None:
     """How many queries the texts took, a row for every attack on every arm, over one logarithmic axis."""
     found = [(key, i, arm) for key in run.attack_keys for i, arm in enumerate(run.arms)]
     rows = [row for key, i, arm in found if (row := _spread(run, key, i, arm.attack(key))) is not None][:ROWS]
@@ -226,7 +225,7 @@ def _spread(run: Run, key: str, index: int, attack: Attack | None) -> charts.Spr
     )
 
 
-def layers(arm: Arm, index: int) -> Html | None:
+def layers(arm: Arm, index: int) -> Markup | None:
     """What survives of a ticket, layer 1, nearest the words, at the bottom: heads as squares, neurons or weights as bars."""
     shape = arm.shape
     if shape is None or not (shape.heads or shape.weights):
@@ -254,7 +253,7 @@ def layers(arm: Arm, index: int) -> Html | None:
         for k, (words, (shares, squares)) in enumerate(zip(told, rows, strict=True))
     ]
     alt = f"{arm.title}. " + "; ".join(f"layer {k + 1}: {words}" for k, words in enumerate(told))
-    return figure([charts.bars(arm.title, names, drawn, index, alt=alt)], caption, "layers")
+    return figure([charts.bars(names, drawn, index, alt=alt)], f"{arm.title}: {caption}", "layers")
 
 
 def _share(row: Mapping[str, tuple[int, int]], part: str) -> float:
@@ -262,7 +261,7 @@ def _share(row: Mapping[str, tuple[int, int]], part: str) -> float:
     return kept / of if of else 0.0
 
 
-def heat(arm: Arm) -> Html | None:
+def heat(arm: Arm) -> Markup | None:
     """Mask distances, a map a group: how much the ticket of one point of a search differs from that of another."""
     found = arm.distances
     if found is None or not found.points:
@@ -276,15 +275,15 @@ def heat(arm: Arm) -> Html | None:
     return figure(list(maps(found, arm.title).values()), caption, "heat-map")
 
 
-def maps(found: Distances, title: str, heading: str = "") -> dict[str, Html]:
-    """The drawing of each group, under a heading where searches stand side by side."""
+def maps(found: Distances, title: str) -> dict[str, Markup]:
+    """The drawing of each group."""
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
     said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
     alt = f"Mask distances of the search for {title}: {said}.{stopped(found)}"
-    return {name: _map(found, name, heading, f"{name}. {alt}") for name in found.groups}
+    return {name: _map(found, name, f"{name}. {alt}") for name in found.groups}
 
 
-def _map(found: Distances, name: str, heading: str, alt: str) -> Html:
+def _map(found: Distances, name: str, alt: str) -> Markup:
     shown, rows = _thin(found), found.groups[name]
 
     def say(a: int, b: int) -> str:
@@ -292,16 +291,15 @@ def _map(found: Distances, name: str, heading: str, alt: str) -> Html:
         return f"epochs {found.points[i]:.2f} and {found.points[j]:.2f}: {100 * rows[i][j]:.1f} % differ"
 
     at, word = (found.drawn_at, "drawn here") if found.settled_at is None else (found.settled_at, "rule stops")
-    return charts.heat_map(
-        [[rows[i][j] for j in shown] for i in shown],
-        [f"{found.points[i]:.2f}" for i in shown],
+    of = charts.Heat(
+        values=[[rows[i][j] for j in shown] for i in shown],
+        names=[f"{found.points[i]:.2f}" for i in shown],
         title=name,
         axis="epoch",
-        alt=alt,
         say=say,
-        mark=None if at is None else charts.Mark(at=shown.index(at), word=word),
-        heading=heading,
+        mark=None if at is None else (shown.index(at), word),
     )
+    return charts.heat_map(of, alt=alt)
 
 
 def stopped(found: Distances) -> str:

@@ -1,8 +1,9 @@
-"""Numbers as a reader wants them, with their unit, and a dash where there is none."""
+"""Numbers as a reader wants them, with their unit, and a dash where there is none; lists of words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from robust_tickets.progress import duration
 
@@ -77,6 +78,16 @@ def seconds(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}{GLUE}s" if value < 10 else duration(value).replace(" ", GLUE)
 
 
+def hours(value: float) -> str:
+    """A rough time: ``35 min``, ``2.4 h``, ``31 h``."""
+    return f"{value / 60:.0f} min" if value < 3600 else f"{value / 3600:.{1 if value < 36000 else 0}f} h"
+
+
+def exact(value: float) -> float:
+    """A value for machines; the last digits of a mean may differ from one computer to another, a page may not."""
+    return round(value, 6)
+
+
 def plural(many: int, word: str) -> str:
     return f"{many} {word}{'s' * (many != 1)}"
 
@@ -84,3 +95,24 @@ def plural(many: int, word: str) -> str:
 def listed(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def merged(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each text once; those that differ in numbers alone become one, with the numbers' ranges."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for text in texts:
+        groups.setdefault(tuple(_NUMBER.split(text)), []).append(_NUMBER.findall(text))
+    found = []
+    for parts, every in groups.items():
+        ends = [(min(values, key=float), max(values, key=float)) for values in zip(*every, strict=True)]
+        ranges = [low if float(low) == float(high) else f"{low} to {high}" for low, high in ends]
+        found.append("".join(part + number for part, number in zip(parts, [*ranges, ""], strict=True)))
+    return tuple(found)
+
+
+def numberless(text: str) -> str:
+    """What two texts share that ``merged`` makes one."""
+    return _NUMBER.sub("0", text)

@@ -17,15 +17,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from robust_tickets._version import __version__
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, write_text
-from robust_tickets.progress import clean, warn
+from robust_tickets.progress import warn
 from robust_tickets.report import format as numbers
-from robust_tickets.report.charts import colour
+from robust_tickets.report.charts import colour, visible
 from robust_tickets.report.figures import budget_curves, glance, heat, layers, query_histogram, scatter
-from robust_tickets.report.markup import Html
 from robust_tickets.report.run_data import Arm, Example, Run, number, read_attacks, read_run
 from robust_tickets.report.tables import COLUMNS, Column, arms_table, joint_table, pairs_table, per_class_table
 from robust_tickets.report.text_diff import folded, opening
@@ -44,15 +44,10 @@ OUTCOMES = {
 }
 
 
-def _shown(value: object) -> object:
-    """What a template prints: finished markup as it is, anything else as visible text, which is then escaped."""
-    return "" if value is None else value if hasattr(value, "__html__") else clean(value)
-
-
 ENVIRONMENT = Environment(
     loader=PackageLoader("robust_tickets.report"),
     autoescape=True,
-    finalize=_shown,
+    finalize=lambda value: "" if value is None else visible(value),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -98,22 +93,27 @@ def _once(folders: Sequence[str | Path]) -> list[str | Path]:
 
 def render(runs: Sequence[Run]) -> str:
     """The whole page of some runs."""
-    style, script = (
-        files("robust_tickets.report").joinpath(name).read_text("utf-8") for name in ("style.css", "script.js")
-    )
     many = len(runs) > 1
     views = [_view(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
     title = f"{len(runs)} runs compared" if many else runs[0].title
-    return document(
-        title, style, script, template="run.html.j2", views=views, joint=joint_table(runs) if many else None
+    return document("run.html.j2", title, views=views, joint=joint_table(runs) if many else None)
+
+
+STYLE, SCRIPT = ("robust_tickets.report", "style.css"), ("robust_tickets.report", "script.js")
+
+
+def document(
+    template: str, title: str, *, environment: Environment = ENVIRONMENT, styles: Sequence[tuple[str, str]] = (STYLE,),
+    scripts: Sequence[tuple[str, str]] = (SCRIPT,), **context: Any,
+) -> str:  # fmt: skip
+    """An HTML file that stands alone; ``template`` extends base.html.j2, styles and scripts lie in packages' templates."""
+    style, script = (
+        "\n".join((files(package) / "templates" / name).read_text("utf-8") for package, name in found)
+        for found in (styles, scripts)
     )
-
-
-def document(title: str, style: str, script: str, *, template: str = "base.html.j2", **context: Any) -> str:
-    """An HTML file that stands alone: ``template`` extends base.html.j2, or ``body`` is finished markup."""
     rules = f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    frame = {"policy": Html(f"default-src 'none'; {rules}"), "style": Html(style), "script": Html(script)}
-    return ENVIRONMENT.get_template(template).render(title=title, version=__version__, **frame, **context) + "\n"
+    frame = {"policy": Markup(f"default-src 'none'; {rules}"), "style": Markup(style), "script": Markup(script)}
+    return environment.get_template(template).render(title=title, version=__version__, **frame, **context) + "\n"
 
 
 def _hash(text: str) -> str:
@@ -240,7 +240,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
     A cap on their number and on their size keeps a page of 100,000 examples or of long reviews one that a browser opens at once.
     """
     said: list[str] = []
-    cards: list[Html] = []
+    cards: list[Markup] = []
     labels: dict[str, str] = {}
     attacks: dict[str, str] = {}
     several = len(run.attack_keys) > 1

@@ -6,8 +6,8 @@ A cell has its number with full precision beside what a reader sees, so that the
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.progress import clean
@@ -63,12 +63,15 @@ class Table:
     def filled(self) -> Table:
         """Without the columns in which no row has a value."""
         kept = [k for k in range(len(self.columns)) if any(row.cells[k].value is not None for row in self.rows)]
-        rows = tuple(
-            Row(name=row.name, small=row.small, anchor=row.anchor, cells=tuple(row.cells[k] for k in kept))
-            for row in self.rows
-        )
-        columns = tuple(self.columns[k] for k in kept)
-        return Table(caption=self.caption, label=self.label, first=self.first, columns=columns, rows=rows)
+        rows = tuple(replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
+
+
+def plain_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts; the first of each row names it."""
+    columns = tuple(Column(title=head) for head in heads[1:])
+    made = tuple(Row(name=name, cells=tuple(Cell(text=text) for text in texts)) for name, *texts in rows)
+    return Table(caption=caption, label=caption, first=heads[0], columns=columns, rows=made)
 
 
 def to_records(table: Table) -> list[dict[str, Any]]:
@@ -152,38 +155,19 @@ COLUMNS = tuple(
     Column(key=key, title=title, about=about)
     for key, title, about in (
         ("clean", "clean, all texts", "accuracy on the whole evaluated split, unattacked"),
-        (
-            "clean_attacked",
-            "clean, attacked texts",
-            "accuracy before the attack on the texts that were then attacked",
-        ),
-        (
-            "aua",
-            "under attack",
-            "accuracy after the attack on the same texts; one that was wrong before counts as wrong",
-        ),
-        (
-            "suc",
-            "attack wins",
-            "of the texts that were right before, the share that the attack turned; below it how many there were",
-        ),
+        ("clean_attacked", "clean, attacked texts", "accuracy before the attack on the texts that were then attacked"),
+        ("aua", "under attack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
+        ("suc", "attack wins", "of the texts that were right before, the share that the attack turned; below it how many there were"),
         ("queries", "queries", "how often the attack asked the model per text that was right before; the mean"),
         ("perturbed", "words changed", "mean share of a text's words that were changed where the attack won"),
-        (
-            "similarity",
-            "similarity",
-            "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; others have none",
-        ),
+        ("similarity", "similarity", "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; "
+         "others have none"),
         ("parameters", "parameters", "all of the model's, embeddings included"),
         ("flops", "FLOPs", "floating-point operations of one forward pass over one text"),
         ("seconds", "time", "search and training together where the search was timed, else training"),
-        (
-            "p",
-            "p",
-            "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms",
-        ),
+        ("p", "p", "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms"),
     )
-)
+)  # fmt: skip
 
 # a measured value: how it is written, and how many decimals its interval has
 SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
@@ -227,13 +211,12 @@ def joint_table(runs: Sequence[Run]) -> Table:
 
 def pairs_table(run: Run, attack: str) -> Table | None:
     """Every arm against every other under one attack."""
-    titles = ("difference", "interval", "bootstrap interval", "held alone", "n", "p", "p, adjusted")
     rows = []
     for pair in contest(run, attack).pairs:
-        only = tuple(sum(a and not b for a, b in rows_) for rows_ in (pair.outcomes, pair.turned().outcomes))
+        alone = [sum(a and not b for a, b in outcomes) for outcomes in (pair.outcomes, pair.turned().outcomes)]
         shown = [
             numbers.points(pair.difference), numbers.signed_span((pair.low, pair.high)), numbers.signed_span(pair.bootstrap),
-            f"{only[0]} : {only[1]}", str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
+            f"{alone[0]} : {alone[1]}", str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
         ]  # fmt: skip
         cells = tuple(Cell(text=text) for text in shown)
         rows.append(Row(name=pair.arm.title, small=f"against {pair.other.title}", cells=cells))
@@ -244,9 +227,9 @@ def pairs_table(run: Run, attack: str) -> Table | None:
         "proportions, which holds at small n too; the bootstrap's has no width where two arms never differ. Held alone: texts that only "
         "the first, and only the second, still got right. p: exact McNemar test; adjusted for all pairs by Holm's method."
     )
+    heads = ("pair", "difference", "interval", "bootstrap interval", "held alone", "n", "p", "p, adjusted")
     label = f"{run.title}: pairs of arms, {run.attack_titles[attack]}"
-    columns = tuple(Column(title=title) for title in titles)
-    return Table(caption=caption, label=label, first="pair", columns=columns, rows=tuple(rows))
+    return replace(plain_table(caption, heads, ()), label=label, rows=tuple(rows))
 
 
 def per_class_table(run: Run) -> Table | None:
@@ -254,82 +237,65 @@ def per_class_table(run: Run) -> Table | None:
     rows = []
     for arm in run.arms:
         for i, row in enumerate(arm.evaluation.per_class if arm.evaluation else ()):
-            shown = [run.label(row.get("label", i)), str(row.get("n", ""))]
-            shown += [numbers.percent(number(row.get(key))) for key in ("precision", "recall", "f1")]
-            rows.append(Row(name=arm.title, cells=tuple(Cell(text=text) for text in shown)))
+            shown = [numbers.percent(number(row.get(key))) for key in ("precision", "recall", "f1")]
+            rows.append((arm.title, run.label(row.get("label", i)), str(row.get("n", "")), *shown))
     if not rows:
         return None
-    columns = tuple(Column(title=t, number=t != "class") for t in ("class", "n", "precision", "recall", "F1"))
-    caption = "Per class, on the whole split, unattacked."
-    return Table(caption=caption, label=f"{run.title}: classes", first="arm", columns=columns, rows=tuple(rows))
+    heads = ("arm", "class", "n", "precision", "recall", "F1")
+    found = plain_table("Per class, on the whole split, unattacked.", heads, rows)
+    columns = tuple(replace(column, number=column.title != "class") for column in found.columns)
+    return replace(found, label=f"{run.title}: classes", columns=columns)
 
 
 def attacked_table(run: Run, attack: str) -> Table:
     """One attack on every arm, for a terminal."""
-    titles = ("before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
+    heads = ("arm", "before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
     tests, rows = contest(run, attack), []
     for arm in run.arms:
         found, pair = arm.attack(attack), tests.between(arm, run.base)
         if found is None:
-            rows.append(Row(name=arm.title, cells=(Cell(text=numbers.NONE),) * len(titles)))
+            rows.append(Row(name=arm.title, cells=(Cell(text=numbers.NONE),) * (len(heads) - 1)))
             continue
-        of = f"of {found.attacked}" if found.attacked is not None else ""
-        p = "baseline" if arm is run.base else numbers.p_value(pair.p if pair else None)
         cells = (
             Cell(text=numbers.percent(found.clean), below=numbers.brief(found.intervals.get("clean"))),
             Cell(text=numbers.percent(found.aua), below=numbers.brief(found.intervals.get("aua"))),
-            Cell(text=numbers.percent(found.suc), below=of),
+            Cell(text=numbers.percent(found.suc), below=f"of {found.attacked}" if found.attacked is not None else ""),
             Cell(text=numbers.percent(found.perturbed)),
             Cell(text=numbers.count(found.queries, 1)),
-            Cell(text=p),
+            Cell(text="baseline" if arm is run.base else numbers.p_value(pair.p if pair else None)),
         )
         rows.append(Row(name=arm.title, cells=cells))
-    columns = tuple(Column(title=title) for title in titles)
-    return Table(caption="", label="", first="arm", columns=columns, rows=tuple(rows))
+    return replace(plain_table("", heads, ()), rows=tuple(rows))
 
 
 def models_table(run: Run) -> Table:
     """The models of a run and what they cost, for a terminal."""
-    rows = tuple(
-        Row(
-            name=arm.title,
-            cells=(
-                Cell(
-                    text=numbers.percent(arm.clean),
-                    below=numbers.brief(arm.evaluation.interval if arm.evaluation else None),
-                ),
-                Cell(text=numbers.amount(arm.cost.get("parameters"))),
-                Cell(text=numbers.amount(arm.cost.get("flops_per_example"))),
-                Cell(text=numbers.seconds(total_seconds(arm))),
-            ),
+    rows = []
+    for arm in run.arms:
+        interval = arm.evaluation.interval if arm.evaluation else None
+        cells = (
+            Cell(text=numbers.percent(arm.clean), below=numbers.brief(interval)),
+            Cell(text=numbers.amount(arm.cost.get("parameters"))),
+            Cell(text=numbers.amount(arm.cost.get("flops_per_example"))),
+            Cell(text=numbers.seconds(total_seconds(arm))),
         )
-        for arm in run.arms
-    )
-    columns = tuple(Column(title=title) for title in ("clean,\nall texts", "parameters", "FLOPs", "time"))
-    return Table(caption="", label="", first="arm", columns=columns, rows=rows)
+        rows.append(Row(name=arm.title, cells=cells))
+    return replace(plain_table("", ("arm", "clean,\nall texts", "parameters", "FLOPs", "time"), ()), rows=tuple(rows))
 
 
 def _cells(run: Run, arm: Arm, attack: str | None, tests: Contest) -> tuple[Cell, ...]:
     notes, found, pair, cost = cited(run, attack, arm), arm.attack(attack), tests.between(arm, run.base), arm.cost
-    p = pair.p if pair else None
+    interval, p = arm.evaluation.interval if arm.evaluation else None, pair.p if pair else None
+    size, flops, time = cost.get("parameters"), cost.get("flops_per_example"), total_seconds(arm)
+    adjusted = f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else ""
     return (
-        Cell(
-            text=numbers.percent(arm.clean),
-            value=arm.clean,
-            below=numbers.brief(arm.evaluation.interval if arm.evaluation else None),
-        ),
+        Cell(text=numbers.percent(arm.clean), value=arm.clean, below=numbers.brief(interval)),
         _measured("clean", found, notes.get("clean_attacked", ())),
         *(_measured(key, found, notes.get(key, ())) for key in SHOWN if key != "clean"),
-        Cell(text=numbers.amount(cost.get("parameters")), value=cost.get("parameters")),
-        Cell(
-            text=numbers.amount(cost.get("flops_per_example")), value=cost.get("flops_per_example"), below=_ratio(arm)
-        ),
-        Cell(text=numbers.seconds(total_seconds(arm)), value=total_seconds(arm)),
-        Cell(
-            text="baseline" if arm is run.base else numbers.p_value(p),
-            value=p,
-            below=f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else "",
-        ),
+        Cell(text=numbers.amount(size), value=size),
+        Cell(text=numbers.amount(flops), value=flops, below=_ratio(arm)),
+        Cell(text=numbers.seconds(time), value=time),
+        Cell(text="baseline" if arm is run.base else numbers.p_value(p), value=p, below=adjusted),
     )
 
 

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-
-from robust_tickets.report.markup import Html, join, tag
+from itertools import groupby
 
 LONG = 70  # words; a text up to that long is shown whole
 CONTEXT = 1  # unchanged sentences shown on either side of a changed one
@@ -21,6 +20,7 @@ _WORDS = re.compile(r"[\w'’-]+|\s+|[^\w\s]")
 _END, _WIDE_END = frozenset(".!?…"), frozenset("。！？")
 
 Part = tuple[bool, str, str]  # whether nothing changed, what stood there, what stands there
+Marked = tuple[str, str]  # "", "del" or "ins", and the text so marked
 
 
 @dataclass
@@ -35,51 +35,51 @@ class Sentence:
         return any(not same and (old.strip() or new.strip()) for same, old, new in self.parts)
 
 
-def mark(before: str, after: str) -> Html:
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a marked text; with ``fold``, the words under which it is folded away."""
+
+    parts: list[Marked]
+    fold: str = ""
+
+
+def marked(before: str, after: str) -> list[Piece]:
     """``after`` with every changed word marked and what it replaced struck out before it."""
-    return join(_shown(sentence) for sentence in sentences(before, after))
+    return [_piece(list(sentences(before, after)))]
 
 
-def folded(before: str, after: str) -> Html:
-    """``mark``, but what lies away from the changes of a long text is folded away."""
+def folded(before: str, after: str) -> list[Piece]:
+    """``marked``, but what lies away from the changes of a long text is folded away."""
     found = list(sentences(before, after))
-    if sum(sentence.words for sentence in found) <= LONG and len(after) <= CLIP:
-        return _quote([_line(found)])
     near = {k for i, sentence in enumerate(found) if sentence.changed for k in range(i - CONTEXT, i + CONTEXT + 1)}
-    return _quote(_pieces(found, near, "unchanged"))
+    return _pieces(found, near, "unchanged", len(after))
 
 
-def opening(text: str) -> Html:
+def opening(text: str) -> list[Piece]:
     """A text, of a long one the beginning with the rest folded away."""
-    found = list(sentences(text, text))
-    if sum(sentence.words for sentence in found) <= LONG and len(text) <= CLIP:
-        return _quote([_line(found)])
-    return _quote(_pieces(found, {0, 1}, "more"))
+    return _pieces(list(sentences(text, text)), {0, 1}, "more", len(text))
 
 
-def _pieces(found: list[Sentence], shown: set[int], what: str) -> list[Html]:
-    pieces: list[Html] = []
-    start = 0
-    while start < len(found):
-        end = start
-        while end < len(found) and (end in shown) == (start in shown):
-            end += 1
-        group = found[start:end]
-        if start in shown:
-            pieces.append(_line(group))
-        else:
-            said = f"{len(group)} sentence{'s' if len(group) > 1 else ''} {what}"
-            pieces.append(tag("details", tag("summary", said), _line(group), class_="fold"))
-        start = end
+def _pieces(found: list[Sentence], shown: set[int], what: str, size: int) -> list[Piece]:
+    if sum(sentence.words for sentence in found) <= LONG and size <= CLIP:
+        return [_piece(found)]
+    pieces = []
+    for near, group in groupby(range(len(found)), lambda i: i in shown):
+        some = [found[i] for i in group]
+        pieces.append(_piece(some, "" if near else f"{len(some)} sentence{'s' if len(some) > 1 else ''} {what}"))
     return pieces
 
 
-def _quote(pieces: Sequence[Html]) -> Html:
-    return tag("blockquote", *pieces, dir="auto")
-
-
-def _line(group: Sequence[Sentence]) -> Html:
-    return tag("bdi", *[_shown(sentence) for sentence in group], dir="auto")
+def _piece(found: Sequence[Sentence], fold: str = "") -> Piece:
+    parts: list[Marked] = []
+    for same, gone, come in (part for sentence in found for part in sentence.parts):
+        if same:
+            parts.append(("", _clip(come)))
+            continue
+        parts += [("del", _clip(gone))] if gone.strip() else []
+        parts += [("", " ")] if gone.strip() and come.strip() else []
+        parts.append(("ins", _clip(come)) if come.strip() else ("", come))
+    return Piece(parts, fold)
 
 
 def sentences(before: str, after: str) -> Iterator[Sentence]:
@@ -106,18 +106,6 @@ def sentences(before: str, after: str) -> Iterator[Sentence]:
             current.parts.append((True, whole, whole))
     if current.parts:
         yield current
-
-
-def _shown(sentence: Sentence) -> Html:
-    parts: list[Html] = []
-    for same, gone, come in sentence.parts:
-        if same:
-            parts.append(join([_clip(come)]))
-            continue
-        parts.append(tag("del", _clip(gone)) if gone.strip() else Html(""))
-        parts.append(Html(" ") if gone.strip() and come.strip() else Html(""))
-        parts.append(tag("ins", _clip(come)) if come.strip() else join([come]))
-    return join(parts)
 
 
 def _clip(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading: the runs of one arm under one measure, out of all outcomes; what was substituted in them; why there are none.
+"""The runs of an arm under a measure, out of all outcomes: their values, what was substituted in them, and why there are none.
 
 Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently, but for one thing: a claim leaves
 out the runs that chose an arm (``claims.after_choice``), and says so.
@@ -7,26 +7,37 @@ out the runs that chose an arm (``claims.after_choice``), and says so.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.arms import arm_title, attack_phrase
-from robust_tickets.reproduce.job import BERT, Flavour
+from robust_tickets.reproduce.arms import (
+    ATTACKS,
+    arm_title,
+    attack_phrase,
+    attack_title,
+    backbone_title,
+    task_title,
+    told_apart,
+)
+from robust_tickets.reproduce.job import BERT, Flavour, Unit
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
-from robust_tickets.reproduce.wording import count
-from robust_tickets.stats.compare_runs import RunSet, TrainedRun
+from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.stats.intervals import Interval
 
 NOT_RUN, NOT_ALONE = "not run", "not timed alone"
 CORPUS = "wikitext-2-raw-v1"  # what ORTicket was searched on
 BASES = {"speedup_vs_pgd": "pgd", "speedup_vs_freelb": "freelb", "speedup_lost_to_search": "freelb"}  # arms
 ATTACK_METRICS = ("aua", "suc", "queries")
+BASELINE = "finetune"
+HINT = "restore the result file; results are not edited"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,23 +68,38 @@ class Wanted:
 
     def of(self, outcome: Outcome) -> bool:
         """Whether the outcome is one of this arm's."""
+        return outcome.unit.arm == self.arm and self.beside(outcome)
+
+    def beside(self, outcome: Outcome) -> bool:
+        """Whether it is of the same task, backbone and flavour."""
         unit = outcome.unit
-        return (unit.arm, unit.task, unit.backbone, unit.flavour) == (self.arm, self.task, self.backbone, self.flavour)
+        return (unit.task, unit.backbone, unit.flavour) == (self.task, self.backbone, self.flavour)
 
 
 def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Reading:
     """What was asked for. ``folder`` holds the ids of the examples; without it runs have values alone, which serves for means."""
     own = [outcome for outcome in outcomes if wanted.of(outcome)]
-    if not own:
-        return _none(wanted, NOT_RUN)
-    own = [outcome for outcome in own if outcome.clean]
-    if not own:
-        return _none(wanted, "searched only, not trained")
+    trained = [outcome for outcome in own if outcome.clean]
+    if not trained:
+        return _none(wanted, "searched only, not trained" if own else NOT_RUN)
     if wanted.metric in ATTACK_METRICS or (wanted.metric == "clean" and wanted.attack):
-        return _attacked(wanted, own, folder)
+        return _attacked(wanted, trained, folder)
     if wanted.metric == "clean":
-        return _clean(wanted, own)
-    return _cost(wanted, own, outcomes)
+        return _clean(wanted, trained)
+    if wanted.metric.startswith("speedup"):
+        return _speedup(wanted, trained, outcomes)
+    if wanted.metric == "seconds":
+        alone = _alone(trained, _device(wanted, outcomes))
+        return _reading(wanted, _timed([(o, seconds(o)) for o in alone]), why=NOT_ALONE)
+    if wanted.metric == "work":
+        from robust_tickets.reproduce.cost import work
+
+        return _reading(wanted, _of_values([(o, work(o)) for o in trained]), why="its passes are not known")
+    name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
+    # the papers count what a mask leaves
+    sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in trained]
+    runs = _of_values([(o, None if size is None else size / 1e6) for o, size in sizes])
+    return _reading(wanted, runs, why="its size was not kept")
 
 
 def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None) -> tuple[str, ...]:
@@ -81,9 +107,7 @@ def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None
 
     What two papers call BERT-Attack their code did otherwise, which is our ``bertattack_papers``: both stand for it.
     """
-    found = {
-        a.name for outcome in outcomes for a in outcome.attacks if a.split == (split or outcome.clean.get("split"))
-    }
+    found = {a.name for o in outcomes for a in o.attacks if a.split == (split or o.clean.get("split"))}
     alike = [name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")]
     return tuple(sorted(alike, key=lambda name: (name.count("-"), name)))
 
@@ -100,44 +124,47 @@ def seconds(outcome: Outcome, search: bool = True) -> float | None:
 
 
 def number(outcome: Outcome, value: Any) -> float | None:
-    """What a result file has for a number. Anything else was written by somebody else: said, not shown."""
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)):
-        return None if value is None else float(value)
-    raise TicketsError(
-        f"{outcome.unit.id} has {value!r} for a number", hint="restore the result file; results are not edited"
-    )
+    """What a result file has for a number. Anything else was written by somebody else: it is refused, not shown."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise TicketsError(f"{outcome.unit.id} has {value!r} for a number", hint=HINT, code="result.number")
+
+
+def notes_of(outcome: Outcome) -> tuple[str, ...]:
+    """What a run says of itself, and what a search without labels read in place of the paper's text."""
+    recipe = outcome.config.get("recipe")
+    origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
+    read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
+    others = [name for name in read if name not in ("", "task", CORPUS)]
+    return (*outcome.notes, *(f"searched on the texts of {name}, which stand in for {CORPUS}" for name in others))
 
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
-    found = [
-        (o, a)
-        for o in own
-        for a in o.attacks
-        if a.name == wanted.attack and a.split == (wanted.split or o.clean.get("split"))
-    ]
+    name, found = wanted.attack, []
+    for outcome in own:
+        split = wanted.split or outcome.clean.get("split")
+        found += [(outcome, one) for one in outcome.attacks if (one.name, one.split) == (name, split)]
     if not found:
-        by = (
-            f" by {attack_phrase(wanted.attack)}" + (f" on {wanted.split}" if wanted.split else "")
-            if wanted.attack
-            else ""
-        )
+        by = f" by {attack_phrase(name)}" + (f" on {wanted.split}" if wanted.split else "") if name else ""
         return _none(wanted, f"trained, not attacked{by}")
-    if len({a.examples for _, a in found}) > 1:
+    ways = {_way(one) for _, one in found}
+    if len({one.examples for _, one in found}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
-    if len({_way(a) for _, a in found}) > 1:
+    if len(ways) > 1:
         return _none(wanted, "its runs were attacked by different rules, or with different words")
-    attacks = [a for _, a in found]
-    runs = [(o, run) for o, a in found if (run := _run(wanted.metric, o, a, folder)) is not None]
-    return _reading(
+    attacks = [one for _, one in found]
+    made = _reading(
         wanted,
-        runs,
-        split=attacks[0].split,
-        examples=attacks[0].examples,
-        way=_way(attacks[0]),
-        substituted=_each(words for a in attacks for words in a.substitutes),
-        flags=_each(flag for a in attacks for flag in a.flags),
+        [(o, run) for o, one in found if (run := _run(wanted.metric, o, one, folder)) is not None],
         why="nothing of the attack could be counted",
+        flags=_each(flag for one in attacks for flag in one.flags),
     )
+    if made.why:
+        return made
+    substituted = _each(words for one in attacks for words in one.substitutes)
+    return replace(made, split=attacks[0].split, examples=attacks[0].examples, way=ways.pop(), substituted=substituted)
 
 
 def _way(attacked: Attacked) -> str:
@@ -159,71 +186,48 @@ def _run(metric: str, outcome: Outcome, attacked: Attacked, folder: Path | None)
 def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
     """On the whole split, not on the attacked examples alone."""
     there = [o for o in own if wanted.split in (None, o.clean.get("split")) and o.clean.get("accuracy") is not None]
-    runs = [(o, run) for o in there if (run := _of_value(o, o.clean["accuracy"])) is not None]
-    split = str(there[0].clean.get("split", "")) if there else ""
-    return _reading(wanted, runs, split=split, why=f"trained, not evaluated on {wanted.split or 'a split'}")
+    runs = _of_values([(o, o.clean["accuracy"]) for o in there])
+    found = _reading(wanted, runs, why=f"trained, not evaluated on {wanted.split or 'a split'}")
+    return found if found.why else replace(found, split=str(there[0].clean.get("split", "")))
 
 
-def _cost(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
-    if wanted.metric.endswith("_millions"):
-        name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
-        sizes = [
-            (o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in own
-        ]  # the papers count what a mask leaves
-        return _reading(
-            wanted,
-            _of_values([(o, None if size is None else size / 1e6) for o, size in sizes]),
-            why="its size was not kept",
-        )
-    if wanted.metric == "work":
-        from robust_tickets.reproduce.cost import work
-
-        return _reading(wanted, _of_values([(o, work(o)) for o in own]), why="its passes are not known")
-    device = _device(wanted, everyone if wanted.metric == "seconds" else own)
-    own = [o for o in own if timed_alone(o) and o.env.get("device") == device]
-    if wanted.metric == "seconds" or not own:
-        return _reading(wanted, _timed([(o, seconds(o)) for o in own]), why=NOT_ALONE)
+def _speedup(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
+    """EarlyRobust counts its search; ORTicket leaves out its one search for all tasks, and says what that is worth."""
+    device = _device(wanted, own)
+    own = _alone(own, device)
+    if not own:
+        return _none(wanted, NOT_ALONE)
     same = replace(wanted, arm=BASES[wanted.metric])
-    based = [o for o in everyone if same.of(o) and timed_alone(o) and o.env.get("device") == device]
-    times = [found for o in based if (found := seconds(o)) is not None]
+    based = [o for o in everyone if same.of(o)]
+    times = [found for o in _alone(based, device) if (found := seconds(o)) is not None]
     if not times:
-        if not any(same.of(o) for o in everyone):
-            return _none(wanted, f"{arm_title(same.arm)}, against which it is timed, was not run")
-        return _none(wanted, f"{arm_title(same.arm)} was not timed alone on the same device")
-    base = fmean(times)
-    runs = _timed([(o, _speedup(wanted.metric, base, o)) for o in own])
-    return _reading(
-        wanted,
-        runs,
-        why=NOT_ALONE,
-        substituted=(f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs",),
-    )
+        why = "was not timed alone on the same device" if based else "against which it is timed, was not run"
+        return _none(wanted, f"{arm_title(same.arm)}{' ' if based else ', '}{why}")
+    base, values = fmean(times), []
+    for outcome in own:
+        whole, trained = seconds(outcome), seconds(outcome, search=False)
+        if whole and trained:
+            kinds = {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}
+            values.append((outcome, kinds.get(wanted.metric, base / trained - base / whole)))
+    made = _reading(wanted, _timed(values), why=NOT_ALONE)
+    against = f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs"
+    return made if made.why else replace(made, substituted=(against,))
 
 
 def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
     """The one on which most runs of a task were timed alone: seconds of two devices are not to be held against each other."""
-    alike = [
-        o
-        for o in outcomes
-        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (wanted.task, wanted.backbone, wanted.flavour)
-    ]
-    counts = Counter(str(o.env.get("device")) for o in alike if timed_alone(o))
+    devices = [o.env.get("device") for o in outcomes if wanted.beside(o) and timed_alone(o)]
+    counts = Counter(map(str, devices))
     most = max(sorted(counts), key=counts.__getitem__, default=None)
-    return next((o.env.get("device") for o in alike if timed_alone(o) and str(o.env.get("device")) == most), None)
+    return next((device for device in devices if str(device) == most), None)
 
 
-def _speedup(metric: str, base: float, outcome: Outcome) -> float | None:
-    """EarlyRobust counts its search; ORTicket leaves out its one search for all tasks, and says what that is worth."""
-    whole, trained = seconds(outcome), seconds(outcome, search=False)
-    if not whole or not trained:
-        return None
-    return {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}.get(
-        metric, base / trained - base / whole
-    )
+def _alone(outcomes: Iterable[Outcome], device: object) -> list[Outcome]:
+    return [o for o in outcomes if timed_alone(o) and o.env.get("device") == device]
 
 
 def _reading(
-    wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = (), **told: Any
+    wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = ()
 ) -> Reading:
     if not any(run.repeat == 0 for _, run in runs):
         return _none(wanted, why if not runs else "only repeats of a seed were run")
@@ -232,21 +236,7 @@ def _reading(
         runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
         units=tuple(run.source for _, run in runs if run.repeat == 0),
         notes=(*mixed, *_each(note for o, _ in runs for note in notes_of(o)), *flags),
-        **told,
     )
-
-
-def notes_of(outcome: Outcome) -> tuple[str, ...]:
-    """What a run says of itself, and what a search without labels read in place of the paper's text."""
-    recipe = outcome.config.get("recipe")
-    origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
-    read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
-    others = [
-        f"searched on the texts of {name}, which stand in for {CORPUS}"
-        for name in read
-        if name not in ("", "task", CORPUS)
-    ]
-    return (*outcome.notes, *others)
 
 
 def _none(wanted: Wanted, why: str) -> Reading:
@@ -289,7 +279,7 @@ def _without(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """One seed of an arm that was run more than once."""
+    """One seed of an arm that was run more than once: by the hashes of their weights, how many models these runs gave."""
 
     arm: str
     seed: int
@@ -297,12 +287,6 @@ class Repeated:
     models: int
     tickets: int | None  # None: of the whole model
     codes: int = 1  # versions of the code that made them
-
-    @property
-    def told(self) -> str:
-        drawn = "" if self.tickets is None else f" of {count(self.tickets, 'ticket')}"
-        versions = f", made by {count(self.codes, 'version')} of the code" if self.codes > 1 else ""
-        return f"{arm_title(self.arm)}, seed {self.seed}: {count(self.models, 'model')}{drawn} in {count(self.runs, 'run')}{versions}"
 
 
 def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) -> tuple[Repeated, ...]:
@@ -312,21 +296,181 @@ def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) ->
         here = (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")
         if here and "trained" in one.inputs:  # of some, the ticket alone was asked for
             runs.setdefault((one.unit.arm, one.unit.seed), []).append(one)
-    found = []
-    for (arm, seed), some in sorted(runs.items()):
-        if len(some) > 1:
-            tickets = {one.ticket["digest"] for one in some if one.ticket}
-            models = {one.inputs["trained"] for one in some}
-            codes = {one.inputs.get("code") for one in some}
-            counted = {"runs": len(some), "models": len(models), "codes": len(codes)}
-            found.append(Repeated(arm=arm, seed=seed, tickets=len(tickets) or None, **counted))
-    return tuple(found)
+    return tuple(
+        Repeated(
+            arm=arm,
+            seed=seed,
+            runs=len(some),
+            models=len({one.inputs["trained"] for one in some}),
+            tickets=len({one.ticket["digest"] for one in some if one.ticket}) or None,
+            codes=len({one.inputs.get("code") for one in some}),
+        )
+        for (arm, seed), some in sorted(runs.items())
+        if len(some) > 1
+    )
 
 
-def models_told(found: Sequence[Repeated]) -> str:
-    """One sentence or two; nothing where nothing was run again."""
-    if not found:
-        return ""
-    alone = any(one.models < one.runs for one in found)
-    said = f"By the hashes of their weights: {'; '.join(one.told for one in found)}."
-    return said + " Runs of one model differ by their attack alone." * alone
+Key = tuple[str, str]  # task and backbone
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Against:
+    """An attack; ``split`` is empty for the one that its task attacks."""
+
+    name: str
+    split: str = ""
+
+    @property
+    def title(self) -> str:
+        return attack_title(self.name) + (f", on {self.split}" if self.split else "")
+
+    def on(self, outcome: Outcome) -> Attacked | None:
+        split = self.split or outcome.clean.get("split")
+        return next((one for one in outcome.attacks if (one.name, one.split) == (self.name, split)), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One value over an arm's runs, further repeats of a seed among ``runs``."""
+
+    summary: RunSummary
+    runs: tuple[TrainedRun, ...]
+
+    @property
+    def mean(self) -> float:
+        return self.summary.mean
+
+    @property
+    def n(self) -> int:
+        return self.summary.n
+
+    @property
+    def values(self) -> list[float]:
+        return [run.value for run in self.runs if not run.repeat]
+
+    @property
+    def again(self) -> list[float]:
+        return [run.value for run in self.runs if run.repeat]
+
+    @property
+    def reach(self) -> Interval | None:
+        """Of an accuracy, the interval of its mean as far as accuracies go: few runs may have one that begins below 0."""
+        return (max(ends[0], 0.0), min(ends[1], 100.0)) if (ends := self.summary.shown) else None
+
+    @property
+    def equal(self) -> bool:
+        """Whether runs enough for an interval gave one value, of which none is made."""
+        return self.n >= FEWEST_SHOWN and self.summary.interval is None
+
+    @property
+    def few(self) -> bool:
+        """Too few runs for any claim."""
+        return not self.summary.enough
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """All runs of one arm on one task: ``place`` is its number on the whole page, which gives it its colour and shape."""
+
+    backbone: str
+    task: str
+    arm: str
+    flavour: Flavour
+    place: int
+    outcomes: tuple[Outcome, ...]
+    named: str = ""  # told apart from what stands beside it
+
+    @property
+    def title(self) -> str:
+        return (self.named or arm_title(self.arm)) + ("" if self.flavour == "corrected" else f", {self.flavour}")
+
+    @property
+    def anchor(self) -> str:
+        return anchor_of(self.outcomes[0].unit)
+
+    @property
+    def key(self) -> Key:
+        return self.task, self.backbone
+
+    @property
+    def units(self) -> int:
+        """Training runs, a seed once; of some units the search alone was run, for a figure."""
+        return sum(outcome.unit.repeat == 0 for outcome in self.outcomes if trained(outcome))
+
+    @property
+    def repeated(self) -> int:
+        return sum(outcome.unit.repeat > 0 for outcome in self.outcomes if trained(outcome))
+
+    @cached_property
+    def attacks(self) -> tuple[Against, ...]:
+        found = [(a, "" if a.split == o.clean.get("split") else a.split) for o in self.outcomes for a in o.attacks]
+        return tuple(dict.fromkeys(Against(name=attack.name, split=split) for attack, split in found))
+
+    def measured(self, metric: str, attack: Against | None = None) -> Measured | None:
+        return _measured(self.read(metric, attack).runs)
+
+    def read(self, metric: str, attack: Against | None = None) -> Reading:
+        about: dict[str, Any] = {"arm": self.arm, "task": self.task, "backbone": self.backbone, "flavour": self.flavour}
+        if attack is not None:
+            about |= {"attack": attack.name, "split": attack.split or None}
+        return read_runs(Wanted(metric=metric, **about), self.outcomes, None)
+
+    def flops(self) -> Measured | None:
+        runs = _of_values([(o, number(o, o.cost.get("flops_per_example"))) for o in self.outcomes])
+        return _measured(RunSet(name=self.arm, runs=tuple(run for _, run in runs)))
+
+
+def _measured(runs: RunSet) -> Measured | None:
+    return Measured(summary=summarise_runs(runs, resamples=0), runs=runs.runs) if runs.units else None
+
+
+def anchor_of(unit: Unit) -> str:
+    """Of the list of an arm's runs. A unit's name needs no escape, but dots would be odd in an address."""
+    return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
+
+
+def trained(outcome: Outcome) -> bool:
+    return number(outcome, outcome.clean.get("accuracy")) is not None or bool(outcome.attacks)
+
+
+def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
+    """One for each arm on each task; the baseline first, then by name, so that colours do not depend on the results."""
+    arms = sorted({outcome.unit.arm for outcome in outcomes}, key=lambda arm: (arm != BASELINE, arm))
+    groups: dict[tuple[str, str, str, Flavour], list[Outcome]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.unit):
+        unit = outcome.unit
+        groups.setdefault((unit.backbone, unit.task, unit.arm, unit.flavour), []).append(outcome)
+    found = [
+        Standing(
+            backbone=backbone, task=task, arm=arm, flavour=flavour, place=arms.index(arm), outcomes=tuple(members),
+            named=told_apart(arm, arms),
+        )
+        for (backbone, task, arm, flavour), members in groups.items()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (one.place, one.flavour, one.key)))
+
+
+def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
+    """Those that can be compared: of one task and one backbone; the task with most runs first."""
+    groups: dict[Key, list[Standing]] = {}
+    for one in found:
+        groups.setdefault(one.key, []).append(one)
+    order = sorted(groups, key=lambda key: (-sum(len(one.outcomes) for one in groups[key]), key))
+    return {key: tuple(groups[key]) for key in order}
+
+
+def attacks_on(found: Sequence[Standing]) -> tuple[Against, ...]:
+    """The attacks on any of them: those on the task's own split and without further constraints first, then those that most arms met."""
+    kinds = list(ATTACKS)
+
+    def rank(attack: Against) -> tuple[object, ...]:
+        kind, *rest = attack.name.split("-")
+        met = sum(attack in one.attacks for one in found)
+        return bool(attack.split), len(rest) > 1, -met, kinds.index(kind) if kind in kinds else len(kinds), attack
+
+    return tuple(sorted({attack for one in found for attack in one.attacks}, key=rank))
+
+
+def where(key: Key) -> str:
+    """A task and a backbone in words."""
+    return f"{task_title(key[0])}, {backbone_title(key[1])}"

@@ -1,36 +1,38 @@
-"""Claims: which arm against which, fixed beforehand in ``claims.toml``; judged over training runs, a family at a time, adjusted by Holm."""
+"""Claims: which arm against which, fixed beforehand in ``claims.toml``; judged over training runs, a family at a time, adjusted by Holm.
+
+Beside them the goals of the recipe that trains on word swaps, likewise fixed, and the differences that papers print.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.report.format import p_value, points, signed_span
+from robust_tickets.report.format import listed, p_value, plural, points, signed_span
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import NOT_RUN, Reading, Wanted, read_runs
-from robust_tickets.reproduce.arms import arm_title, attack_phrase, attack_title, task_title
+from robust_tickets.reproduce.arms import arm_title, arms, attack_phrase, attack_title, rows, task_title
 from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.protocol import attack as attack_of
 from robust_tickets.reproduce.published import toml
-from robust_tickets.reproduce.wording import count, listed
 from robust_tickets.stats.compare_runs import (
+    FEWEST_RUNS,
     RunComparison,
-    RunSummary,
     SeedSpread,
-    Verdict,
     compare_runs,
     judge_family,
     seed_spread,
-    summarise_runs,
 )
+from robust_tickets.stats.intervals import Interval, predicted_difference
 
 RESAMPLES = (
-    2_000  # of the bootstrap over runs and examples: its ends move by some tenths of a point from one seed to another
+    2_000  # of the bootstrap over runs and examples: its ends move by tenths of a point from one seed to another
 )
 
 
@@ -45,6 +47,12 @@ class Claim:
     split: str | None  # None: the one that the task attacks
     metric: str = "aua"
     backbone: str = BERT
+
+    def of(self, arm: str, flavour: Flavour = "corrected") -> Wanted:
+        """One side of it."""
+        return Wanted(
+            arm=arm, task=self.task, metric=self.metric, attack=self.attack, split=self.split, backbone=self.backbone, flavour=flavour
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +72,6 @@ class Judged:
 
     claim: Claim
     comparison: RunComparison | None
-    arm: RunSummary | None
-    other: RunSummary | None
     substituted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     why: str = ""
@@ -76,19 +82,19 @@ class Judged:
         return self.comparison.verdict if self.comparison else NOT_RUN
 
 
-def told() -> Mapping[str, Any]:
+def fixed() -> Mapping[str, Any]:
     """``claims.toml``."""
     return toml("claims.toml")
 
 
 def names() -> tuple[str, ...]:
     """Ids of all families: the campaigns', then the tables'."""
-    return (*told()["families"], *table_names())
+    return (*fixed()["families"], *table_names())
 
 
 def table_names() -> tuple[str, ...]:
     """Ids of the tables that make claims."""
-    return tuple(told()["tables"]["rows"])
+    return tuple(fixed()["tables"]["rows"])
 
 
 def families_of(table: str) -> tuple[str, ...]:
@@ -96,17 +102,42 @@ def families_of(table: str) -> tuple[str, ...]:
     if table in table_names():
         return (table,)
     letter = table.removeprefix("campaign ")[:1] if table.startswith("campaign ") else None
-    return tuple(name for name in told()["families"] if name.partition("-")[0] == letter)
+    return tuple(name for name in fixed()["families"] if name.partition("-")[0] == letter)
 
 
 @cache
 def family(id: str, flavour: Flavour = "corrected") -> Family:
     """The family called ``id``: ``A``, or a table's ``ER-T1``, whose rows may be other arms in another flavour."""
-    if id in told()["families"]:
-        return _of_campaign(id, told()["families"][id])
+    margin = float(fixed()["margin"])
     if id in table_names():
-        return _of_table(id, flavour)
-    raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()))
+        question = f"{fixed()['tables']['rows'][id]} against every other row of its task"
+        claims = _of_table(id, flavour)
+        return Family(id=id, title=published.table(id).title, question=question, margin=margin, claims=claims)
+    if id not in fixed()["families"]:
+        raise TicketsError(f"{id!r} is no family of claims", hint=did_you_mean(id, names()), code="claims.family")
+    given = fixed()["families"][id]
+    claims = tuple(
+        Claim(arm=block["arm"], other=other, attack=attack, task=given["task"], split=given["split"])
+        for block in given["claims"]
+        for attack in block["attacks"]
+        for other in block["against"]
+    )
+    return Family(id=id, title=given["title"], question=given["question"], margin=margin, claims=claims)
+
+
+def _of_table(id: str, flavour: Flavour) -> tuple[Claim, ...]:
+    """The row of the table's own method against every other of its task and backbone."""
+    given = fixed()["tables"]
+    lines = [(task, row) for row in rows(id, flavour) for task in row.tasks if row.arm]
+    claims = [
+        Claim(arm=row.arm, other=other.arm, attack=attack, task=task, split=None, backbone=row.backbone)
+        for task, row in lines
+        if row.name.startswith(given["rows"][id])
+        for task2, other in lines
+        if (task2, other.backbone) == (task, row.backbone) and other.name != row.name and other.arm != row.arm
+        for attack in given["attacks"]
+    ]
+    return tuple(dict.fromkeys(claims))  # two rows may be one arm
 
 
 def judge(
@@ -118,20 +149,38 @@ def judge(
     reads one of them does not pay for those that nobody runs.
     """
     found = family(id, flavour)
-    apart = [_apart(claim, found.margin, outcomes, folder, flavour) for claim in found.claims]
-    made = told()["families"].get(id, {}).get("made")
-    adjusted = {
-        task: iter(
-            judge_family([one.comparison for one in apart if one.comparison and one.claim.task == task], made or number)
-        )
-        for task, number in Counter(one.claim.task for one in apart).items()
-    }
-    return tuple(_with(one, next(adjusted[one.claim.task])) if one.comparison else one for one in apart)
+    alone = [_alone(claim, found.margin, outcomes, folder, flavour) for claim in found.claims]
+    made = fixed()["families"].get(id, {}).get("made")
+    adjusted = {}
+    for task, number in Counter(claim.task for claim in found.claims).items():
+        own = [one.comparison for one in alone if one.comparison and one.claim.task == task]
+        adjusted[task] = iter(judge_family(own, made or number))
+    return tuple(replace(one, comparison=next(adjusted[one.claim.task])) if one.comparison else one for one in alone)
+
+
+def _alone(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
+    """A claim by itself."""
+    first, second = sides = [
+        read_runs(claim.of(arm, flavour), after_choice(arm, outcomes), folder) for arm in (claim.arm, claim.other)
+    ]
+    missing = [f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in sides if not one.runs.units]
+    if not missing and first.examples != second.examples:
+        missing = ["the two were attacked on different examples"]
+    if not missing and first.way != second.way:
+        missing = ["the two were attacked by different rules, or with different words"]
+    notes = [f"{one.runs.name}: {note}" for one in sides for note in (*one.notes, *_left_out(one.runs.name))]
+    return Judged(
+        claim=claim,
+        comparison=None if missing else compare_runs(first.runs, second.runs, margin=margin, resamples=RESAMPLES),
+        substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
+        notes=tuple(dict.fromkeys(notes)),
+        why="; ".join(missing),
+    )
 
 
 def first_seed(arm: str) -> int:
     """The first seed that took no part in choosing the arm."""
-    chosen = told()["chosen"]
+    chosen = fixed()["chosen"]
     return int(chosen["first_seed"]) if arm in chosen["arms"] else 0
 
 
@@ -140,157 +189,36 @@ def after_choice(arm: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
 
 
+def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
+    """Why there is no run of an arm, which may have some that chose it."""
+    arm = one.runs.name
+    known = [o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (arm, claim.task, claim.backbone)]
+    return "only runs that took part in choosing it" if known and not after_choice(arm, known) else one.why
+
+
+def _left_out(arm: str) -> list[str]:
+    """A note where a claim has fewer runs than the page shows of the arm."""
+    first = first_seed(arm)
+    return [f"here without the runs that took part in choosing it: seeds from {first} on"] if first else []
+
+
 def spreads(
     outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None, backbone: str = BERT
 ) -> tuple[SeedSpread, ...]:
     """For every arm of which a seed was run again: how far its repeats lie apart, beside its seeds."""
-    arms = dict.fromkeys(
-        o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat
-    )
-    wanted = [Wanted(arm=arm, task=task, metric="aua", attack=attack, split=split, backbone=backbone) for arm in arms]
-    found = [read_runs(one, outcomes, None).runs for one in wanted]
+    arms = [o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat]
+    about = Wanted(arm="", task=task, metric="aua", attack=attack, split=split, backbone=backbone)
+    found = [read_runs(replace(about, arm=arm), outcomes, None).runs for arm in dict.fromkeys(arms)]
     return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
-
-
-def _of_campaign(id: str, given: Mapping[str, Any]) -> Family:
-    claims = tuple(
-        Claim(arm=block["arm"], other=other, attack=attack, task=given["task"], split=given["split"])
-        for block in given["claims"]
-        for attack in block["attacks"]
-        for other in block["against"]
-    )
-    return Family(
-        id=id, title=given["title"], question=given["question"], margin=float(told()["margin"]), claims=claims
-    )
-
-
-def _of_table(id: str, flavour: Flavour) -> Family:
-    from robust_tickets.reproduce.arms import rows
-
-    table, begins = published.table(id), told()["tables"]["rows"][id]
-    arms = {(task, row.backbone, row.name): row.arm for row in rows(id, flavour) for task in row.tasks if row.arm}
-    claims = dict.fromkeys(  # two rows may be one arm
-        Claim(arm=arm, other=other, attack=attack, task=task, split=None, backbone=backbone)
-        for (task, backbone, name), arm in arms.items()
-        if name.startswith(begins)
-        for (task2, backbone2, name2), other in arms.items()
-        if (task2, backbone2) == (task, backbone) and name2 != name and other != arm
-        for attack in told()["tables"]["attacks"]
-    )
-    question = f"{begins} against every other row of its task"
-    return Family(id=id, title=table.title, question=question, margin=float(told()["margin"]), claims=tuple(claims))
-
-
-def _apart(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
-    """A claim by itself."""
-    first, second = (_read(claim, arm, outcomes, folder, flavour) for arm in (claim.arm, claim.other))
-    summaries = [summarise_runs(one.runs, resamples=0) if one.runs.units else None for one in (first, second)]
-    missing = [
-        f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in (first, second) if not one.runs.units
-    ]
-    if not missing and first.examples != second.examples:
-        missing = ["the two were attacked on different examples"]
-    if not missing and first.way != second.way:
-        missing = ["the two were attacked by different rules, or with different words"]
-    return Judged(
-        claim=claim,
-        comparison=None if missing else compare_runs(first.runs, second.runs, margin=margin, resamples=RESAMPLES),
-        arm=summaries[0],
-        other=summaries[1],
-        substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
-        notes=tuple(
-            dict.fromkeys(
-                f"{one.runs.name}: {note}"
-                for one in (first, second)
-                for note in (*one.notes, *_left_out(one.runs.name))
-            )
-        ),
-        why="; ".join(missing),
-    )
-
-
-def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
-    """Why there is no run of an arm, which may have some that chose it."""
-    known = [
-        o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (one.runs.name, claim.task, claim.backbone)
-    ]
-    return "only runs that took part in choosing it" if known and not after_choice(one.runs.name, known) else one.why
-
-
-def _read(claim: Claim, arm: str, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Reading:
-    """The arm's runs, without those that chose it."""
-    outcomes = after_choice(arm, outcomes)
-    asked = Wanted(
-        arm=arm,
-        task=claim.task,
-        metric=claim.metric,
-        attack=claim.attack,
-        split=claim.split,
-        backbone=claim.backbone,
-        flavour=flavour,
-    )
-    return read_runs(asked, outcomes, folder)
-
-
-def _left_out(arm: str) -> list[str]:
-    """What is to be said where a claim has fewer runs than the page shows of the arm."""
-    return (
-        [f"here without the runs that took part in choosing it: seeds from {first} on"]
-        if (first := first_seed(arm))
-        else []
-    )
-
-
-def _with(one: Judged, adjusted: RunComparison) -> Judged:
-    return Judged(**{**vars(one), "comparison": adjusted})
 
 
 HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not say the same
 MOST = 4  # sentences of an answer
-UNIT = " points"  # after the first number of a sentence
 
 
 def word(found: RunComparison) -> str:
     """A verdict with its direction."""
-    return {"different": "sturdier" if found.difference > 0 else "less sturdy"}.get(found.verdict, found.verdict)
-
-
-def sentence(one: Judged) -> str:
-    """A claim in one sentence, whatever came of it."""
-    claim, found = one.claim, one.comparison
-    who = f"{arm_title(claim.arm)} against {arm_title(claim.other)}, {task_title(claim.task)}, {attack_title(claim.attack)}"
-    if found is None:
-        return f"{who}: not run ({one.why})."
-    span = f" ({signed_span(found.shown)})" if found.shown else ""
-    over = f"; on further examples too {signed_span(found.shown_over_examples)}" if found.shown_over_examples else ""
-    difference = f"{points(found.difference)} points{span}{over}"
-    least, most = sorted(found.n)
-    runs = count(least, "run") + (f" and {most}" if most != least else " each")
-    adjusted, same = (
-        f"p {p_value(p)} after Holm over {count(found.of, 'claim')}"
-        for p in (found.adjusted_p, found.adjusted_equivalence_p)
-    )
-    return {
-        "different": f"{who}: {word(found)}{small(found)}, {difference}, {adjusted}.",
-        "equivalent": f"{who}: equivalent within {found.margin:g} points, {difference}, {same}.",
-        "undecided": f"{who}: undecided, {difference}, {adjusted}.",
-        "too few runs": f"{who}: {difference}, {runs}: no claim, that takes five.",
-    }[found.verdict]
-
-
-def answered(made: Sequence[Judged]) -> str:
-    """The answer in short, from the verdicts alone: what is sure, then how many claims are not."""
-    counts = {verdict: [one for one in made if one.verdict == verdict] for verdict in get_args(Verdict)}
-    told = [*_apart_lines(counts["different"]), *_alike(counts["equivalent"])]
-    if len(told) > MOST:
-        told = [*told[:MOST], f"{len(told) - MOST} more of the kind are below."]
-    rest = {"undecided": counts["undecided"], "left open by too few runs": counts["too few runs"]}
-    for words, found in rest.items():
-        if len(found) == len(made):
-            told.append(f"All {len(found)} claims are {words}." if len(found) > 1 else f"It is {words}.")
-        elif found:
-            told.append(f"{len(found)} of {len(made)} claims {'are' if len(found) > 1 else 'is'} {words}.")
-    return " ".join(told)
+    return {"different": "more robust" if found.difference > 0 else "less robust"}.get(found.verdict, found.verdict)
 
 
 def here(found: RunComparison) -> str:
@@ -308,53 +236,166 @@ def small(found: RunComparison) -> str:
     return f", by less than {found.margin:g} points" if found.different and found.equivalent and within else ""
 
 
-def caveat(judged: Sequence[Judged]) -> str:
-    """``here`` of several claims at once, with the attacks that it is about where it is not about all of them."""
-    about = [attack_phrase(one.claim.attack) for one in judged if one.comparison and here(one.comparison)]
-    return (
-        HERE if about and len(about) == len(judged) else HERE.replace(")", f" under {listed(about)})") if about else ""
+def sentence(one: Judged) -> str:
+    """A claim in one sentence, whatever came of it."""
+    claim, found = one.claim, one.comparison
+    who = f"{arm_title(claim.arm)} against {arm_title(claim.other)}, {task_title(claim.task)}, {attack_title(claim.attack)}"
+    if found is None:
+        return f"{who}: not run ({one.why})."
+    over = f"; on further examples too {signed_span(found.shown_over_examples)}" if found.shown_over_examples else ""
+    value = f"{points(found.difference)} points{f' ({signed_span(found.shown)})' if found.shown else ''}{over}"
+    if found.verdict == "too few runs":
+        least, most = sorted(found.n)
+        runs = plural(least, "run") + (f" and {most}" if most != least else " each")
+        return f"{who}: {value}, {runs}: no claim, that takes five."
+    equal = found.verdict == "equivalent"
+    p = p_value(found.adjusted_equivalence_p if equal else found.adjusted_p)
+    said = f"equivalent within {found.margin:g} points" if equal else f"{word(found)}{small(found)}"
+    return f"{who}: {said}, {value}, p {p} after Holm over {plural(found.of, 'claim')}."
+
+
+def answered(made: Sequence[Judged]) -> str:
+    """The answer in short, from the verdicts alone: what is sure, a sentence a pair of arms, then how many claims are not."""
+    pairs: dict[tuple[str, str, str], list[str]] = {}
+    for one in made:
+        found, claim = one.comparison, one.claim
+        if found is not None and found.verdict in ("different", "equivalent"):
+            by = f"{abs(found.difference):.1f} points {word(found)} " if found.different else ""
+            under = f"{by}under {attack_phrase(claim.attack)}{here(found)}"
+            pairs.setdefault((found.verdict, claim.arm, claim.other), []).append(under)
+    said = []
+    for (verdict, arm, other), words in pairs.items():
+        if verdict == "different":
+            said.append(f"{arm_title(arm)} against {arm_title(other)}: {listed(words)}.")
+        else:
+            margin = f"{made[0].comparison.margin:g}" if made[0].comparison else ""
+            said.append(f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points {listed(words)}.")
+    if len(said) > MOST:
+        said = [*said[:MOST], f"{len(said) - MOST} more of the kind are below."]
+    for verdict, open_ in (("undecided", "undecided"), ("too few runs", "left open by too few runs")):
+        if number := sum(one.verdict == verdict for one in made):
+            said.append(f"{number} of {plural(len(made), 'claim')} {'is' if number == 1 else 'are'} {open_}.")
+    return " ".join(said)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """``reached`` is None where the runs cannot tell; ``told`` has the number and its interval, or why there is none."""
+
+    name: str
+    asked: str
+    reached: bool | None
+    told: str
+    few: bool = False  # judged by fewer runs than a claim would need, being a measurement of the machine
+
+    @property
+    def verdict(self) -> str:
+        return {True: "reached", False: "not reached", None: "cannot be told"}[self.reached]
+
+
+def goals(
+    outcomes: Sequence[Outcome], folder: Path | None = None, judged: Sequence[Judged] | None = None
+) -> tuple[Goal, ...]:
+    """All of them: gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
+    given = fixed()["goals"]
+    under = {one.claim.attack: one for one in (judge(given["family"], outcomes, folder) if judged is None else judged)}
+    seen = under[given["seen"]].comparison
+    large = seen.different and seen.difference >= given["gain"] if seen and seen.enough else None
+    found = [("gain", large, _told(under[given["seen"]]))]
+    unseen = [under[name] for name in given["unseen"]]
+    better = [c.different and c.difference > 0 if (c := one.comparison) and c.enough else None for one in unseen]
+    every = False if False in better else None if None in better else True
+    found.append(("unseen", every, "; ".join(f"{attack_title(one.claim.attack)}: {_told(one)}" for one in unseen)))
+    asked = given["asked"]
+    judged_goals = [Goal(name=name, asked=asked[name], reached=reached, told=words) for name, reached, words in found]
+    return (*judged_goals, *(_measured(given, name, outcomes) for name in ("clean", "cost", "size")))
+
+
+def reached_of(found: Sequence[Goal]) -> str:
+    """How many goals are, in a line."""
+    sure = [goal for goal in found if goal.reached]
+    few = sum(goal.few for goal in sure)
+    said = f"{len(sure)} of {len(found)} goals {'is' if len(sure) == 1 else 'are'} reached"
+    return said + (f", {few} of them measured in fewer than {FEWEST_RUNS} runs" if few else "")
+
+
+def _told(one: Judged) -> str:
+    found = one.comparison
+    return one.why if found is None else _difference(found.difference, found.shown, found.n) + here(found)
+
+
+def _measured(given: Mapping[str, Any], name: str, outcomes: Sequence[Outcome]) -> Goal:
+    """A goal that is no claim: mean clean accuracy, seconds, or parameters, of the chosen arm beside another's."""
+    limit, asked = given["clean_below" if name == "clean" else name], given["asked"][name]
+    about = family(given["family"]).claims[0]
+    metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
+    attack, split = (given["seen"], about.split) if name == "clean" else (None, None)
+    wanted = Wanted(arm="", task=about.task, metric=metric, attack=attack, split=split)
+    sides = (given["arm"], given["cost_against"] if name == "cost" else given["against"])
+    first, second = (read_runs(replace(wanted, arm=one), after_choice(one, outcomes), None) for one in sides)
+    missing = [f"{arm_title(one.runs.name)}: {one.why}" for one in (first, second) if not one.runs.units]
+    if missing:
+        return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
+    a, b = first.runs.mean, second.runs.mean
+    n = (len(first.runs.values), len(second.runs.values))
+    if name == "clean":
+        found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)
+        reached = a - b >= -limit if min(n) >= FEWEST_RUNS else None
+        return Goal(name=name, asked=asked, reached=reached, told=_difference(a - b, found.shown, n))
+    unit = " s" if name == "cost" else " M"
+    words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
+    if name == "size":
+        return Goal(name=name, asked=asked, reached=a / b < limit, told=words)
+    timed = {*first.units, *second.units}
+    codes = {one.inputs.get("code") for one in outcomes if one.unit.id in timed}
+    words += ", each alone on the device" + (f", by {len(codes)} versions of the code" if len(codes) > 1 else "")
+    return Goal(name=name, asked=asked, reached=a / b <= limit, told=words, few=min(n) < FEWEST_RUNS)
+
+
+def _difference(value: float, interval: Interval | None, n: tuple[int, int]) -> str:
+    span = f" ({signed_span(interval)})" if interval else ""
+    return f"{points(value)} points{span}, {n[0]} and {n[1]} runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A difference that a paper prints; ``runs``: of how many each of the two numbers is the mean, by what the paper says.
+
+    ``prediction``: where as many further runs of ours a side would put it; none with fewer than five runs a side.
+    """
+
+    table: str
+    difference: float
+    runs: tuple[int, int]
+    prediction: Interval | None
+
+    @property
+    def inside(self) -> bool | None:
+        return None if self.prediction is None else self.prediction[0] <= self.difference <= self.prediction[1]
+
+
+def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
+    """Of the first table that prints both arms under the attack that the claim's stands for."""
+    asked = attack_of(claim.task, claim.attack).stands_for
+    for one in published.tables() if asked else ():
+        own = [
+            row for row in rows(one.id) if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None
+        ]
+        names = {row.arm: row.name for row in own}
+        key = (claim.task, claim.backbone, claim.metric, asked)
+        cells = {c.row: c for c in published.cells(one.id) if (c.task, c.backbone, c.metric, c.attack) == key}
+        sides = [names.get(arm) or names.get(arms()[arm].beside) for arm in (claim.arm, claim.other)]
+        first, second = (cells.get(name) if name else None for name in sides)
+        if first is not None and second is not None:
+            runs, difference = (first.runs, second.runs), first.value - second.value
+            return Printed(
+                table=one.id, difference=difference, runs=runs, prediction=_prediction(claim, outcomes, runs)
+            )
+    return None
+
+
+def _prediction(claim: Claim, outcomes: Sequence[Outcome], runs: tuple[int, int]) -> Interval | None:
+    first, second = (
+        read_runs(claim.of(arm), after_choice(arm, outcomes), None).runs.values for arm in (claim.arm, claim.other)
     )
-
-
-def _apart_lines(found: Sequence[Judged]) -> list[str]:
-    """What is sturdier than what, or weaker: a sentence an arm and rival, or an arm and attack, whichever are fewer."""
-    pairs: dict[tuple[str, str], list[str]] = {}
-    under: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        c, claim = one.comparison, one.claim
-        assert c is not None
-        by = f"{abs(c.difference):.1f}{UNIT} {'sturdier' if c.difference > 0 else 'weaker'}"
-        pairs.setdefault((claim.arm, claim.other), []).append(f"{by} under {attack_phrase(claim.attack)}{here(c)}")
-        under.setdefault((claim.arm, claim.attack), []).append(f"{by} than {_called(claim.other, claim.arm)}{here(c)}")
-    many = len(under) > len(pairs)
-    told, before, first = [], "", None
-    for (arm, beside), items in (pairs if many else under).items():
-        start = f"against {_called(beside, arm)}" if many else f"under {attack_phrase(beside)}"
-        said = f"{_called(arm, first)} is {listed([items[0], *(item.replace(UNIT, '', 1) for item in items[1:])])}."
-        told.append(_capital(said if start == before else f"{start}, {said}"))
-        before, first = start, first or arm
-    return told
-
-
-def _called(arm: str, beside: str | None) -> str:
-    """An arm that is named beside another, or again: a form of the same recipe by its form alone."""
-    recipe, colon, form = arm_title(arm).partition(": ")
-    same = beside is not None and arm_title(beside).startswith(f"{recipe}: ")
-    return f"the {form}" if colon and same else arm_title(arm)
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _alike(found: Sequence[Judged]) -> list[str]:
-    """A sentence for each pair, with all attacks under which it is so."""
-    groups: dict[tuple[str, str], list[Judged]] = {}
-    for one in found:
-        groups.setdefault((one.claim.arm, one.claim.other), []).append(one)
-    margin = f"{found[0].comparison.margin:g}" if found and found[0].comparison else ""
-    return [
-        f"{arm_title(arm)} and {_called(other, arm)} lie within {margin} points of each other "
-        f"under {listed([attack_phrase(one.claim.attack) for one in alike])}{caveat(alike)}."
-        for (arm, other), alike in groups.items()
-    ]
+    return predicted_difference(first, second, further=runs) if min(len(first), len(second)) >= FEWEST_RUNS else None

@@ -6,24 +6,46 @@ of its own, under its name in the protocol, since they differ by more than the m
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
+from robust_tickets.files import write_json, write_text
+from robust_tickets.progress import clean
+from robust_tickets.report.format import NONE, brief, listed, merged, numberless, plural, points
+from robust_tickets.report.tables import Table, plain_table, to_markdown, to_terminal
+from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import ATTACK_METRICS, Wanted, attacks_of, read_runs
-from robust_tickets.reproduce.arms import arm_title, older
-from robust_tickets.reproduce.claims import Judged, families_of, judge, told
+from robust_tickets.reproduce.arms import arm_title, attack_title, older, printed_as, rows, task_title
+from robust_tickets.reproduce.claims import Judged, families_of, fixed, judge, sentence, table_names
 from robust_tickets.reproduce.job import Flavour
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.plan import TICKET, Only, columns_of
+from robust_tickets.reproduce.plan import TICKET, Only, Plan, columns_of
+from robust_tickets.reproduce.plan import Cell as Asked
 from robust_tickets.reproduce.protocol import GROUPS, attacks
-from robust_tickets.reproduce.published import PERCENT, Table, averaged, cells, table, tables
-from robust_tickets.reproduce.wording import MEASURES, listed
+from robust_tickets.reproduce.published import PERCENT, averaged, cells, tables
 from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSummary, summarise_runs
 from robust_tickets.stats.intervals import Interval
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MEASURES = {
+    "clean": "clean accuracy, %", "aua": "accuracy under attack, %", "suc": "attacks that succeed, %", "queries": "queries an example",
+    "speedup_vs_pgd": "speed-up over PGD", "speedup_vs_freelb": "speed-up over FreeLB",
+    "speedup_lost_to_search": "speed-up lost to the search",
+    "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
+}  # fmt: skip
+FIRST = "under an attack by that of ours which is most like the paper's"  # by attacks.toml, not by what came out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +86,27 @@ class FilledCell:
         """Which number of the table it is beside, whatever attack of ours it is by."""
         return self.table, self.task, self.row, self.backbone, self.arm, self.metric, self.attack, self.x
 
+    @property
+    def intervals(self) -> tuple[Interval | None, Interval | None]:
+        """Of the mean, and where the published number is to lie; ``None`` where there is none that tells something."""
+        if self.ours is None:
+            return None, None
+        tells = self.ours.n >= FEWEST_SHOWN and self.published is not None
+        return self.ours.shown, self.ours.prediction if tells else None
+
+    def cut(self, ends: Interval) -> Interval:
+        """An interval as far as the measure goes: none is below 0, and a percentage not above 100."""
+        most = 100.0 if self.metric in PERCENT else math.inf
+        return min(max(ends[0], 0.0), most), min(max(ends[1], 0.0), most)
+
+    @property
+    def scattered(self) -> float | None:
+        """How wide the interval is that a published percentage lies inside of, as it is shown, where so wide a one says little."""
+        if not self.inside or self.metric not in PERCENT or self.ours is None or self.ours.prediction is None:
+            return None
+        low, high = self.cut(self.ours.prediction)
+        return high - low if high - low > _most() else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
@@ -75,12 +118,12 @@ class Filled:
     flavour: Flavour
     cells: tuple[FilledCell, ...]
     claims: tuple[Judged, ...]  # of the table, each task adjusted by itself, or of a campaign's families
-    aside: int = 0  # claims of the same families about what a plan leaves out: not told, but adjusted for
+    aside: int = 0  # claims of the same families about what a plan leaves out: not shown, but adjusted for
 
     @property
-    def table(self) -> Table:
+    def table(self) -> published.Table:
         """What was published; a campaign has no table."""
-        return table(self.id)
+        return published.table(self.id)
 
     @property
     def ran(self) -> tuple[FilledCell, ...]:
@@ -90,11 +133,6 @@ class Filled:
     def printed(self) -> bool:
         """Whether numbers of a paper stand beside ours: they do in a table, not in a campaign, nor in figures."""
         return any(cell.published is not None for cell in self.cells)
-
-    @property
-    def attacks(self) -> tuple[str, ...]:
-        """Ours, each once."""
-        return tuple(dict.fromkeys(cell.by for cell in self.cells if cell.by is not None))
 
     @property
     def numbers(self) -> tuple[FilledCell, ...]:
@@ -110,42 +148,55 @@ class Filled:
 
     def counts(self) -> dict[str, int]:
         """Numbers of the table, those with runs of ours, and of those where five runs can tell: inside and outside."""
-        told = self.numbers
-        inside = [cell.inside for cell in told]
-        filled = sum(cell.ours is not None for cell in told)
-        return {"numbers": len(told), "filled": filled, "inside": inside.count(True), "outside": inside.count(False)}
+        own = self.numbers
+        inside = [cell.inside for cell in own]
+        filled = sum(cell.ours is not None for cell in own)
+        return {"numbers": len(own), "filled": filled, "inside": inside.count(True), "outside": inside.count(False)}
+
+    @property
+    def wide(self) -> str:
+        """What is to be added to how many lie inside."""
+        wide = sum(cell.scattered is not None for cell in self.numbers)
+        return f", {wide} of them of an interval wider than {_most():g} points" if wide else ""
+
+    @property
+    def expected(self) -> str:
+        """What is held against the printed numbers; where the paper says of some of them only that they are means, of which."""
+        groups: dict[int, list[FilledCell]] = {}
+        for cell in self.ran:
+            if cell.ours and cell.published is not None:
+                groups.setdefault(cell.ours.further, []).append(cell)
+        if len(groups) == 1 and 1 not in groups:
+            (runs,) = groups
+            return f"{further(runs)} of ours (the paper's numbers are means of {runs})"
+        said = ["one further run of ours"] if 1 in groups or not groups else []
+        for runs, found in groups.items():
+            metrics, others = ({cell.metric for cell in own} for own in (found, set(self.ran) - set(found)))
+            apart = [MEASURES[name] for name in MEASURES if name in metrics] if not metrics & others else []
+            about = listed(list(dict.fromkeys(apart or [cell.row for cell in found])))
+            said += [f"{further(runs)} for {about} (a mean of {runs} in the paper)"] if runs > 1 else []
+        return " or ".join(said)
+
+
+def further(runs: int) -> str:
+    """What is held against a number that is the mean of so many runs."""
+    return "one further run" if runs == 1 else f"the mean of {runs} further runs"
+
+
+def _most() -> float:
+    """Points of an interval that is wider than what a claim calls equivalent, to both sides."""
+    return 2 * float(fixed()["margin"])
 
 
 def _far(cell: FilledCell, flavour: Flavour) -> tuple[bool, int]:
     """How far a cell's attack is from the paper's: those that ``attacks.toml`` holds against it come first, in its order."""
-    near = (
-        [one.name for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack]
-        if cell.attack
-        else []
-    )
+    stand = [one for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
+    near = [one.name for one in stand]
     return cell.ours is None, near.index(cell.by) if cell.by in near else len(near)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """A printed number, or a point of a figure, and the arm that makes it."""
-
-    row: str
-    task: str
-    backbone: str
-    arm: str
-    metric: str
-    attack: str | None
-    published: float | None
-    flavour: Flavour
-    why: str = ""
-    x: float | None = None
-    named: tuple[str, ...] = ()  # attacks of ours; empty: all that were run and stand for the paper's
-    beside: bool = False
-
-
 def fill(
-    asked: str | Iterable[Any],
+    asked: str | Iterable[Asked],
     outcomes: Sequence[Outcome],
     folder: Path | None = None,
     *,
@@ -153,39 +204,39 @@ def fill(
     only: Sequence[tuple[str, str]] = (),
     without: Iterable[tuple[str, str, str, str]] = (),
 ) -> Filled:
-    """A whole table by its id, or cells of a plan (``plan.Cell``), all of one table or campaign. ``folder`` is where the outcomes lie.
+    """A whole table by its id, or cells of a plan, all of one table or campaign. ``folder`` is where the outcomes lie.
 
     ``only`` and ``without``: the plan's, what it was narrowed by and what that leaves out. Claims about the latter are judged with the
-    others, since their family is fixed, and not told.
+    others, since their family is fixed, and not shown.
     """
-    if isinstance(asked, str):
-        id, wanted = table(asked).id, _of_table(table(asked), flavour)
-    else:
-        given = list(asked)
-        names = list(dict.fromkeys(cell.table for cell in given))
-        if len(names) != 1:
-            raise TicketsError(
-                f"a filled table is of one table, got cells of {', '.join(names) or 'none'}",
-                hint="fill_all takes a whole plan",
-            )
-        id, wanted = (
-            names[0],
-            [_of_plan(cell) for cell in given if cell.metric != TICKET],
-        )  # of a search alone: a figure draws it
+    given = _of_table(published.table(asked), flavour) if isinstance(asked, str) else list(asked)
+    found = [published.table(asked).id] if isinstance(asked, str) else list(dict.fromkeys(one.table for one in given))
+    if len(found) != 1:
+        raise TicketsError(
+            f"a filled table is of one table, got cells of {', '.join(found) or 'none'}",
+            hint="fill_all takes a whole plan",
+            code="tables.several",
+        )
+    (id,) = found
+    lines = [(one, False) for one in given if one.metric != TICKET]  # of a search alone: a figure draws it
     if not id.startswith("campaign "):
-        wanted = [one for line in wanted for one in (line, *_older(line, outcomes))]
-    known = next((one for one in tables() if one.id == id), None)
+        lines = [line for one, _ in lines for line in ((one, False), *((old, True) for old in _older(one, outcomes)))]
     judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
     chosen = Only(only)
     left_out = {(task, backbone, arm) for name, task, backbone, arm in without if name == id}
-    claims = [one for one in judged if chosen.takes_claim(one.claim, left_out)]
+    claims = tuple(one for one in judged if chosen.takes_claim(one.claim, left_out))
+    known = next((one for one in tables() if one.id == id), None)
     return Filled(
         id=id,
         title=known.title if known else _title(id),
         source=known.source if known else "",
         flavour=flavour,
-        cells=tuple(cell for one in wanted for cell in _cells(id, one, outcomes, folder, chosen)),
-        claims=tuple(claims),
+        cells=tuple(
+            _cell(one, by, beside, outcomes, folder)
+            for one, beside in lines
+            for by in _attacks(one, outcomes, chosen) or (None,)
+        ),
+        claims=claims,
         aside=len(judged) - len(claims),
     )
 
@@ -199,102 +250,73 @@ def _title(id: str) -> str:
 
 
 def fill_all(
-    plan: Any, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
+    plan: Plan, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
 ) -> list[Filled]:
-    """The cells of a ``plan.Plan``, table by table."""
-    by_table: dict[str, list[Any]] = {}
+    """The cells of a plan, table by table."""
+    by_table: dict[str, list[Asked]] = {}
     for cell in plan.cells:
         by_table.setdefault(cell.table, []).append(cell)
-    return [
-        fill(found, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without)
-        for found in by_table.values()
-    ]
+    about = {"flavour": flavour, "only": plan.only, "without": plan.without}
+    return [fill(found, outcomes, folder, **about) for found in by_table.values()]  # type: ignore[arg-type]
 
 
-def _of_table(of: Table, flavour: Flavour) -> list[_Asked]:
-    from robust_tickets.reproduce.arms import rows
-
+def _of_table(of: published.Table, flavour: Flavour) -> list[Asked]:
+    """Its printed numbers, or the points of a figure, each with the arm that makes it."""
     made = rows(of.id, flavour)
     if of.kind == "figure":
-        points = [(metric, attack) for metric, attack in columns_of(of) if metric != TICKET]
         return [
-            _Asked(
-                row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack, published=None, flavour=flavour,
-                why=row.why, x=row.x,
-            )
-            for row in made
-            for task in row.tasks
-            for metric, attack in points
+            Asked(table=of.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack,
+                  flavour=flavour, x=row.x, why=row.why)
+            for row in made for task in row.tasks for metric, attack in columns_of(of)
         ]  # fmt: skip
     arms = {(row.name, task, row.backbone): row for row in made for task in row.tasks}
     found = []
     for cell in cells(of.id):
         row = arms.get((cell.row, cell.task, cell.backbone))
+        arm, why = (row.arm, row.why) if row else ("", "no arm of ours makes this row")
         found.append(
-            _Asked(
-                row=cell.row, task=cell.task, backbone=cell.backbone, arm=row.arm if row else "", metric=cell.metric, attack=cell.attack,
-                published=cell.value, flavour=flavour, why=row.why if row else "no arm of ours makes this row",
-            )
+            Asked(table=of.id, row=cell.row, task=cell.task, backbone=cell.backbone, arm=arm, metric=cell.metric, attack=cell.attack,
+                  flavour=flavour, published=cell.value, why=why)
         )  # fmt: skip
     return found
 
 
-def _older(asked: _Asked, outcomes: Sequence[Outcome]) -> list[_Asked]:
+def _here(asked: Asked, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    wanted = Wanted(arm="", task=asked.task, metric="", backbone=asked.backbone, flavour=asked.flavour)
+    return [one for one in outcomes if wanted.beside(one)]
+
+
+def _older(asked: Asked, outcomes: Sequence[Outcome]) -> list[Asked]:
     """The same of the arms that stand beside the row's, where they were run."""
-    here = {
-        o.unit.arm
-        for o in outcomes
-        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)
-    }
-    found = [name for name in older(asked.arm) if name in here]
-    return [replace(asked, row=arm_title(name), arm=name, published=None, beside=True) for name in found]
+    there = {one.unit.arm for one in _here(asked, outcomes)}
+    found = [name for name in older(asked.arm) if name in there]
+    return [replace(asked, row=arm_title(name), arm=name, published=None) for name in found]
 
 
-def _of_plan(cell: Any) -> _Asked:
-    """A plan's cell knows its arm, the attacks of ours, and why it cannot be made."""
-    return _Asked(
-        row=cell.row, task=cell.task, backbone=cell.backbone, arm=cell.arm, metric=cell.metric, attack=cell.attack,
-        published=cell.published, flavour=cell.flavour, why=cell.why, x=cell.x, named=cell.attacks,
-    )  # fmt: skip
-
-
-def _cells(id: str, asked: _Asked, outcomes: Sequence[Outcome], folder: Path | None, chosen: Only) -> list[FilledCell]:
+def _attacks(asked: Asked, outcomes: Sequence[Outcome], chosen: Only) -> Sequence[str]:
+    """Ours that stand for the paper's: a plan knows them, else all that were run on any arm: one that it was not run on says so."""
     if asked.metric not in ATTACK_METRICS:
-        return [_cell(id, asked, None, outcomes, folder)]
-    here = [
-        o
-        for o in outcomes
-        if (o.unit.task, o.unit.backbone, o.unit.flavour) == (asked.task, asked.backbone, asked.flavour)
-    ]
-    # of all arms: an arm that one of them was not run on says so
-    named = asked.named or [
-        name for name in attacks_of(here, str(asked.attack)) if chosen.takes_attack(asked.attack, (name,))
-    ]
-    return [_cell(id, asked, name, outcomes, folder) for name in named or (None,)]
+        return ()
+    found = attacks_of(_here(asked, outcomes), str(asked.attack)) if not asked.attacks else ()
+    return asked.attacks or [name for name in found if chosen.takes_attack(asked.attack, (name,))]
 
 
-def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], folder: Path | None) -> FilledCell:
+def _cell(asked: Asked, by: str | None, beside: bool, outcomes: Sequence[Outcome], folder: Path | None) -> FilledCell:
     wanted = Wanted(
         arm=asked.arm, task=asked.task, metric=asked.metric, attack=by or asked.attack, backbone=asked.backbone, flavour=asked.flavour
     )  # fmt: skip
-    reading = read_runs(wanted, outcomes, folder)
-    further = averaged(id, asked.row, asked.metric) if asked.published is not None else 1
-    summary = summarise_runs(reading.runs, resamples=0, further=further) if reading.runs.units else None
+    reading, value = read_runs(wanted, outcomes, folder), asked.published
+    runs = averaged(asked.table, asked.row, asked.metric) if value is not None else 1
+    summary = summarise_runs(reading.runs, resamples=0, further=runs) if reading.runs.units else None
+    same = {name: getattr(asked, name) for name in ("table", "task", "row", "backbone", "arm", "metric", "attack", "x")}
     return FilledCell(
-        table=id,
-        task=asked.task,
-        row=asked.row,
-        backbone=asked.backbone,
-        arm=asked.arm,
-        metric=asked.metric,
-        attack=asked.attack,
+        **same,
         by=by,
-        x=asked.x,
-        beside=asked.beside,
-        published=asked.published,
+        beside=beside,
+        published=value,
         ours=Ours(**vars(summary), units=reading.units, values=reading.runs.values) if summary else None,
-        difference=summary.mean - asked.published if summary and asked.published is not None else None,
-        inside=summary.published_inside(asked.published) if summary and asked.published is not None else None,
+        difference=summary.mean - value if summary and value is not None else None,
+        inside=summary.published_inside(value) if summary and value is not None else None,
         split=reading.split,
         substituted=reading.substituted,
         notes=reading.notes,
@@ -302,84 +324,225 @@ def _cell(id: str, asked: _Asked, by: str | None, outcomes: Sequence[Outcome], f
     )
 
 
-def legend(filled: Filled) -> str:
+# --- in the terminal, as data, and as files
+
+INSIDE = {True: "yes", False: "no", None: NONE}
+OURS = ("ours", "95 %", "runs")
+HEADS = ("published", *OURS, "difference", "prediction", "inside")  # those of ours alone where nothing was printed
+TWELFTHS = 12  # a long fraction is some part of twelve heads
+NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
+
+
+def data(filled: Filled) -> dict[str, Any]:
+    """All of it, for JSON."""
+    return {
+        "id": filled.id,
+        "title": filled.title,
+        "source": filled.source,
+        "flavour": filled.flavour,
+        "counts": filled.counts(),
+        "cells": [_plain(cell) for cell in filled.cells],
+        "claims": [{**asdict(one), "verdict": one.verdict, "sentence": sentence(one)} for one in filled.claims],
+        "claims_aside": filled.aside,
+    }
+
+
+def _plain(cell: FilledCell) -> dict[str, Any]:
+    found = asdict(cell)
+    if cell.ours:  # the cell's arm, 95 %, and what a table does not ask for
+        found["ours"] = {k: v for k, v in found["ours"].items() if k not in ("name", "level", "over_examples")}
+    return found
+
+
+def write(filled: Filled, folder: Path) -> list[Path]:
+    """``FOLDER/<id>.json``, ``.md`` and ``.csv``."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", filled.id)
+    return [
+        write_json(folder / f"{name}.json", data(filled)),
+        write_text(folder / f"{name}.md", markdown(filled)),
+        write_text(folder / f"{name}.csv", as_csv(filled)),
+    ]
+
+
+def as_csv(filled: Filled) -> str:
+    """A line a cell, filled or not; lists are joined by semicolons."""
+    lines = []
+    for cell in filled.cells:
+        ours = cell.ours
+        ends = [*((ours and ours.interval) or (None, None)), *((ours and ours.prediction) or (None, None))]
+        numbers = [
+            None if end is None else f"{end:.3f}" for end in (ours.mean if ours else None, *ends, cell.difference)
+        ]
+        same = ("table", "task", "row", "backbone", "arm", "metric", "attack", "by", "x", "published")
+        lines.append(
+            {name: getattr(cell, name) for name in same}
+            | {"mean": numbers[0], "runs": ours.n if ours else 0}
+            | dict(zip(("low", "high", "prediction_low", "prediction_high"), numbers[1:5], strict=True))
+            | {"prediction_of": ours.further if ours else None, "difference": numbers[5]}
+            | {"inside": None if cell.inside is None else INSIDE[cell.inside], "split": cell.split}
+            | {"substituted": "; ".join(cell.substituted), "notes": "; ".join(cell.notes), "why": cell.why}
+            | {"units": " ".join(ours.units) if ours else ""}
+        )
+    text = io.StringIO()
+    writer = csv.DictWriter(text, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def markdown(filled: Filled) -> str:
+    """The table as a page of its own."""
+    parts = [f"# {filled.id}: {filled.title}", _head(filled)]
+    for table in _sections(filled):
+        parts += [f"## {table.caption}", to_markdown(table).rstrip()]
+    parts += [_legend(filled)] if filled.ran else []
+    parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
+    return "\n\n".join(parts) + "\n"
+
+
+def show(filled: Filled, console: Console) -> None:
+    """The same in the terminal."""
+    from rich.text import Text
+
+    def line(words: str, first: str = "", style: str = "") -> None:
+        rest = {"initial_indent": first, "subsequent_indent": " " * len(first), "break_on_hyphens": False}
+        console.print(Text(textwrap.fill(clean(words), console.width, **rest), style=style))  # type: ignore[arg-type]
+
+    line(f"{filled.id}  {filled.title}", style="bold")
+    line(_head(filled))
+    for table in _sections(filled, () if console.width >= NARROW else ("prediction",)):
+        console.print()
+        line(table.caption)
+        console.print(to_terminal(table, console, console.options))
+    if filled.ran:
+        console.print()
+        line(_legend(filled))
+    for title, words in _lists(filled):
+        console.print()
+        line(title, style="bold")
+        for one in words:
+            line(one, "- ")
+    console.print()
+
+
+def _sections(filled: Filled, without: Sequence[str] = ()) -> Iterator[Table]:
+    """A table for each task and measure of which at least one row has a number of ours."""
+    heads = [head for head in (HEADS if filled.printed else OURS) if head not in without]
+    several = len({cell.backbone for cell in filled.cells}) > 1
+    groups: dict[tuple[str, str, str | None], list[FilledCell]] = {}
+    for task in dict.fromkeys(cell.task for cell in filled.cells):
+        for cell in (cell for cell in filled.cells if cell.task == task):
+            groups.setdefault((task, cell.metric, cell.by), []).append(cell)
+    for (task, metric, by), own in groups.items():
+        if any(cell.ours for cell in own):
+            what = MEASURES.get(metric, metric) + (f": {attack_title(by)}" if by else "")
+            lines = [(_name(cell, several), *(_texts(cell)[head] for head in heads)) for cell in own]
+            yield plain_table(f"{task_title(task)}: {what}", ("row", *heads), lines)
+
+
+def _name(cell: FilledCell, backbone: bool) -> str:
+    parts = [cell.row, _place(cell.x) if cell.x is not None else "", cell.backbone if backbone else ""]
+    return ", ".join(filter(None, parts))
+
+
+def _place(x: float) -> str:
+    """``0.3``; ``0.0833333`` is ``1/12``: of twelve heads, that is what is meant."""
+    whole = Fraction(x).limit_denominator(TWELFTHS)
+    return str(whole) if len(f"{x:g}") > 5 and abs(whole - x) < 1e-6 else f"{x:g}"
+
+
+def _texts(cell: FilledCell) -> dict[str, str]:
+    """By the heads of its columns."""
+    ours, value = cell.ours, NONE if cell.published is None else printed_as(cell.metric, cell.published)
+    if ours is None:
+        return dict.fromkeys(HEADS, "") | {"published": value, "ours": NONE}
+    mean, prediction = (brief(cell.cut(ends)) if ends else NONE for ends in cell.intervals)
+    return {
+        "published": value,
+        "ours": f"{ours.mean:.1f}",
+        "95 %": "equal" if ours.n >= FEWEST_SHOWN and ours.interval is None else mean,
+        "runs": str(ours.n),
+        "difference": NONE if cell.difference is None else points(cell.difference),
+        "prediction": prediction,
+        "inside": INSIDE[cell.inside] + (f", of {cell.scattered:.0f}" if cell.scattered else ""),
+    }
+
+
+def _head(filled: Filled) -> str:
+    """Where it was printed, and how much of it was run: a published number counts once, whatever attacks of ours stand for its own."""
+    counts = filled.counts()
+    said = f"{counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
+    if judged := counts["inside"] + counts["outside"]:
+        said += f"; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{filled.wide}"
+    return f"{filled.source}. {said}" if filled.source else said
+
+
+def _legend(filled: Filled) -> str:
     """How to read the numbers."""
     said = "ours: mean over training runs and its 95 % interval on these examples."
     if filled.printed:
-        said += f" prediction: where {expected(filled)} would lie, at 95 %."
+        said += f" prediction: where {filled.expected} would lie, at 95 %."
         said += " inside: whether the published number does, said with five runs or more."
-    if any(map(scattered, filled.ran)):
+    if any(cell.scattered for cell in filled.ran):
         said += f" “yes, of 30”: of an interval that is 30 points wide, said of more than {_most():g}: that may be scatter, no agreement."
-    cut = any(shown(cell, ends) != ends for cell in filled.ran for ends in intervals(cell) if ends)
+    cut = any(cell.cut(ends) != ends for cell in filled.ran for ends in cell.intervals if ends)
     return said + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
 
 
-def intervals(cell: FilledCell) -> tuple[Interval | None, Interval | None]:
-    """Of the mean, and where the published number is to lie; ``None`` where there is none that tells something."""
-    ours = cell.ours
-    if ours is None:
-        return None, None
-    return ours.shown, ours.prediction if ours.n >= FEWEST_SHOWN and cell.published is not None else None
-
-
-def shown(cell: FilledCell, ends: Interval) -> Interval:
-    """An interval as far as the measure goes: none is below 0, and a percentage not above 100."""
-    most = 100.0 if cell.metric in PERCENT else math.inf
-    low, high = (min(max(end, 0.0), most) for end in ends)
-    return low, high
-
-
-def broad(ends: Interval) -> float | None:
-    """Points from end to end, where that is more than what a claim calls equivalent, to both sides."""
-    return ends[1] - ends[0] if ends[1] - ends[0] > _most() else None
-
-
-def scattered(cell: FilledCell) -> float | None:
-    """How wide the interval is that a published percentage lies inside of, as it is shown, where so wide a one says little."""
-    if not cell.inside or cell.metric not in PERCENT or cell.ours is None or cell.ours.prediction is None:
-        return None
-    return broad(shown(cell, cell.ours.prediction))
-
-
-def of_them_scattered(cells: Sequence[FilledCell]) -> str:
-    """What is to be added to how many lie inside."""
-    wide = sum(scattered(cell) is not None for cell in cells)
-    return f", {wide} of them of an interval wider than {_most():g} points" if wide else ""
-
-
-def _most() -> float:
-    return 2 * float(told()["margin"])
-
-
-def further(runs: int) -> str:
-    """What is held against a number that is the mean of so many runs."""
-    return "one further run" if runs == 1 else f"the mean of {runs} further runs"
-
-
-def expected(filled: Filled) -> str:
-    """The same for a table: where the paper says of some of its numbers only that they are means, of which."""
-    groups: dict[int, list[FilledCell]] = {}
-    for cell in filled.ran:
-        if cell.ours and cell.published is not None:
-            groups.setdefault(cell.ours.further, []).append(cell)
-    if len(groups) == 1 and 1 not in groups:
-        (runs,) = groups
-        return f"{further(runs)} of ours (the paper's numbers are means of {runs})"
-    means = [
-        f"{further(runs)} for {_about(found, filled)} (a mean of {runs} in the paper)"
-        for runs, found in groups.items()
-        if runs > 1
+def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
+    """What stands below the numbers; what is empty is left out."""
+    every = {attack_title(cell.by) for cell in filled.ran if cell.by}
+    substituted = [(attack_title(cell.by or ""), words) for cell in filled.ran for words in cell.substituted]
+    # said once of a row, not for each attack again
+    of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}
+    notes = [(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes]
+    notes += [
+        (attack_title(cell.by), words)
+        for cell in filled.ran
+        for words in cell.notes
+        if cell.by and (cell.row, words) not in of_rows
     ]
-    return " or ".join(["one further run of ours", *means] if 1 in groups or not groups else means)
+    claims = [sentence(one) for one in filled.claims if one.comparison]
+    if without := len(filled.claims) - len(claims):
+        claims.append(f"{without} of {plural(len(filled.claims), 'claim')} without runs of both arms")
+    if filled.aside:
+        whole = (
+            "all claims of this table on a task"
+            if filled.id in table_names()
+            else "the claims of a question as they were fixed beforehand"
+        )
+        claims.append(
+            f"{plural(filled.aside, 'further claim')} about what --only leaves out; Holm counts {whole}, run or not, shown or not"
+        )
+    found = [
+        ("Claims", claims),
+        ("Substituted", _alike(substituted, every)),
+        ("Notes", _alike(notes, every)),
+        ("Without a number", _missing(filled)),
+    ]
+    return [(title, words) for title, words in found if words]
 
 
-def _about(found: Sequence[FilledCell], filled: Filled) -> str:
-    """The measures that these cells have to themselves, or else their rows."""
-    others = {cell.metric for cell in filled.ran if cell not in found}
-    metrics = {cell.metric for cell in found}
-    names = (
-        [MEASURES[name] for name in MEASURES if name in metrics]
-        if not metrics & others
-        else [cell.row for cell in found]
-    )
-    return listed(list(dict.fromkeys(names)))
+def _missing(filled: Filled) -> list[str]:
+    """By reason; a number of the table counts once, however many attacks of ours it lacks, as in what a plan says of it."""
+    has = {cell.number for cell in filled.ran}
+    lacks = dict.fromkeys((cell.why, cell.number in has, cell.number) for cell in filled.cells if cell.ours is None)
+    counts = Counter((why, partly) for why, partly, _ in lacks)
+    return [
+        f"{plural(number, 'cell')}{', under some attacks' if partly else ''}: {why}"
+        for (why, partly), number in counts.items()
+    ]
+
+
+def _alike(found: Sequence[tuple[str, str]], every: Set[str]) -> list[str]:
+    """Each text once, with all rows or attacks that it is about; such as differ in numbers alone are one, with a range."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, words in found:
+        groups.setdefault(numberless(words), []).append((name, words))
+    lines = []
+    for some in groups.values():
+        names = list(filter(None, dict.fromkeys(name for name, _ in some)))
+        whose = "all attacks" if len(every) > 1 and set(names) == every else "; ".join(names)
+        (words,) = merged(words for _, words in some)
+        lines.append(f"{words} ({whose})" if whose else words)
+    return lines

@@ -61,8 +61,7 @@ class Apart:
 
     def far(self) -> np.ndarray:
         """The larger of the groups' distances."""
-        apart: np.ndarray = np.maximum.reduce(list(self.matrices.values()))
-        return apart
+        return np.maximum.reduce(list(self.matrices.values()))
 
 
 def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:

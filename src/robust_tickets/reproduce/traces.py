@@ -16,6 +16,7 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures import PARTS
 from robust_tickets.report.run_data import Distances
+from robust_tickets.reproduce.aggregate import HINT
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.search.stopping import paper
 
@@ -35,46 +36,51 @@ class Survivors:
     def depth(self) -> int:
         return len(next(iter(self.parts.values())))
 
+    @property
+    def form(self) -> tuple[int, list[str], list[int]]:
+        """Layers, parts and heads of each layer: equal for tickets of one model."""
+        return self.depth, list(self.parts), list(map(len, self.heads))
+
 
 @contextmanager
 def _from(outcome: Outcome, what: str) -> Iterator[None]:
-    """What is no such thing was written by somebody else: said, not shown."""
+    """What is no such thing was written by somebody else: it is refused, not shown."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
-        raise TicketsError(
-            f"{outcome.unit.id}: its {what} cannot be read ({problem})",
-            hint="restore the result file; results are not edited",
-        ) from None
+        message = f"{outcome.unit.id}: its {what} cannot be read ({problem})"
+        raise TicketsError(message, hint=HINT, code="result.traces") from None
 
 
 def distances(outcome: Outcome) -> Distances | None:
     """As the search wrote them; ``None`` where it wrote none."""
-    told = outcome.traces.get("distances")
-    if not told:
+    given = outcome.traces.get("distances")
+    if not given:
         return None
     with _from(outcome, "mask distances"):
-        points = tuple(map(_finite, told["points"]))
+        points = tuple(map(_finite, given["points"]))
         groups = {
-            name: tuple(tuple(map(_finite, row)) for row in told[name]) for name in ("heads", "neurons") if name in told
+            name: tuple(tuple(map(_finite, row)) for row in given[name])
+            for name in ("heads", "neurons")
+            if name in given
         }
         if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
             raise ValueError(f"they are not {len(points)} by {len(points)}")
         return Distances(
             points=points,
             groups=groups,
-            stopped_at=_nearest(told.get("stopped_at"), points),
-            drawn_at=_nearest(told.get("drawn_at"), points),
-            converged=told.get("converged") is not False,
-            rule=str(told.get("rule", "")),
-            settled_at=_settled(told, groups) if told.get("rule") == "fixed" and groups else None,
+            stopped_at=_nearest(given.get("stopped_at"), points),
+            drawn_at=_nearest(given.get("drawn_at"), points),
+            converged=given.get("converged") is not False,
+            rule=str(given.get("rule", "")),
+            settled_at=_settled(given, groups) if given.get("rule") == "fixed" and groups else None,
         )
 
 
-def _settled(told: Mapping[str, Any], groups: Mapping[str, Sequence[Sequence[float]]]) -> int | None:
+def _settled(given: Mapping[str, Any], groups: Mapping[str, Sequence[Sequence[float]]]) -> int | None:
     """Where the paper's rule would have stopped a search that it did not stop: asked again at every point, as in a search."""
     far = np.maximum.reduce([np.array(rows) for rows in groups.values()])
-    gamma, window = _finite(told["gamma"]), int(told["window"])
+    gamma, window = _finite(given["gamma"]), int(given["window"])
     return next((i for i in range(len(far)) if paper(far[: i + 1, : i + 1], gamma, window) is not None), None)
 
 
@@ -105,17 +111,17 @@ def by_head(outcomes: Sequence[Outcome]) -> bool:
 
 def survivors(outcome: Outcome, *, matrices: bool = False) -> Survivors | None:
     """Of its ticket; ``None`` where it has none. ``matrices``: of single weights by matrices, also where heads were counted."""
-    told = outcome.ticket or {}
+    kept = outcome.ticket or {}
     with _from(outcome, "ticket"):
-        if "by_head" in told and not matrices:
-            shares = tuple(tuple(map(_share, row)) for row in told["by_head"])
-            parts = {"heads": tuple(fmean(row) for row in shares), "MLPs": tuple(map(_share, told["by_mlp"]))}
+        if "by_head" in kept and not matrices:
+            shares = tuple(tuple(map(_share, row)) for row in kept["by_head"])
+            parts = {"heads": tuple(fmean(row) for row in shares), "MLPs": tuple(map(_share, kept["by_mlp"]))}
             return Survivors(parts=parts, heads=shares)
-        if "heads" in told:
-            heads = tuple(tuple(map(int, row)) for row in told["heads"])
-            kept = tuple(sum(row) / max(1, len(row)) for row in heads)
-            return Survivors(parts={"heads": kept, "neurons": tuple(map(_share, told["neurons"]))}, heads=heads)
-        return Survivors(parts=_weights(told["weights"], outcome.unit.backbone)) if "weights" in told else None
+        if "heads" in kept:
+            heads = tuple(tuple(map(int, row)) for row in kept["heads"])
+            means = {"heads": tuple(sum(row) / max(1, len(row)) for row in heads)}
+            return Survivors(parts={**means, "neurons": tuple(map(_share, kept["neurons"]))}, heads=heads)
+        return Survivors(parts=_weights(kept["weights"], outcome.unit.backbone)) if "weights" in kept else None
 
 
 def _share(count: Sequence[int]) -> float:

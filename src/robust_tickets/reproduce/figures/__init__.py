@@ -1,1 +1,0 @@
-"""Figures: drawings made from outcomes alone. Start at ``figure.figure`` and ``pareto.pareto``; ``drawn.show`` makes them markup."""
