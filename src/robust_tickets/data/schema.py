@@ -73,10 +73,7 @@ CUT, MOST_NAMES = 40, 12  # characters of a name and names in a message
 BAR = "|"  # a separator that is not read: texts hold it as well
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
 NAMES = "a pair of texts is FIRST,SECOND; the first row of a csv or tsv names its columns"
-HINT = (
-    "name it: --set text=COLUMN, --set label=COLUMN (--text and --label of a verb that has them; in Python text=, label=); "
-    + NAMES
-)
+HINT = "name it: --set text=COLUMN, --set label=COLUMN (--text and --label of a verb that has them); " + NAMES
 
 
 @dataclass(frozen=True, kw_only=True)
