@@ -10,7 +10,7 @@ import torch
 
 from robust_tickets.classifier import Classifier
 from robust_tickets.train import evaluate as module
-from robust_tickets.train.evaluate import Again, evaluate
+from robust_tickets.train.evaluate import Evaluator, evaluate
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
@@ -37,7 +37,7 @@ def test_asking_again_follows_the_model_and_encodes_nothing(
 ) -> None:
     monkeypatch.setattr(module, "KEPT", kept)
     clf, split = tiny_classifier(), toy_task().test
-    again = Again(clf, split)
+    again = Evaluator(clf, split)
     first = again()
     assert encoded == [5, 5, 2]
     assert first == evaluate(clf, split)

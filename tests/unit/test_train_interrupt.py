@@ -77,7 +77,7 @@ def test_an_interrupted_step_is_finished_saved_and_gone_on_from(
     assert f"train: saved after step {step + 1} of 15" in capsys.readouterr().err
     assert train(tmp_path / "cut") == expected
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
-    assert ("going on from step 5" in capsys.readouterr().err) == (step == 4)
+    assert ("resuming at step 5" in capsys.readouterr().err) == (step == 4)
 
 
 def test_a_second_one_ends_it_at_once_and_the_next_run_says_what_was_lost(

@@ -18,6 +18,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import write_json, write_text
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
+from robust_tickets.train.loop import Feed, TrainingRun
 from robust_tickets.train.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
-    from robust_tickets.train.loop import Feed, TrainingRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,20 @@ class Start:
     origin: Mapping[str, Any] = field(default_factory=dict)  # for the ticket's provenance
 
 
+@dataclass(kw_only=True, eq=False)
+class SearchRun(TrainingRun):
+    """The run that a search is made in."""
+
+    classifier: ModelClassifier  # around theta
+    given: Task | None  # some searches need none
+
+    @property
+    def task(self) -> Task:
+        if self.given is None:
+            raise TicketsError("the search needs a task", hint="give one: method(classifier, task)")
+        return self.given
+
+
 class Search(PerTask):
     """``Method()(classifier, task)`` finds a ticket and leaves the classifier as it was."""
 
@@ -118,20 +132,18 @@ class Search(PerTask):
 
         ``tuned``: an already fine-tuned classifier, for a method that begins with one; else it fine-tunes a copy in ``folder/tuned``.
         """
-        from robust_tickets.train.loop import TrainingRun
-
         if tuned is not None and self.tuning is None:
             raise TicketsError(
                 f"{type(self).__name__} does not begin with a fine-tuned model, got tuned=", hint="leave it out"
             )
         work = Path(folder) if folder else None
         start = self.start(clf, task, work, tuned)
-        with TrainingRun(
+        with SearchRun(
             settings=start.settings,
             model=start.theta,
             batches=start.batches,
             classifier=start.classifier,
-            task=task,
+            given=task,
             name="search",
             folder=work,
             identity=start.identity if work else "",
@@ -145,14 +157,16 @@ class Search(PerTask):
         """Refuse what does not fit, and make what the search begins with."""
         raise NotImplementedError
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """The method."""
         raise NotImplementedError
 
 
-def checked(clf: ModelClassifier, task: Task | None, what: str) -> Task:
-    """The task, where the classifier has a model and fits it."""
-    as_model(clf, what).check_task(task)
+def checked(task: Task | None, what: str, *classifiers: ModelClassifier | None) -> Task:
+    """The task, where the classifiers that are given have a model and fit it."""
+    for clf in classifiers:
+        if clf is not None:
+            as_model(clf, what).check_task(task)
     assert task is not None  # refused above
     return task
 

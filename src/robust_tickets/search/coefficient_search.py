@@ -23,7 +23,7 @@ from robust_tickets.config import fraction, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import stopping
-from robust_tickets.search.base import Found, Search, Start, checked, origin_of
+from robust_tickets.search.base import Found, Search, SearchRun, Start, checked, origin_of
 from robust_tickets.seeds import derive
 from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.gates import Gates
-    from robust_tickets.train.loop import TrainingRun
 
 LEAST = 10  # updates between two points of the paper's rule: consecutive updates hardly change a ranking
 APART = 3.5  # random walks: heads' coefficients closer together are hardly ranked (numbers: docs/papers/earlyrobust.md)
@@ -205,7 +204,7 @@ class CoefficientSearch(Search, TrainingSettings):
         """A copy of theta_0 with the classifier it has, and the labels of ``task``'s training split."""
         from robust_tickets.train.update import full_precision
 
-        task = checked(clf, task, "searched")
+        task = checked(task, "searched", clf)
         theta = clf.copy()
         full_precision(theta.model)
         return Start(
@@ -247,7 +246,7 @@ class CoefficientSearch(Search, TrainingSettings):
         points = self._points(self.per_epoch(task))
         return most if self.stop == "fixed" or len(points) < wanted else points[wanted - 1]
 
-    def mini_epochs(self, run: TrainingRun) -> list[int]:
+    def mini_epochs(self, run: SearchRun) -> list[int]:
         """Updates after which the coefficients are recorded."""
         if run.total > self.epochs * run.per_epoch:
             progress.say(
@@ -287,7 +286,7 @@ class CoefficientSearch(Search, TrainingSettings):
             rule=self.rule,
         )
 
-    def found(self, masks: MaskTrace, run: TrainingRun) -> Found:
+    def found(self, masks: MaskTrace, run: SearchRun) -> Found:
         """The ticket drawn at the point that the rule names, or at the last one."""
         named, trace = self.stopping(masks), masks.lines(run.per_epoch)
         point = len(trace) - 1 if named is None else named
@@ -332,7 +331,7 @@ class CoefficientSearch(Search, TrainingSettings):
         ticket = replace(ticket, provenance={**ticket.provenance, **about}).draw(round_to=self.round_to)
         return Found(ticket=ticket, trace=trace, distances=distances)
 
-    def _spread(self, masks: MaskTrace, point: int, run: TrainingRun) -> float:
+    def _spread(self, masks: MaskTrace, point: int, run: SearchRun) -> float:
         """Standard deviation of the heads' coefficients over a random walk's: as many updates, each by its learning rate up or down.
 
         The same rows in a later epoch pull the same way, whatever that is: their updates add up to one.

@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary
 from robust_tickets.config import component
-from robust_tickets.search.base import Found
+from robust_tickets.search.base import Found, SearchRun
 from robust_tickets.search.coefficient_search import CoefficientSearch, MaskTrace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from robust_tickets.train.loop import TrainingRun
 
 # Table 6 (L1 weights, step size) and §4.4 (neurons removed), with the released scripts' batch sizes
 TABLE6: dict[str, dict[str, float]] = {
@@ -57,7 +56,7 @@ class EarlyRobust(CoefficientSearch):
     neuron_l1: float = 2e-4
     adversary: Adversary | None = component("adversaries", FreeLB())
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """Train coefficients c with theta under the adversary until the masks they draw stop changing."""
         from robust_tickets.prune.gates import Gates
 

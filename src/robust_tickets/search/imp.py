@@ -34,7 +34,7 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import ModelClassifier
 from robust_tickets.config import setting
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, Search, Start, checked, origin_of
+from robust_tickets.search.base import Found, Search, SearchRun, Start, checked, origin_of
 from robust_tickets.seeds import derive
 from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from robust_tickets.data.task import Task
-    from robust_tickets.train.loop import TrainingRun
 
 # Chen et al.'s released code: 3 epochs a round, no weight decay, no warm-up, gradient norm clipped to 1
 ROUND: dict[str, Any] = {"epochs": 3, "lr": 2e-5, "batch_size": 32, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
@@ -60,7 +59,6 @@ LTH: Mapping[str, Mapping[str, Any]] = {
 
 Scores = dict[str, np.ndarray]  # by matrix
 BELOW_ONE = np.float32(0.999)  # the share of the largest: a round's scores must not reach the next round's
-STILL_THERE = np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ class IMP(Search, TrainingSettings):
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
     ) -> Start:
         """theta_0 itself: each round trains a copy."""
-        task = checked(clf, task, "pruned")
+        task = checked(task, "pruned", clf)
         return Start(
             theta=clf.needs_model("pruned").model,
             classifier=clf,
@@ -103,36 +101,29 @@ class IMP(Search, TrainingSettings):
             origin={**origin_of(clf, task), "rounds": len(self.rungs)},
         )
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """Fine-tune theta * m, remove the smallest weights from m, rewind theta; until ``sparsity`` is reached."""
-        clf, task, rounds = run.classifier, run.task, run.phase("rounds")
-        assert clf is not None
-        assert task is not None
-        family, weights = magnitudes(clf)
-        scores = {name: np.full(weight.shape, STILL_THERE, dtype=np.float32) for name, weight in weights.items()}
-        trace, head = list[dict[str, Any]](), dict[str, Tensor]()
-        if done := rounds.load():
-            scores = {name: done.tensors[f"score/{name}"].numpy() for name in scores}
-            head = {name.removeprefix("head/"): t for name, t in done.tensors.items() if name.startswith("head/")}
-            trace = done.values["trace"]
-        for number, rung in list(enumerate(self.rungs, start=1))[len(trace) :]:
+        family, weights = magnitudes(run.classifier)
+        m = Pruned(weights)
+        rounds = run.phase("rounds", m)
+        for number, rung in list(enumerate(self.rungs, start=1))[len(m.trace) :]:
             progress.say(f"search: round {number} of {len(self.rungs)}, to {rung:.0%}")
-            model, folder = clf.with_model(rewound(theta, scores, head)), run.below(f"round-{number}")
-            self.training(task, number)(model, task, folder=folder)
+            model = run.classifier.with_model(rewound(theta, m.scores, m.head))
+            folder = run.below(f"round-{number}")
+            self.training(run.task, number)(model, run.task, folder=folder)
             _, weights = magnitudes(model)
-            removed = remove(scores, weights, number - 1, rung)
+            removed = remove(m.scores, weights, number - 1, rung)
             if number == len(self.rungs):
-                rank_the_rest(scores, weights, number)
-            head = head_of(model.model) if self.classifier == "kept" else {}
-            trace.append({"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, task)})
-            tensors = {f"score/{name}": torch.from_numpy(score) for name, score in scores.items()}
-            rounds.save(number, tensors | {f"head/{name}": value for name, value in head.items()}, {"trace": trace})
+                rank_the_rest(m.scores, weights, number)
+            m.head = head_of(model.model) if self.classifier == "kept" else {}
+            m.trace.append({"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, run.task)})
+            rounds.save(number)
             if folder:  # three times the model
                 shutil.rmtree(folder / "checkpoint", ignore_errors=True)
         ticket = Ticket.from_weight_scores(
-            family=family, names=list(scores), scores=list(scores.values()), sparsity=self.sparsity
+            family=family, names=list(m.scores), scores=list(m.scores.values()), sparsity=self.sparsity
         )
-        return Found(ticket=ticket, trace=trace)
+        return Found(ticket=ticket, trace=m.trace)
 
     @property
     def rungs(self) -> list[float]:
@@ -160,6 +151,27 @@ class IMP(Search, TrainingSettings):
             return {}
         numbers = evaluate(model, rows).numbers()
         return {"loss": numbers["loss"], "accuracy": numbers["accuracy"]}
+
+
+class Pruned:
+    """What is known between two rounds: scores (infinity where a weight is still there), the classification head, a line a round."""
+
+    def __init__(self, weights: Scores) -> None:
+        self.scores = {name: np.full(weight.shape, np.inf, dtype=np.float32) for name, weight in weights.items()}
+        self.head: dict[str, Tensor] = {}
+        self.trace: list[dict[str, Any]] = []
+
+    def tensors(self) -> dict[str, Tensor]:
+        scores = {f"score/{name}": torch.from_numpy(score) for name, score in self.scores.items()}
+        return scores | {f"head/{name}": value for name, value in self.head.items()}
+
+    def values(self) -> dict[str, Any]:
+        return {"trace": self.trace}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.scores = {name: tensors[f"score/{name}"].numpy() for name in self.scores}
+        self.head = {name.removeprefix("head/"): t for name, t in tensors.items() if name.startswith("head/")}
+        self.trace = list(values["trace"])
 
 
 def magnitudes(clf: ModelClassifier) -> tuple[str, Scores]:

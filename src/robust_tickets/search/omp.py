@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from robust_tickets.classifier.base import as_model
 from robust_tickets.config import Settings, fraction
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, Search, Start, fine_tuned, named, origin_of
+from robust_tickets.search.base import Found, Search, SearchRun, Start, fine_tuned, named, origin_of
 from robust_tickets.search.imp import LTH, ROUND, magnitudes
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
-    from robust_tickets.train.loop import TrainingRun
 
 
 TUNING = FineTune(**ROUND)
@@ -78,9 +77,8 @@ class OMP(Search, Settings):
             origin=origin if tuned is None else {**origin, "tuned": named(tuned)},
         )
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """The smallest |w| go."""
-        assert run.classifier is not None
         family, scores = magnitudes(run.classifier)
         return Found(
             ticket=Ticket.from_weight_scores(

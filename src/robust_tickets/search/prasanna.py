@@ -16,7 +16,7 @@ The ticket carries no scores: how much goes is the rule's answer, not a setting,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -31,7 +31,17 @@ from robust_tickets.backbone.layout import Layout, layout_of
 from robust_tickets.config import Settings, setting
 from robust_tickets.data.batching import Batch
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
+from robust_tickets.search.base import (
+    Found,
+    Search,
+    SearchRun,
+    Start,
+    checked,
+    determining,
+    fine_tuned,
+    named,
+    origin_of,
+)
 from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows
@@ -42,7 +52,6 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.gates import Gates
-    from robust_tickets.train.loop import TrainingRun
 
 PHASES = ("both", "heads", "mlps")
 TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
@@ -86,9 +95,7 @@ class Prasanna(Search, Settings):
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
     ) -> Start:
         """The model, fine-tuned on the task."""
-        for given in (clf,) if tuned is None else (clf, tuned):
-            checked(given, task, "pruned")
-        assert task is not None
+        task = checked(task, "pruned", clf, tuned)
         if len(task.validation) == 0:
             raise TicketsError(
                 "importance pruning stops by accuracy on the validation split, which is empty",
@@ -104,41 +111,35 @@ class Prasanna(Search, Settings):
             origin={**origin_of(clf, task), "tuned": named(tuned)},
         )
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """Measure importance, mask what is least important, undo it where accuracy falls below the floor; in three phases."""
         from robust_tickets.prune.gates import Gates
         from robust_tickets.train.evaluate import evaluate
 
-        clf, task, iterations = run.classifier, run.task, run.phase("iterations")
-        assert clf is not None
-        assert task is not None
-        layout, batches = layout_of(theta), self._batches(clf, task)
+        layout, batches = layout_of(theta), self._batches(run.classifier, run.task)
         masks = Masks(layout.heads_of(theta), layout.neurons_of(theta))
+        iterations = run.phase("iterations", masks)
         with Gates(theta) as gates:
-            done = iterations.load()
-            lines: list[dict[str, Any]] = done.values["lines"] if done else []
-            for line in lines:
-                masks.redo(line)
-            if not lines:
-                whole = evaluate(clf, task.validation).accuracy
-                lines.append({"iteration": 0, "phase": None, "accuracy": whole, "kept": True})
-                iterations.save(0, {}, {"lines": lines})
-            least = self.floor * lines[0]["accuracy"]
-            while (phase := phase_after(lines)) is not None:
+            if not masks.lines:
+                whole = evaluate(run.classifier, run.task.validation).accuracy
+                masks.lines.append({"iteration": 0, "phase": None, "accuracy": whole, "kept": True})
+                iterations.save(0)
+            least = self.floor * masks.lines[0]["accuracy"]
+            while (phase := masks.phase()) is not None:
                 masks.into(gates)
                 chosen = self._choose(importance(theta, layout, batches()), masks, phase)
-                line = {"iteration": len(lines), "phase": phase, **chosen}
+                line = {"iteration": len(masks.lines), "phase": phase, **chosen}
                 if chosen["heads"] or chosen["mlps"]:
                     masks.do(line)
                     masks.into(gates)
-                    accuracy = evaluate(clf, task.validation).accuracy
+                    accuracy = evaluate(run.classifier, run.task.validation).accuracy
                     line |= {"accuracy": accuracy, "kept": accuracy >= least}
                     if not line["kept"]:
                         masks.undo(line)
                 else:  # nothing is left that may go
-                    line |= {"accuracy": lines[-1]["accuracy"], "kept": False}
-                lines.append(line | masks.left())
-                iterations.save(len(lines) - 1, {}, {"lines": lines})
+                    line |= {"accuracy": masks.lines[-1]["accuracy"], "kept": False}
+                masks.lines.append(line | masks.left())
+                iterations.save(line["iteration"])
                 progress.say(
                     f"search: iteration {line['iteration']} ({phase}), accuracy {line['accuracy']:.1f}, floor {least:.1f}"
                 )
@@ -147,9 +148,9 @@ class Prasanna(Search, Settings):
             family=layout.family,
             masks={"heads": tuple(masks.heads), "neurons": tuple(masks.neurons)},
             unit_weights=layout.unit_weights(theta),
-            provenance={"iterations": len(lines) - 1},
+            provenance={"iterations": len(masks.lines) - 1},
         )
-        return Found(ticket=ticket, trace=lines)
+        return Found(ticket=ticket, trace=masks.lines)
 
     def _choose(self, measured: Importance, masks: Masks, phase: str) -> dict[str, Any]:
         """What to mask next: [layer, head] and [layer, neuron that stays, …], least important first."""
@@ -198,18 +199,18 @@ def normalised(heads: list[np.ndarray]) -> list[np.ndarray]:
     return [(u - low) / max(high - low, 1e-20) for u in unit]
 
 
-def phase_after(lines: list[dict[str, Any]]) -> str | None:
-    """Each phase ends with a step that was not kept."""
-    ended = sum(not line["kept"] for line in lines)
-    return PHASES[ended] if ended < len(PHASES) else None
-
-
 class Masks:
-    """What is kept so far."""
+    """What is kept so far, and a line an iteration, from which the masks and the phase follow."""
 
     def __init__(self, heads: list[int], neurons: list[int]) -> None:
         self.heads = [np.ones(n, dtype=bool) for n in heads]
         self.neurons = [np.ones(n, dtype=bool) for n in neurons]
+        self.lines: list[dict[str, Any]] = []
+
+    def phase(self) -> str | None:
+        """Each phase ends with a step that was not kept."""
+        ended = sum(not line["kept"] for line in self.lines)
+        return PHASES[ended] if ended < len(PHASES) else None
 
     def do(self, line: dict[str, Any]) -> None:
         for layer, head in line["heads"]:
@@ -224,10 +225,6 @@ class Masks:
         for layer, *_ in line["mlps"]:
             self.neurons[layer][:] = True
 
-    def redo(self, line: dict[str, Any]) -> None:
-        if line["kept"] and line["phase"] is not None:
-            self.do(line)
-
     def into(self, gates: Gates) -> None:
         with torch.no_grad():
             for group, kept in ((gates.heads, self.heads), (gates.neurons, self.neurons)):
@@ -239,6 +236,18 @@ class Masks:
             "heads_left": sum(int(m.sum()) for m in self.heads),
             "mlps_left": sum(bool(m.all()) for m in self.neurons),
         }
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def values(self) -> dict[str, Any]:
+        return {"lines": self.lines}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.lines = list(values["lines"])
+        for line in self.lines:
+            if line["kept"] and line["phase"] is not None:
+                self.do(line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +268,8 @@ def importance(model: PreTrainedModel, layout: Layout, batches: Iterable[Batch])
     whole = torch.zeros(len(sizes[layout.down]), device=device)  # a feed-forward layer's mask scales all its neurons
     required = [p.requires_grad for p in model.parameters()]
     training = model.training
-    model.requires_grad_(False).eval()
+    model.requires_grad_(False)
+    model.train(False)
     try:
         for batch in batches:
             inputs = {name: value.to(device, non_blocking=True) for name, value in batch.inputs.items()}

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -37,7 +37,17 @@ from robust_tickets.adversary.objective import Adversary
 from robust_tickets.config import build, component, fraction, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.search.base import Found, Search, Start, checked, determining, fine_tuned, named, origin_of
+from robust_tickets.search.base import (
+    Found,
+    Search,
+    SearchRun,
+    Start,
+    checked,
+    determining,
+    fine_tuned,
+    named,
+    origin_of,
+)
 from robust_tickets.seeds import derive
 from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
@@ -50,7 +60,6 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.hardconcrete import HardConcrete
-    from robust_tickets.train.loop import TrainingRun
     from robust_tickets.train.update import Step
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
@@ -130,9 +139,7 @@ class RobustT(Search, TrainingSettings):
         """Step 1: the model, fine-tuned on the task."""
         from robust_tickets.train.update import full_precision
 
-        for given in (clf,) if tuned is None else (clf, tuned):
-            task = checked(given, task, "searched")
-        assert task is not None
+        task = checked(task, "searched", clf, tuned)
         if tuned is None:
             tuning = determining(self.tuning, self.seed)
             theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
@@ -156,7 +163,7 @@ class RobustT(Search, TrainingSettings):
             origin={**origin_of(clf, task), "tuned": named(tuned)},
         )
 
-    def search(self, theta: PreTrainedModel, run: TrainingRun) -> Found:
+    def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """Step 2: a gate z on every weight of the frozen model, under the adversary and the penalty. Step 3: the lowest go."""
         from robust_tickets.prune.hardconcrete import HardConcrete
         from robust_tickets.train.update import Unclipped
@@ -192,12 +199,13 @@ class RobustT(Search, TrainingSettings):
         return Found(ticket=replace(ticket, provenance=about), trace=trace.lines)
 
     @classmethod
-    def released(cls, name: str, **changes: Any) -> RobustT:
+    def released(cls, name: str, **changes: Any) -> Self:
         """What the released code runs: its scripts' numbers for a task (SST-2's for one it has no script for) and all its ways."""
         row = {**TABLE7.get(name, {}), **SCRIPTS.get(name, SCRIPTS["sst2"])}
         row["adversary"] = {**row["adversary"], "token_types": False}
         ways = {"ramp": "official", "clip_scope": "all", "tuning": {"clip": 0.0}}
-        return replace(build(cls, {**row, **ways}, name), **changes)
+        made: Self = build(cls, {**row, **ways}, name)
+        return replace(made, **changes)
 
     @property
     def finds(self) -> str:
@@ -236,18 +244,17 @@ class RobustT(Search, TrainingSettings):
             family=layout.family, scores=scores, unit_weights=layout.unit_weights(theta), **fractions
         )
 
-    def _evaluation(self, run: TrainingRun, trace: GateTrace) -> Callable[[], dict[str, Any]] | None:
-        from robust_tickets.train.evaluate import Again
+    def _evaluation(self, run: SearchRun, trace: GateTrace) -> Callable[[], dict[str, Any]] | None:
+        from robust_tickets.train.evaluate import Evaluator
 
         task = run.task
-        assert task is not None
         if self.evaluate == "never" or task.validation_split not in task.splits or len(task.validation) == 0:
             return None
         rows = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
-        again = Again(run.classifier, rows)
+        evaluator = Evaluator(run.classifier, rows)
 
         def numbers() -> dict[str, Any]:
-            measured = again().numbers()
+            measured = evaluator().numbers()
             trace.evaluated(measured["accuracy"])
             return measured
 

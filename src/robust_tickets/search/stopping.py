@@ -61,7 +61,8 @@ class Apart:
 
     def far(self) -> np.ndarray:
         """The larger of the groups' distances."""
-        return np.maximum.reduce(list(self.matrices.values()))
+        apart: np.ndarray = np.maximum.reduce(list(self.matrices.values()))
+        return apart
 
 
 def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:

@@ -137,7 +137,7 @@ def write(folder: Path, state: State) -> Path:
         size = sum(map(size_of, state.tensors.values()))
         raise TicketsError(
             f"could not write the checkpoint {final}: {problem.strerror or problem}",
-            hint=f"free some space ({-(-size // 10**6)} MB are needed) or choose another folder; the same command then goes on",
+            hint=f"free some space ({-(-size // 10**6)} MB are needed) or choose another folder; the same command then resumes",
             exit_code=FAILED,
         ) from None
     for older in folder.glob(f"{PREFIX}*"):
@@ -148,21 +148,23 @@ def write(folder: Path, state: State) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What outlives one training of a run (its rounds, say), under the run's identity; without a folder nothing is kept."""
+    """A memory that outlives one training of a run (its rounds, say), under the run's identity; without a folder nothing is kept."""
 
     folder: Path | None
     identity: str
+    memory: Memory
 
-    def save(self, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        if self.folder is not None:
-            write(self.folder, State(step=step, tensors=tensors, values={"identity": self.identity, **values}))
-
-    def load(self) -> State | None:
-        """What was saved last; refuses what another run saved."""
+    def __post_init__(self) -> None:
+        """Restore what was saved last; refuses what another run saved."""
         found = read(self.folder) if self.folder is not None else None
         if found is not None:
             same_work(self.folder, found.values["identity"], self.identity)
-        return found
+            self.memory.restore(found.tensors, found.values["memory"])
+
+    def save(self, step: int) -> None:
+        if self.folder is not None:
+            values = {"identity": self.identity, "memory": self.memory.values()}
+            write(self.folder, State(step=step, tensors=self.memory.tensors(), values=values))
 
 
 def read(folder: Path) -> State | None:

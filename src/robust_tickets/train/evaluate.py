@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from robust_tickets import progress
 from robust_tickets.classifier.base import HINT
 from robust_tickets.errors import TicketsError
 from robust_tickets.stats.classification import classification, only_class
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier, Encoded
+    from robust_tickets.data.task import Split
 
 CHUNK = 1024  # rows held as text at a time, so that a split of millions is not
 KEPT = 64 * CHUNK  # rows kept encoded between two evaluations: some 90 MB at 256 tokens
@@ -40,32 +44,32 @@ class Evaluation:
         return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "n": self.n, "loss": self.loss}
 
 
-class Again:
-    """``Again(clf, split)()`` is ``evaluate(clf, split)``, made for being asked after every epoch: its texts are encoded once.
+class Evaluator:
+    """``Evaluator(clf, split)()`` is ``evaluate(clf, split)``, made for being asked after every epoch: its texts are encoded once.
 
     An encoded text takes about 150 bytes and 5 a token; rows beyond the first ``KEPT`` are encoded anew.
     """
 
-    def __init__(self, clf: Any, split: Any) -> None:
+    def __init__(self, clf: Classifier, split: Split) -> None:
         self.clf, self.split = clf, split
-        self.chunks: dict[int, list[Any]] = {}
+        self.chunks: dict[int, list[Encoded]] = {}
 
     def __call__(self) -> Evaluation:
         return evaluate(self.clf, self.split, chunks=self.chunks)
 
 
 def evaluate(
-    clf: Any,
-    split: Any,
+    clf: Classifier,
+    split: Split,
     *,
     labels: Sequence[str] | None = None,
     token_budget: int | None = None,
     title: str = "",
-    chunks: dict[int, list[Any]] | None = None,
+    chunks: dict[int, list[Encoded]] | None = None,
 ) -> Evaluation:
     """``clf`` on every row of ``split``; ``labels``: the task's, to be checked against the classifier's; ``title`` shows progress.
 
-    ``chunks`` keeps encoded texts for the next evaluation of the same classifier on the same split, see ``Again``.
+    ``chunks`` keeps encoded texts for the next evaluation of the same classifier on the same split, see ``Evaluator``.
     """
     if labels is not None and tuple(labels) != tuple(clf.labels):
         raise TicketsError(

@@ -146,13 +146,13 @@ class FineTune(TrainingSettings):
         return clf
 
     def _evaluation(self, clf: ModelClassifier, task: Task) -> Callable[[], dict[str, Any]] | None:
-        from robust_tickets.train.evaluate import Again
+        from robust_tickets.train.evaluate import Evaluator
 
         if self.evaluate == "never" or len(task.validation) == 0:
             return None
         split = evaluated_rows(task.validation, self.evaluation_rows, self.seed)
-        again = Again(clf, split)
-        return lambda: again().numbers()
+        evaluator = Evaluator(clf, split)
+        return lambda: evaluator().numbers()
 
 
 def evaluated_rows(split: Split, most: int, seed: int, *purpose: str) -> Split:

@@ -5,11 +5,11 @@
             ...  # ``run.loss`` is that of the last step; ``run.stop()``, ``break`` and ``return`` end the run
 
 Order, metrics, progress, evaluation, stopping and checkpoints live here; what one update computes (accumulation, clipping, schedule,
-precision, draws) is its engine's, eager or captured, see ``engine.py``. A run that is killed and started again ends with the same
+precision, draws) is its engine's, eager or captured, see ``update.py``. A run that is killed and started again ends with the same
 weights, bit for bit on CPU: a checkpoint holds parameters, optimiser and the step, and everything else (learning rate, epoch, place in
 the data, what is drawn) is a function of the step; of captured updates, whose random streams continue, it holds the streams too. A
 checkpoint is taken only between steps, after the caller's part of the step, its log line and its evaluation. Ctrl-C and SIGTERM end a
-run with one (``interrupt.py``); after an exception nothing is saved.
+run with one; after an exception nothing is saved.
 
 The model is trained where it is: move the classifier to a device first.
 """
@@ -41,7 +41,6 @@ from robust_tickets.files import no_link
 from robust_tickets.progress import say
 from robust_tickets.seeds import derive, seed_dropout, torch_generator
 from robust_tickets.train import checkpoint
-from robust_tickets.train import checkpoint as state
 from robust_tickets.train.bf16 import Half
 from robust_tickets.train.cuda import engine_for
 from robust_tickets.train.cuda.late import Late
@@ -50,8 +49,9 @@ from robust_tickets.train.settings import TrainingSettings
 from robust_tickets.train.update import Step, Unclipped, adamw, make_step, named_parameters
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from robust_tickets.classifier import ModelClassifier
-    from robust_tickets.data.task import Task
 
 
 class Metrics:
@@ -135,7 +135,7 @@ class Interrupt:
 LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time
 
-M = TypeVar("M", bound=state.Memory)
+M = TypeVar("M", bound=checkpoint.Memory)
 
 
 class Feed(Sized, Protocol):
@@ -149,10 +149,9 @@ class TrainingRun:
     """One run. ``name`` is the word that its draws are derived from."""
 
     settings: TrainingSettings
-    model: Any  # what the adversary sees
+    model: PreTrainedModel  # what the adversary sees
     batches: Feed | None = None
     classifier: ModelClassifier | None = None  # around the model: what evaluates it, and its tokenizer
-    task: Task | None = None
     name: Literal["finetune", "search"] = "finetune"
     folder: Path | None = None  # metrics.jsonl and checkpoint/
     identity: str = ""  # hash of what determines the run; a checkpoint of another run is refused
@@ -166,7 +165,7 @@ class TrainingRun:
         self.total, self._end, self.horizon = self.settings.length(self.per_epoch)
         self.device = next(self.model.parameters()).device
         self.generators: dict[str, torch.Generator] = {}
-        self.memory: state.Memory | None = None
+        self.memory: checkpoint.Memory | None = None
         self.done, self.stopped, self.note = 0, False, ""
         self._unfinished = self._concluded = False
 
@@ -246,9 +245,9 @@ class TrainingRun:
             labels=() if self.classifier is None else self.classifier.labels,
         )
 
-    def phase(self, name: str) -> checkpoint.Phase:
-        """What outlives one training: rounds, iterations."""
-        return checkpoint.Phase(folder=self.below(f"checkpoint/{name}"), identity=self.identity)
+    def phase(self, name: str, memory: checkpoint.Memory) -> checkpoint.Phase:
+        """What outlives one training: ``memory`` is restored at once, and saved when the method says so."""
+        return checkpoint.Phase(folder=self.below(f"checkpoint/{name}"), identity=self.identity, memory=memory)
 
     def below(self, name: str) -> Path | None:
         """A folder for one training of several."""
@@ -416,7 +415,7 @@ class TrainingRun:
     def _working(self) -> Half | None:
         """The bf16 weights, where an evaluation may use them: on a GPU, where one in fp32 took 2 % of an epoch of SST-2.
 
-        What is seen here is only told in metrics.jsonl, no epoch is chosen by it, and the line says its precision. Numbers that are
+        What is seen here stands only in metrics.jsonl, no epoch is chosen by it, and the line says its precision. Numbers that are
         published come from evaluations after the run, in fp32. Gates are evaluated as they are drawn: in fp32.
         """
         half = self.engine.half
@@ -442,7 +441,7 @@ class TrainingRun:
         self._check_loss()  # a run that went wrong never replaces a good checkpoint
         begun = time.monotonic()
         self._check_weights()
-        taken = state.capture(self)
+        taken = checkpoint.capture(self)
         prepared = time.monotonic() - begun
         self.writer.write(taken, wait=always)
         self.saved_at, self.saved_step = time.monotonic(), self.done
@@ -452,11 +451,11 @@ class TrainingRun:
         found = checkpoint.read(self.folder / "checkpoint") if self.folder else None
         if found is None:
             return False
-        state.restore(self, found)
+        checkpoint.restore(self, found)
         self.engine.resumed()
         self.saved_step = self.done
         if not self._over():
-            progress.say(f"{self.title}: going on from step {self.done} of {self.last}")
+            progress.say(f"{self.title}: resuming at step {self.done} of {self.last}")
         return True
 
 

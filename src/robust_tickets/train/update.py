@@ -1,6 +1,6 @@
 """One update, done eagerly: the gradients of a group of micro-batches, clipping, the learning rate, AdamW. The reference of all engines.
 
-The loop says which batches and which update it is; everything that an update computes is here, and ``captured.py`` records just this code
+The loop says which batches and which update it is; everything that an update computes is here, and ``cuda/graphs.py`` records just this code
 as CUDA graphs. So nothing here reads a value back from the device, and what changes from update to update (learning rate, a penalty's
 weight) is a number on the device where there is one. On the CPU it is a Python float, in double precision.
 
@@ -76,7 +76,7 @@ def make_step(
 ) -> Step:
     """A step on ``model``: plain, or ``adversary``'s. ``ground`` is what it may look at before the first step.
 
-    ``gates`` are those of the model, if it has some. ``bf16`` has working weights beside the masters (``half.py``), which the loop's
+    ``gates`` are those of the model, if it has some. ``bf16`` has working weights beside the masters (``bf16.py``), which the loop's
     engine keeps; with ``autocast`` every pass casts the weights themselves, and their gradients lie where autograd puts them.
     """
     one_of("the precision", precision, get_args(Precision))
