@@ -42,8 +42,9 @@ from robust_tickets.train import loop as looping
 from robust_tickets.train.checkpoint import size_of
 from robust_tickets.train.cuda.late import Late
 from robust_tickets.train.cuda.writer import Writer
-from robust_tickets.train.finetune import FineTune, updates_per_epoch
+from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
+from robust_tickets.train.settings import updates_per_epoch
 
 QUESTION = "Seconds of an epoch beyond its bare updates, by kind, as a share of the epoch"
 KINDS = ("data", "metrics", "checkpoint", "evaluation")
@@ -129,6 +130,7 @@ class Watch:
         if loop.writer is not None:
             while loop.writer.busy:
                 time.sleep(0.01)
+        assert loop.batches is not None
         batches = loop.batches.epoch((loop.done - 1) // loop.per_epoch)
         counted = len(self.epochs) + 1 >= WARM_UP
         held = (

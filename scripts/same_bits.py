@@ -63,7 +63,7 @@ class Watched:
             self.places.append(torch.cuda.default_generators[0].get_offset() if loss.is_cuda else 0)
             return loss
 
-        TrainingRun._update = update  # type: ignore[method-assign]
+        TrainingRun._update = update  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:

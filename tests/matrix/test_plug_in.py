@@ -73,7 +73,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder), str(PAGE.parents[1] / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(folder), str(PAGE.parents[2] / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path},
