@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robust_tickets._version import __version__ as __version__
 
@@ -67,58 +67,6 @@ _WHERE = {
 }
 
 __all__ = ["__version__", *sorted(_WHERE)]
-
-if TYPE_CHECKING:
-    from robust_tickets.adversary.ascc import ASCC as ASCC
-    from robust_tickets.adversary.freeat import FreeAT as FreeAT
-    from robust_tickets.adversary.freelb import FreeLB as FreeLB
-    from robust_tickets.adversary.infobert import InfoBERT as InfoBERT
-    from robust_tickets.adversary.pgd import PGD as PGD
-    from robust_tickets.adversary.smart import SMART as SMART
-    from robust_tickets.adversary.synonymhotflip import SynonymHotFlip as SynonymHotFlip
-    from robust_tickets.adversary.synonymswap import SynonymSwap as SynonymSwap
-    from robust_tickets.adversary.tavat import TAVAT as TAVAT
-    from robust_tickets.adversary.yopo import YOPO as YOPO
-    from robust_tickets.attack.recipes.a2t import A2T as A2T
-    from robust_tickets.attack.recipes.bertattack import BertAttack as BertAttack
-    from robust_tickets.attack.recipes.bertattack_papers import BertAttackPapers as BertAttackPapers
-    from robust_tickets.attack.recipes.deepwordbug import DeepWordBug as DeepWordBug
-    from robust_tickets.attack.recipes.pwws import PWWS as PWWS
-    from robust_tickets.attack.recipes.textbugger import TextBugger as TextBugger
-    from robust_tickets.attack.recipes.textfooler import TextFooler as TextFooler
-    from robust_tickets.attack.replay import replay as replay
-    from robust_tickets.attack.result import AttackResult as AttackResult
-    from robust_tickets.classifier import Classifier as Classifier
-    from robust_tickets.classifier import load_classifier as load_classifier
-    from robust_tickets.data.load import load_task as load_task
-    from robust_tickets.data.registered_tasks import tasks as tasks
-    from robust_tickets.data.task import Task as Task
-    from robust_tickets.deploy.export import export as export
-    from robust_tickets.deploy.predict import predict as predict
-    from robust_tickets.errors import TicketsError as TicketsError
-    from robust_tickets.experiment.recipe import recipes as recipes
-    from robust_tickets.prune.compact import apply as apply
-    from robust_tickets.prune.compact import compact as compact
-    from robust_tickets.prune.compact import expand as expand
-    from robust_tickets.registry import adversaries as adversaries
-    from robust_tickets.registry import attacks as attacks
-    from robust_tickets.registry import backbones as backbones
-    from robust_tickets.registry import methods as methods
-    from robust_tickets.report.html import write_report as write_report
-    from robust_tickets.search.base import Found as Found
-    from robust_tickets.search.earlybert import EarlyBERT as EarlyBERT
-    from robust_tickets.search.earlyrobust import EarlyRobust as EarlyRobust
-    from robust_tickets.search.imp import IMP as IMP
-    from robust_tickets.search.omp import OMP as OMP
-    from robust_tickets.search.orticket import ORTicket as ORTicket
-    from robust_tickets.search.prasanna import Prasanna as Prasanna
-    from robust_tickets.search.random import RandomTicket as RandomTicket
-    from robust_tickets.search.robustt import RobustT as RobustT
-    from robust_tickets.stats.compare_runs import RunSet as RunSet
-    from robust_tickets.stats.compare_runs import TrainedRun as TrainedRun
-    from robust_tickets.stats.compare_runs import compare_runs as compare_runs
-    from robust_tickets.ticket.ticket import Ticket as Ticket
-    from robust_tickets.train.finetune import FineTune as FineTune
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -176,21 +176,24 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """A run's folder, and the stages that were asked for, those that no arm shows too (the ticket that a random one matches).
+    """A run's folder.
 
     ``processes`` may work in the folder at a time, each stage being one's (``alone``); none: this one has the whole of it, by ``locked``.
     """
 
     folder: Path
     processes: int | None = None
-    used: dict[str, None] = field(default_factory=dict, compare=False, repr=False)  # an ordered set
 
     def stage(self, kind: str, key: Mapping[str, Any]) -> Stage:
         """The stage that ``key`` determines, in its folder under ``kind``."""
         stage = Stage(folder=within(self.folder, f"{kind}/{digest(key)[:8]}"), key=key)
         stage.folder.mkdir(parents=True, exist_ok=True)
-        self.used[stage.name] = None
         return stage
+
+    def made(self, name: str) -> Stage:
+        """A finished stage by its name."""
+        folder = within(self.folder, name)
+        return Stage(folder=folder, key=record(folder / "stage.json").get("key", {}))
 
     @contextmanager
     def alone(self, stage: Stage) -> Iterator[None]:

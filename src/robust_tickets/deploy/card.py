@@ -339,7 +339,7 @@ def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
 
 def _adversary(stage: Path) -> dict[str, Any]:
     """What the model was trained against, and the words it was swapped with."""
-    told = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("train")).get("adversary"))
+    told = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("method")).get("adversary"))
     words = mapping(record(stage / "adversary.json").get("resources"))
     return {"adversary": str(told.get("name", "")), "words": tuple(words.values())}
 

@@ -1,24 +1,23 @@
-"""The three stages that cost something: search, train, attack. Each begins with "if it is done, take it".
-
-A stage's key is all that determines its result: the weights it starts from, the task's rows, the component's settings, and a plug-in's own
-file (a backbone's stands in the digest of the model). Where files lie, how many tokens go through the model at once and on which device
-are not in it.
-"""
+"""One stage at a time: search, draw, train, attack, each found done, resumed or run; and the same from plain values (``execute``)."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets import __version__
-from robust_tickets.config import counted, describe, to_plain
-from robust_tickets.files import read_json, within, write_json
+from robust_tickets import __version__, progress
+from robust_tickets.config import build, build_component, canonical, counted, describe, digest, to_plain
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import read_json, sha256_file, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
-from robust_tickets.stages import Stage, stage_key
+from robust_tickets.stages import RunFolder, Stage, record, stage_key
 
 if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary
@@ -235,8 +234,6 @@ def _plain(evaluation: Any, split: str) -> dict[str, Any]:
 
 def _seconds(metrics: Path) -> float:
     """How long the training behind a metrics.jsonl took, interruptions left out."""
-    import json
-
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
     return max((float(json.loads(line).get("seconds", 0.0)) for line in lines), default=0.0)
 
@@ -253,3 +250,169 @@ def _drop_checkpoint(stage: Stage) -> None:
 
 def evaluation_of(stage: Stage) -> dict[str, Any]:
     return dict(read_json(stage.folder / "evaluation.json"))
+
+
+class Loaded:
+    """The tasks and models of one process, each loaded once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._victim: tuple[Path, ModelClassifier] | None = None  # the last one: a model is large
+
+    def task(self, source: Mapping[str, Any], seed: int) -> Task:
+        from robust_tickets.data.source import TaskSource
+
+        return self._once([dict(source), seed], lambda: build(TaskSource, source, "source").load(seed))  # type: ignore[no-any-return]
+
+    def start(self, request: Mapping[str, Any], source: Mapping[str, Any]) -> ModelClassifier:
+        """theta_0 with a head for the task of ``source``; never changed."""
+        from robust_tickets.classifier import load_classifier
+
+        seed, length = request["seed"], request["max_length"]
+        task = self.task(source, seed)
+
+        def load() -> ModelClassifier:
+            say(f"model: loading {request['model']}")
+            return load_classifier(request["model"], task, max_length=length, seed=seed).needs_model("trained")
+
+        return self._once([dict(source), seed, request["model"], length], load)  # type: ignore[no-any-return]
+
+    def inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What theta_0 and the task are, which reads all weights once; refused where the request was made of others."""
+        source = request["source"]
+        given = ["inputs", dict(source), request["seed"], request["model"], request["max_length"]]
+        start, task = self.start(request, source), self.task(source, request["seed"])
+        found: dict[str, Any] = self._once(given, lambda: inputs(start, task))
+        if found != request.get("inputs", found):
+            raise TicketsError(
+                "the task or the model changed since this stage was planned",
+                hint="run the same command again",
+                exit_code=FAILED,
+                code="job.other_inputs",
+            )
+        return found
+
+    def victim(self, folder: Path) -> ModelClassifier:
+        """The trained model of a stage."""
+        from robust_tickets.classifier import Classifier
+
+        if self._victim is None or self._victim[0] != folder:
+            self._victim = folder, Classifier.from_pretrained(folder / "model").needs_model("attacked")
+        return self._victim[1]
+
+    def _once(self, key: list[Any], load: Callable[[], Any]) -> Any:
+        name = canonical(key)
+        if name not in self._kept:
+            self._kept[name] = load()
+        return self._kept[name]
+
+
+def execute(request: Mapping[str, Any], loaded: Loaded | None = None) -> str:
+    """Run one stage from plain values, or find it done; its name in the run folder.
+
+    ``stage``, ``run`` (the folder), ``processes`` (as RunFolder has it), ``needs`` (names of finished stages by their role); the model,
+    ``max_length``, ``seed`` and ``source`` that theta_0 and the task come from; and the settings of the stage's component.
+    """
+    run = RunFolder(folder=Path(request["run"]), processes=request.get("processes"))
+    return _STAGES[request["stage"]](request, run, loaded or Loaded()).name
+
+
+def _execute_search(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+    method = build_component("methods", request["method"], "search")
+    like, given = _ticket_of(request, run, "like"), loaded.inputs(request)
+    source = request.get("searched_on") or request["source"]
+    task = loaded.task(source, request["seed"])
+    if request.get(
+        "searched_on"
+    ):  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+        head = {"labels": list(task.labels), "columns": list(task.columns), "seed": request["seed"]}
+        given = {**given, "task": task.digest, "head": head}
+    stage = run.stage("search", search_key(method, given, like))
+    with run.alone(stage):
+        search(stage, method, lambda: loaded.start(request, source), task, like)
+    return stage
+
+
+def _execute_draw(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+    from robust_tickets.experiment.arms import Draw
+    from robust_tickets.ticket.ticket import Ticket
+
+    searched, folder = request["needs"].get("search"), request.get("folder")
+    source = digest(record(run.folder / searched / "stage.json")["key"]) if searched else fingerprint(folder)
+    asked = build(Draw, request["draw"], "draw") if request.get("draw") else None
+    stage = run.stage("ticket", draw_key(source, asked))
+    with run.alone(stage):
+        draw(stage, Ticket.load(run.folder / searched if searched else str(folder)), asked)
+    return stage
+
+
+def _execute_train(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+    from robust_tickets.train.finetune import FineTune
+
+    trainer, ticket, without = (
+        build(FineTune, request["train"], "train"),
+        _ticket_of(request, run, "ticket"),
+        request.get("without"),
+    )
+    stage = run.stage("train", train_key(trainer, loaded.inputs(request), ticket, without))
+    source = request["source"]
+    with run.alone(stage):
+        train(stage, trainer, loaded.start(request, source), loaded.task(source, request["seed"]), ticket, without)
+    return stage
+
+
+def _execute_attack(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+    from robust_tickets.experiment.recipe import AttackPlan
+
+    plan = build(AttackPlan, request["plan"], "attack")
+    task, trained = loaded.task(request["source"], request["seed"]), run.made(request["needs"]["trained"])
+    with run.alone(trained):
+        victim = loaded.victim(trained.folder)
+    split, evaluation = attacked(plan, task), evaluation_of(trained)
+    stage = run.stage("attack", attack_key(plan, victim, split))
+    clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
+    with run.alone(stage):
+        attack(stage, plan, victim, task, clean, request.get("workers"))
+    return stage
+
+
+_STAGES = {
+    "search": _execute_search,
+    "ticket": _execute_draw,
+    "train": _execute_train,
+    "attack": _execute_attack,
+}
+
+
+def _ticket_of(request: Mapping[str, Any], run: RunFolder, role: str) -> Ticket | None:
+    from robust_tickets.ticket.ticket import Ticket
+
+    return Ticket.load(run.folder / request["needs"][role]) if role in request["needs"] else None
+
+
+def fingerprint(folder: str | Path | None) -> str:
+    """Hash of a saved ticket: its masks and the scores that other draws are made from."""
+    files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
+    if not files[0].is_file():
+        raise TicketsError(
+            f"no ticket in {folder}: {files[0].name} is missing",
+            hint="give the folder that a search wrote",
+            code="ticket.not_found",
+        )
+    return digest([sha256_file(file) for file in files if file.is_file()])
+
+
+def main() -> None:
+    """Run the request on standard input; print the name of its stage, or the error, as JSON."""
+    request = json.load(sys.stdin)
+    try:
+        with progress.printed(), contextlib.redirect_stdout(sys.stderr):
+            answer: dict[str, Any] = {"stage": execute(request)}
+    except TicketsError as problem:
+        about = {"message": problem.message, "hint": problem.hint, "exit_code": problem.exit_code, "code": problem.code}
+        answer = {"error": about}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

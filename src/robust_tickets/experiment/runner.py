@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.config import counted, digest, to_plain
+from robust_tickets.config import counted, describe, digest, to_plain
 from robust_tickets.data import diagnostics
 from robust_tickets.data.source import TaskSource
-from robust_tickets.errors import TicketsError, in_table, inside
+from robust_tickets.errors import in_table, inside
 from robust_tickets.experiment import arms as allowed
 from robust_tickets.experiment import execute
 from robust_tickets.experiment.arms import Arm, Origin
+from robust_tickets.experiment.jobs import Failed, Local
 from robust_tickets.experiment.recipe import AttackPlan, Recipe
-from robust_tickets.files import locked, read_json, sha256_file, write_json
+from robust_tickets.files import locked, read_json, write_json
 from robust_tickets.progress import say
 from robust_tickets.registry import name_of
 from robust_tickets.stages import RunFolder, Stage, made, resources_of, with_earlier
@@ -35,44 +36,9 @@ def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
     """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
     from robust_tickets.ticket.ticket import Ticket
 
-    searched = None
-    if origin.search is None:
-        ticket, source = Ticket.load(str(origin.folder)), fingerprint(origin.folder)
-    else:
-        like = ticket_of(walk, origin.like)[0] if origin.like else None
-        searched = walk.run.stage("search", search_key(walk, origin, like))
-        task = walk.elsewhere[origin.searched_on] if origin.searched_on else walk.task
-        with walk.run.alone(searched):
-            ticket = execute.search(searched, origin.search, lambda: walk.classifier(origin.searched_on), task, like)
-        if origin.draw is None:
-            return ticket, searched, searched
-        source = digest(searched.key)
-    lies = walk.run.stage("ticket", execute.draw_key(source, origin.draw))
-    with walk.run.alone(lies):
-        return execute.draw(lies, ticket, origin.draw), searched, lies
-
-
-def search_key(walk: Walk, origin: Origin, like: Ticket | None) -> Mapping[str, Any]:
-    given = dict(walk.inputs)
-    if (
-        origin.searched_on is not None
-    ):  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
-        other = walk.elsewhere[origin.searched_on]
-        given |= {
-            "task": other.digest,
-            "head": {"labels": list(other.labels), "columns": list(other.columns), "seed": walk.recipe.seed},
-        }
-    return execute.search_key(origin.search, given, like)
-
-
-def fingerprint(folder: str | Path | None) -> str:
-    """Hash of a saved ticket: its masks and the scores that other draws are made from."""
-    files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
-    if not files[0].is_file():
-        raise TicketsError(
-            f"no ticket in {folder}: {files[0].name} is missing", hint="give the folder that a search wrote"
-        )
-    return digest([sha256_file(file) for file in files if file.is_file()])
+    searched, ticket = walk.ticket_jobs(origin)
+    lies = walk.finished(ticket)
+    return Ticket.load(lies.folder), walk.finished(searched) if searched else None, lies
 
 
 SCHEMA = 1
@@ -87,6 +53,7 @@ class Made:
     searched: Stage | None
     lies: Stage | None
     trained: Stage
+    job: str  # of the training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +66,9 @@ class Walk:
     inputs: Mapping[str, Any]  # what theta_0 and the task are, for the stages' keys
     elsewhere: Mapping[TaskSource, Task]  # other tasks that arms search on
     run: RunFolder
+    jobs: Local
     command: str
     goes_on: str = ""  # the command with its folder, where that is not the usual one
-
-    def classifier(self, source: TaskSource | None = None) -> ModelClassifier:
-        """theta_0 for the recipe's task, or with another head for another task."""
-        return self.start if source is None else _classifier(self.recipe, self.elsewhere[source])
 
     @property
     def config(self) -> dict[str, Any]:
@@ -125,33 +89,59 @@ class Walk:
             env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
             write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
             diagnostics.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
+            for arm in self.recipe.arms:
+                self.train_job(arm)
             rows = [self._arm(arm) for arm in self.recipe.arms]
             write_json(folder / "arms.json", self._arms(rows))
             write_report(folder / "report.html", [folder])
-            self.run.finish(self.run.used)
+            self.run.finish(self.jobs.finished())
         return folder
+
+    def ticket_jobs(self, origin: Origin) -> tuple[str | None, str]:
+        """The jobs of a ticket's search, if it is searched, and of the ticket itself."""
+        searched = None
+        if origin.search is not None:
+            after = {"like": self.ticket_jobs(origin.like)[1]} if origin.like else {}
+            elsewhere = to_plain(origin.searched_on) if origin.searched_on else None
+            request = self._request("search", method=describe(origin.search), searched_on=elsewhere)
+            searched = self.jobs.submit(request, after)
+            if origin.draw is None:
+                return searched, searched
+        asked = origin.draw.asked() if origin.draw else None
+        request = self._request("ticket", folder=None if searched else str(origin.folder), draw=asked)
+        return searched, self.jobs.submit(request, {"search": searched} if searched else {})
+
+    def train_job(self, arm: Arm) -> str:
+        after = {"ticket": self.ticket_jobs(arm.origin)[1]} if arm.origin else {}
+        return self.jobs.submit(self._request("train", train=to_plain(arm.train), without=arm.without), after)
+
+    def _request(self, stage: str, **values: Any) -> dict[str, Any]:
+        recipe = self.recipe
+        start = {"model": recipe.model, "max_length": recipe.max_length, "seed": recipe.seed}
+        given = {"source": to_plain(recipe.source), "inputs": dict(self.inputs), **start, **values}
+        return {"stage": stage, "run": str(self.run.folder), "processes": self.run.processes, **given}
+
+    def finished(self, job: str) -> Stage:
+        """The stage of a job, once it is finished."""
+        found = self.jobs.wait(job)
+        if isinstance(found, Failed):
+            raise found.error
+        return self.run.made(found.stage)
 
     def made(self, arm: Arm) -> Made:
         """The arm's model, trained or found done, and what it was made from."""
-        from robust_tickets.classifier import ModelClassifier
-
         say(f"— {arm.title} —")
         ticket, searched, lies = ticket_of(self, arm.origin) if arm.origin else (None, None, None)
-        trained = self.run.stage("train", execute.train_key(arm.train, self.inputs, ticket, arm.without))
+        job = self.train_job(arm)
+        trained = self.finished(job)
         with self.run.alone(trained):
-            execute.train(trained, arm.train, self.start, self.task, ticket, arm.without)
-            model = ModelClassifier.from_pretrained(trained.folder / "model")
-        return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained)
+            model = self.jobs.loaded.victim(trained.folder)
+        return Made(model=model, ticket=ticket, searched=searched, lies=lies, trained=trained, job=job)
 
     def attacked(self, made: Made, plan: AttackPlan, workers: int | None = None) -> Stage:
         """The stage with the result of an attack; ``workers`` as in ``Speed``."""
-        split = execute.attacked(plan, self.task)
-        stage = self.run.stage("attack", execute.attack_key(plan, made.model, split))
-        evaluation = execute.evaluation_of(made.trained)
-        clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
-        with self.run.alone(stage):
-            execute.attack(stage, plan, made.model, self.task, clean, workers)
-        return stage
+        request = self._request("attack", plan=to_plain(plan), workers=workers)
+        return self.finished(self.jobs.submit(request, {"trained": made.job}))
 
     def _arm(self, arm: Arm) -> dict[str, Any]:
         made = self.made(arm)
@@ -199,13 +189,24 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     allowed.check(recipe)
     origins = list(_origins([arm.origin for arm in recipe.arms]))
     _look_for_resources(recipe, origins)
-    task = recipe.source.load(recipe.seed)
-    say(f"model: loading {recipe.model}")
-    start = _classifier(recipe, task)
-    given = execute.inputs(start, task)
-    elsewhere = {source: source.load(recipe.seed) for source in dict.fromkeys(o.searched_on for o in origins) if source}
+    loaded = execute.Loaded()
+    about = {
+        "model": recipe.model,
+        "max_length": recipe.max_length,
+        "seed": recipe.seed,
+        "source": to_plain(recipe.source),
+    }
+    task, start, given = (
+        loaded.task(about["source"], recipe.seed),
+        loaded.start(about, about["source"]),
+        loaded.inputs(about),
+    )
+    elsewhere = {o.searched_on: loaded.task(to_plain(o.searched_on), recipe.seed) for o in origins if o.searched_on}
     others = [
-        [elsewhere[o.searched_on].digest if o.searched_on else None, fingerprint(o.folder) if o.folder else None]
+        [
+            elsewhere[o.searched_on].digest if o.searched_on else None,
+            execute.fingerprint(o.folder) if o.folder else None,
+        ]
         for o in origins
     ]
     parts = [counted(recipe), given["task"], given["model"], given["version"], *others]
@@ -218,6 +219,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
         inputs=given,
         elsewhere=elsewhere,
         run=run,
+        jobs=Local(loaded),
         command=command,
         goes_on=goes_on,
     )
@@ -272,13 +274,6 @@ def look_for_attacks(recipe: Recipe) -> None:
     for plan in recipe.attacks:
         with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
             plan.attack.resources()
-
-
-def _classifier(recipe: Recipe, task: Task) -> ModelClassifier:
-    from robust_tickets.classifier import load_classifier
-
-    start = load_classifier(recipe.model, task, max_length=recipe.max_length, seed=recipe.seed)
-    return start.needs_model("trained")
 
 
 def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:

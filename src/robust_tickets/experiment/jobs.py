@@ -1,0 +1,115 @@
+"""Jobs: requests of stages handed to an engine, which runs each once, after those it needs, in this process or in fresh ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from robust_tickets.config import digest
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.experiment.execute import Loaded, execute
+
+COMMAND = [sys.executable, "-P", "-m", "robust_tickets.experiment.execute"]  # the request comes on standard input
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished job: the name of its stage in the run folder."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job that failed, or one that needs such a job."""
+
+    error: Exception
+
+
+class Local:
+    """An engine on this machine; ``processes`` fresh processes work at a time, or this one where it is 0.
+
+    In this process a job runs when somebody waits for it or for one that needs it, and what was loaded is kept for the next.
+    """
+
+    def __init__(self, loaded: Loaded | None = None, *, processes: int = 0) -> None:
+        self.loaded = loaded or Loaded()
+        self._requests: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
+        self._results: dict[str, Done | Failed] = {}
+        self._futures: dict[str, Future[Done | Failed]] = {}
+        self._running: set[subprocess.Popen[str]] = set()
+        self._pool = ThreadPoolExecutor(processes, thread_name_prefix="jobs") if processes else None
+        self._cancelled = False
+
+    def submit(self, request: Mapping[str, Any], after: Mapping[str, str] | None = None) -> str:
+        """Take a request, and the jobs whose stages it needs, by their role in it; the job's id. The same request is the same job."""
+        job = digest({"request": request, "after": after or {}})[:16]
+        if job not in self._requests:
+            self._requests[job] = (request, dict(after or {}))
+            if self._pool is not None:  # in order: what a job needs was begun before it
+                self._futures[job] = self._pool.submit(self._run, job)
+        return job
+
+    def wait(self, job: str) -> Done | Failed:
+        """What became of a job."""
+        if self._pool is not None:
+            return self._futures[job].result()
+        if job not in self._results:
+            self._results[job] = self._run(job)
+        return self._results[job]
+
+    def finished(self) -> list[str]:
+        """The stages of all jobs, also of those that only others needed."""
+        found = [self.wait(job) for job in self._requests]
+        return [result.stage for result in found if isinstance(result, Done)]
+
+    def cancel(self) -> None:
+        """Begin no other job and end those that run; their stages resume from what is saved."""
+        self._cancelled = True
+        for process in list(self._running):
+            process.terminate()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=False)
+
+    def _run(self, job: str) -> Done | Failed:
+        request, after = self._requests[job]
+        needs = {}
+        for role, other in after.items():
+            found = self.wait(other)
+            if isinstance(found, Failed):
+                return found
+            needs[role] = found.stage
+        if self._cancelled:
+            return Failed(TicketsError("cancelled", hint="submit it again", exit_code=FAILED, code="job.cancelled"))
+        whole = {**request, "needs": needs}
+        try:
+            return Done(execute(whole, self.loaded) if self._pool is None else self._in_fresh_process(whole))
+        except Exception as problem:  # a failure is a value: other jobs do not depend on it
+            return Failed(problem)
+
+    def _in_fresh_process(self, request: Mapping[str, Any]) -> str:
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._running.add(process)
+        try:
+            if self._cancelled:
+                process.terminate()
+            answer, _ = process.communicate(json.dumps(request))
+        finally:
+            self._running.discard(process)
+        try:
+            found = json.loads(answer)
+        except ValueError:
+            raise TicketsError(
+                f"the process of a stage ({request['stage']}) ended with {process.returncode} and without an answer",
+                hint="see its log above; the same command resumes",
+                exit_code=FAILED,
+                code="job.no_answer",
+            ) from None
+        if "error" in found:
+            raise TicketsError(found["error"].pop("message"), **found["error"])
+        return str(found["stage"])
