@@ -30,6 +30,7 @@ LOADERS = {
     "load_state_dict_from_url",
     "get_class_from_dynamic_module",
 }
+OURS = ("Classifier.from_pretrained", "ModelClassifier.from_pretrained")
 LOADER = "classifier/pretrained.py"  # the one file that may call transformers' loaders
 
 
@@ -64,7 +65,7 @@ def _named(node: ast.AST) -> list[str]:
 def _loading(node: ast.Call, loads: bool) -> list[str]:
     """A call of a loader elsewhere, or in its place without saying that no code is trusted and nothing is fetched."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name not in LOADERS or ast.unparse(node.func) == "Classifier.from_pretrained":  # our own, which comes here
+    if name not in LOADERS or ast.unparse(node.func) in OURS:  # our own, which comes here
         return []
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
     trusts, fetches = given.get("trust_remote_code") != "False", given.get("local_files_only") != "True"

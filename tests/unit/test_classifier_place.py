@@ -56,10 +56,10 @@ def test_what_is_exported_is_opened_again(tmp_path: Path) -> None:
         assert (graph.labels, graph.max_length, type(graph)) == (clf.labels, clf.max_length, OnnxClassifier)
         np.testing.assert_allclose(graph.logits(TEXTS), clf.logits(TEXTS), atol=1e-4)
     assert rt.Classifier.from_pretrained(served, max_length=8).max_length == 8
-    with pytest.raises(rt.TicketsError, match=r"cannot be trained.*task was given.*\n.*leave the task out"):
+    with pytest.raises(rt.TicketsError, match="cannot be trained for a task"):
         rt.load_classifier(served, SimpleNamespace(labels=("bad", "good"), columns=("text",)))
     for options in ({"dtype": "bfloat16"}, {"device": "meta"}):
-        with pytest.raises(rt.TicketsError, match="an ONNX file runs as it is"):
+        with pytest.raises(rt.TicketsError, match="runs as it is"):
             rt.load_classifier(served, **options)  # type: ignore[arg-type]
     with pytest.raises(rt.TicketsError, match="an ONNX graph cannot be exported"):
         rt.export(rt.load_classifier(served), tmp_path / "again")

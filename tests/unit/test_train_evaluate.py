@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets.classifier import Classifier
+from robust_tickets.classifier import ModelClassifier
 from robust_tickets.train import evaluate as module
 from robust_tickets.train.evaluate import Evaluator, evaluate
 from robust_tickets.train.finetune import FineTune
@@ -20,13 +20,13 @@ from toy import QUICK, toy_task
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts each call encodes."""
     sizes: list[int] = []
-    original = Classifier.encode
+    original = ModelClassifier.encode
 
-    def counted(self: Classifier, texts: Sequence[Any]) -> Any:
+    def counted(self: ModelClassifier, texts: Sequence[Any]) -> Any:
         sizes.append(len(texts))
         return original(self, texts)
 
-    monkeypatch.setattr(Classifier, "encode", counted)
+    monkeypatch.setattr(ModelClassifier, "encode", counted)
     monkeypatch.setattr(module, "CHUNK", 5)
     return sizes
 

@@ -7,7 +7,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,19 @@ TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full lengt
 # How much a batch may move a class's log-odds, by the type that is computed in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
 HINT = "load the classifier for the task: load_classifier(name, task)"
+
+
+class TaskLike(Protocol):
+    """What a classifier needs to know of a task."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+    @property
+    def columns(self) -> Sequence[str]: ...
 
 
 class Classifier(ABC):
@@ -187,9 +200,9 @@ class Classifier(ABC):
                 code="classifier.columns",
             )
 
-    def check_task(self, task: Any) -> None:
+    def check_task(self, task: TaskLike | None) -> None:
         """Refuse a task with other labels (names and order), or with another number of text columns."""
-        if not hasattr(task, "labels"):
+        if task is None or not hasattr(task, "labels"):
             what = repr(str(task)) if isinstance(task, str | Path) else f"a {type(task).__name__}"
             hint = "task = rt.load_task(name or file), then give task"
             raise TicketsError(f"expected a loaded task, got {what:.80}", hint=hint, code="task.type")

@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 
 from robust_tickets.classifier.base import MAX_LENGTH, Classifier, log_probabilities
-from robust_tickets.classifier.checkpoint import check_head
 from robust_tickets.classifier.encode import Encoded, Text, rows_of
+from robust_tickets.classifier.loading import check_head
 from robust_tickets.config import Settings, setting
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError, tokenising
 

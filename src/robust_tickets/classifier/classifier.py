@@ -9,25 +9,33 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
 
 from robust_tickets.backbone.layout import code_of_layout, has_layout, layout_of
 from robust_tickets.classifier.base import MAX_LENGTH, NOISE, TokenClassifier, check_logits
-from robust_tickets.classifier.checkpoint import FOLDER, rename_labels, ticket_of, update_digest, write_about
 from robust_tickets.classifier.encode import Encoded, check_tokens, inputs_of, positions_of
 from robust_tickets.classifier.pretrained import silence
 from robust_tickets.classifier.tokenizer import digest_of, save_tokenizer, settings_of
 from robust_tickets.config import canonical
 from robust_tickets.environment import device_of
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import drop_links
+from robust_tickets.files import drop_links, mapping, read_json, write_json
+from robust_tickets.ticket.ticket import Ticket
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PretrainedConfig, PreTrainedModel
 
 NOT_IN_DIGEST = {  # labels are hashed by themselves
     "transformers_version", "_name_or_path", "dtype", "architectures", "id2label", "label2id", "loaded_by",
 }  # fmt: skip
+
+
+ABOUT = "tickets.json"  # what transformers does not save
+SCHEMA = 1
+MASKS = "ticket"  # the folder of the masks of an unstructured ticket
 
 
 class ModelClassifier(TokenClassifier):
@@ -118,6 +126,8 @@ class ModelClassifier(TokenClassifier):
         """Weights, masks, config, tokenizer, and the file of a plug-in's backbone."""
         import torch
 
+        from robust_tickets.backbone.weight_masks import masks_of
+
         config = {k: v for k, v in self.model.config.to_dict().items() if k not in NOT_IN_DIGEST}
         total.update(canonical(config).encode())
         total.update(digest_of(self.tokenizer).encode())
@@ -126,7 +136,11 @@ class ModelClassifier(TokenClassifier):
         for name, tensor in sorted(self.model.state_dict().items()):
             total.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             total.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
-        update_digest(total, self.model)
+        for name, mask in sorted(
+            masks_of(self.model).items()
+        ):  # two with the same weights, one masked, train differently
+            total.update(f"mask {name}{tuple(mask.shape)}".encode())
+            total.update(np.packbits(mask.cpu().numpy()).tobytes())
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Save what transformers' auto classes read, and ``tickets.json`` with the rest; that one is written last.
@@ -151,10 +165,10 @@ class ModelClassifier(TokenClassifier):
             message = f"could not write {folder}: {problem}"
             raise TicketsError(message, hint=hint, exit_code=FAILED, code="file.unwritable") from None
         if ticket is not None:
-            ticket.save(folder / FOLDER)
-        write_about(
-            folder, max_length=self.max_length, columns=self.columns, labels=self.labels, masked=ticket is not None
-        )
+            ticket.save(folder / MASKS)
+        about = {"schema": SCHEMA, "max_length": self.max_length, "columns": list(self.columns)}
+        about |= {"labels": list(self.labels)} | ({} if ticket is None else {"masked": True})
+        write_json(folder / ABOUT, about)
         return folder
 
     def save_tokenizer(self, folder: Path) -> None:
@@ -206,3 +220,78 @@ def _umask() -> int:
     mask = os.umask(0o077)  # it can only be read by setting it
     os.umask(mask)
     return mask
+
+
+def rename_labels(config: PretrainedConfig, labels: Sequence[str]) -> None:
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: i for i, label in enumerate(labels)}
+
+
+class About(NamedTuple):
+    """What ``tickets.json`` says."""
+
+    max_length: int | None = None
+    columns: tuple[str, ...] | None = None  # None where nobody says what the model reads
+    masked: bool = False  # whether the masks of an unstructured ticket lie beside it
+
+
+def read_about(folder: Path) -> About:
+    """What ``folder`` says; nothing where it has no such file."""
+    path = folder / ABOUT
+    if not path.is_file():
+        return About()
+    about = mapping(read_json(path))
+    if about.get("schema") != SCHEMA:
+        message = f"{path} has schema {about.get('schema')!r}, this version reads {SCHEMA}"
+        raise TicketsError(message, hint="update the package, or save the model again", code="file.schema")
+    length, columns = about.get("max_length"), about.get("columns")
+    names = isinstance(columns, list) and len(columns) in (1, 2) and all(isinstance(name, str) for name in columns)
+    if type(length) is not int or not names:
+        raise TicketsError(
+            f"{path}: expected a number as max_length and one or two names as columns, got {length!r} and {columns!r:.80}",
+            hint="the file is damaged: save the model again",
+            code="file.damaged",
+        )
+    return About(length, tuple(columns or ()), about.get("masked") is True)
+
+
+def ticket_of(model: PreTrainedModel) -> Ticket | None:
+    """What ``model`` is masked to, as a ticket without scores; None where it is not. Refuses weights outside that are not zero."""
+    from robust_tickets.backbone.weight_masks import check_zeros, masks_of
+
+    masks = masks_of(model)
+    if not masks:
+        return None
+    check_zeros(model)
+    return Ticket(
+        kind="unstructured",
+        family=layout_of(model).family,
+        names=tuple(masks),
+        masks={"weights": tuple(mask.cpu().numpy() for mask in masks.values())},
+        unit_weights={"weights": 1},
+        provenance={"method": "the masks of a model"},
+    )
+
+
+def put_back(model: PreTrainedModel, folder: Path) -> None:
+    """Mask ``model`` by the ticket in ``folder``; the weights read must be zero outside already."""
+    import torch
+
+    from robust_tickets.backbone.weight_masks import attach
+
+    ticket = Ticket.load(folder / MASKS)
+    if ticket.kind != "unstructured":
+        message = f"{folder / MASKS} holds a {ticket.kind} ticket, expected the masks of a model"
+        raise TicketsError(message, hint="save the model again", code="model.masks")
+    modules = layout_of(model).matrices_of(model)
+    arrays = zip(ticket.names, ticket.masks["weights"], strict=True)
+    masks = {name: torch.from_numpy(mask.copy()) for name, mask in arrays}
+    for name, mask in masks.items():
+        weight = modules[name].weight.detach().cpu() if name in modules else None
+        if weight is None or weight.shape != mask.shape or weight.masked_fill(mask, 0.0).any():
+            raise TicketsError(
+                f"the weights in {folder} are not those of the ticket beside them ({name})",
+                hint=f'save the model again, or remove {MASKS}/ and "masked" in {ABOUT} to load it without masks',
+                code="model.masks",
+            )
+    attach(model, masks)

@@ -19,14 +19,11 @@ Text = str | tuple[str, ...]
 def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
     """The columns of every text. One string is no list of texts: its letters would be taken for them."""
     if isinstance(texts, str):
-        raise TicketsError(
-            f"expected a list of texts, got the one text {texts!r:.80}", hint="put it into a list: [text]"
-        )
+        message = f"expected a list of texts, got the one text {texts!r:.80}"
+        raise TicketsError(message, hint="put it into a list: [text]", code="text.not_a_list")
     if not _a_list(texts):
-        raise TicketsError(
-            f"expected a list of texts, got a {type(texts).__name__}",
-            hint="give strings, or pairs of them: [text, text, …]",
-        )
+        message = f"expected a list of texts, got a {type(texts).__name__}"
+        raise TicketsError(message, hint="give strings, or pairs: [text, text, …]", code="text.not_a_list")
     return [columns_of(text, place) for place, text in enumerate(texts)]
 
 
@@ -49,6 +46,7 @@ def columns_of(text: str | Sequence[str], place: int) -> tuple[str, ...]:
         raise TicketsError(
             f"a text is a string or a tuple of one or two strings, got {text!r:.80} at place {place} of the list, counted from 0",
             hint="give texts, not rows or numbers; leave out those that are missing",
+            code="text.columns",
         )
     return tuple(clean(column) for column in columns)
 
@@ -60,6 +58,7 @@ def check_count(rows: Sequence[tuple[str, ...]], columns: Sequence[str], name: s
             raise TicketsError(
                 f"text {number} has {len(row)} column(s), the classifier {name!r} reads {len(columns)} ({', '.join(columns)})",
                 hint=f"give a list of {'strings' if len(columns) == 1 else 'tuples: [(' + ', '.join(columns) + ')]'}",
+                code="text.columns",
             )
 
 

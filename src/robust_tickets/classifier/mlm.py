@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.backbone.layout import code_of_layout, encoder_of, layout_of
-from robust_tickets.classifier import checkpoint
+from robust_tickets.classifier.loading import Checkpoint, find_checkpoint, unmapped
 from robust_tickets.classifier.pretrained import check_weights, load_model, read_config, weight_files
 from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
 from robust_tickets.config import canonical, digest
@@ -32,40 +32,45 @@ def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> Any:
 
     own = clf.needs_model("searched on masked words").model
     if masks_of(own):  # the copy below would train what they hold at zero
-        raise TicketsError(f"{clf.identity} is masked to a ticket already", hint="search a whole model")
+        raise TicketsError(
+            f"{clf.identity} is masked to a ticket already", hint="search a whole model", code="model.masked"
+        )
     found = _find(clf.identity, name)
     config = read_config(found.folder)
     if layout_of(config).family != layout_of(own).family or str(own.config.model_type).startswith("ticket-"):
         raise TicketsError(
             f"{found.identity} is a {config.model_type}, the classifier {clf.identity} a {own.config.model_type}",
             hint="search a whole model, with a head of its own backbone",
+            code="mlm.backbone",
         )
     if name and has_tokenizer(found.folder) and digest_of(read_tokenizer(found.folder)) != digest_of(clf.tokenizer):
         raise TicketsError(
             f"{found.identity} reads words otherwise than {clf.identity}: their tokenizers differ",
             hint="take the head of the same backbone",
+            code="mlm.tokenizer",
         )
     model = _read(found, config)
     _put_encoder(model, own, found.identity, clf.identity)
     return model.to(clf.device)
 
 
-def _find(identity: str, name: str | Path | None) -> checkpoint.Checkpoint:
+def _find(identity: str, name: str | Path | None) -> Checkpoint:
     if name:
-        return checkpoint.find_checkpoint(name)
+        return find_checkpoint(name)
     try:
-        return checkpoint.find_checkpoint(identity)
+        return find_checkpoint(identity)
     except TicketsError as problem:  # the classifier was loaded from it, so it was there
         raise TicketsError(
             f"the head for masked words is read from {identity}, where the classifier came from, and it is gone: {problem.message}",
             hint="put it back, or name a checkpoint of this backbone with such a head: mlm=FOLDER",
             exit_code=problem.exit_code,
+            code="mlm.not_found",
         ) from None
 
 
 def digest_of_head(name: str | Path) -> str:
     """sha256 of the checkpoint that brings the head, without reading it in."""
-    found = checkpoint.find_checkpoint(name)
+    found = find_checkpoint(name)
     check_weights(found.folder)
     return digest([sha256_file(file) for file in weight_files(found.folder)])
 
@@ -83,14 +88,17 @@ def digest_of_model(model: Any) -> str:
     return hashed.hexdigest()
 
 
-def _read(found: checkpoint.Checkpoint, config: Any) -> Any:
+def _read(found: Checkpoint, config: Any) -> Any:
     import torch
 
     model, missing = load_model(found.folder, "masked language model", config, dtype=torch.float32)
     if lacks := sorted(name for name in missing if not name.startswith(f"{model.base_model_prefix}.")):
-        raise TicketsError(f"{found.identity} has no pretrained head for masked words (it lacks {lacks[0]})", hint=HOW)
-    for parameter in model.parameters():
-        parameter.data = parameter.data.clone()  # see checkpoint.read_model: odd addresses round differently
+        raise TicketsError(
+            f"{found.identity} has no pretrained head for masked words (it lacks {lacks[0]})",
+            hint=HOW,
+            code="mlm.no_head",
+        )
+    unmapped(model)
     return model.eval()
 
 
@@ -104,6 +112,7 @@ def _put_encoder(model: Any, own: Any, head: str, encoder: str) -> None:
             raise TicketsError(
                 f"the encoder of {encoder} is not that of {head}: {name} is missing or misshapen there",
                 hint="take the head of the same backbone, and search a whole model",
+                code="mlm.backbone",
             )
     with torch.no_grad():
         changed = sum(

@@ -13,23 +13,24 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 CONVERT = (
-    "if you trust where pickled weights come from, convert them once: "
+    "only safetensors are read; if you trust where pickled weights come from, convert them once: "
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
 MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
-MOST = {
-    "num_labels": 100_000,
-    "num_hidden_layers": 10_000,
-}  # in config.json: lists of so many are made before any weight is seen
+# in config.json: lists of so many are made before any weight is seen
+MOST = {"num_labels": 100_000, "num_hidden_layers": 10_000}
 MODELS = {
     "encoder": "MODEL_MAPPING",
     "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -44,34 +45,31 @@ def read_config(folder: Path) -> Any:
 
     import robust_tickets.auto  # noqa: F401  # pruned models are read like any other
 
-    if not (folder / "config.json").is_file():
-        raise TicketsError(f"{folder} has no config.json", hint="give a folder that save_pretrained wrote")
+    path = folder / "config.json"
+
+    def refused(what: str, hint: str = "check the file") -> TicketsError:
+        return TicketsError(what, hint=hint, code="model.config")
+
+    saved = "give a folder that save_pretrained wrote"
+    if not path.is_file():
+        raise refused(f"{folder} has no config.json", saved)
     try:
-        raw = read_json(folder / "config.json")
+        raw = mapping(read_json(path))
     except TicketsError as problem:
-        raise TicketsError(
-            problem.message, hint="copy or download the model again: without the file it cannot be opened"
-        ) from None
-    family = raw.get("model_type") if isinstance(raw, dict) else None
+        raise refused(problem.message, "copy or download the model again") from None
+    family = raw.get("model_type")
     if not isinstance(family, str):
-        raise TicketsError(
-            f"{folder / 'config.json'} names no model_type", hint="give a folder that save_pretrained wrote"
-        )
+        raise refused(f"{path} names no model_type", saved)
     if family not in CONFIG_MAPPING:
         own = ", and the code that the folder names for it (auto_map) is never run" if "auto_map" in raw else ""
-        raise TicketsError(
-            f"{folder}: transformers knows no model family {family!r}{own}",
-            hint="update transformers, or load the model yourself and give it as a function: tickets attack my_module:function",
-        )
+        hint = "update transformers, or load the model yourself and give it as a function: tickets attack my_module:function"
+        raise refused(f"{folder}: transformers knows no model family {family!r}{own}", hint)
     if not isinstance(raw.get("architectures") or [], list):
-        raise TicketsError(f"{folder / 'config.json'}: architectures is no list of names", hint="check the file")
+        raise refused(f"{path}: architectures is no list of names")
     for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
         for key, most in MOST.items():
             if isinstance(part.get(key), int) and part[key] > most:
-                raise TicketsError(
-                    f"{folder / 'config.json'} asks for {key}={part[key]}, at most {most} are read",
-                    hint="check the file",
-                )
+                raise refused(f"{path} asks for {key}={part[key]}, at most {most} are read")
     try:  # an attention of its own choice may be a kernel of the Hub, which is code
         return AutoConfig.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, attn_implementation=None
@@ -79,9 +77,7 @@ def read_config(folder: Path) -> Any:
     except TicketsError:
         raise
     except Exception as problem:  # transformers raises many kinds for a bad config
-        raise TicketsError(
-            f"{folder / 'config.json'} does not describe a model: {first_line(problem)}", hint="check the file"
-        ) from None
+        raise refused(f"{path} does not describe a model: {first_line(problem)}") from None
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -91,22 +87,19 @@ def load_tokenizer(folder: Path) -> Any:
         with tokenising():
             return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as problem:  # transformers raises many kinds
-        raise TicketsError(
-            f"no tokenizer could be read from {folder}: {first_line(problem)}",
-            hint="save or copy the tokenizer there too",
-        ) from None
+        message = f"no tokenizer could be read from {folder}: {first_line(problem)}"
+        raise TicketsError(message, hint="save or copy the tokenizer there too", code="model.tokenizer") from None
 
 
-def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any, set[str]]:
+def load_model(folder: Path, kind: str, config: PretrainedConfig, *, dtype: Any) -> tuple[Any, set[str]]:
     """The model of a ``kind`` of ``MODELS`` in ``folder``, and the names of the weights that are not there, which are random."""
     import torch
     import transformers
 
     known = getattr(transformers, MODELS[kind])
     if type(config) not in known:
-        raise TicketsError(
-            f"{folder} holds a {config.model_type}, of which transformers has no {kind}", hint=f"give a {kind}"
-        )
+        message = f"{folder} holds a {config.model_type}, of which transformers has no {kind}"
+        raise TicketsError(message, hint=f"give a {kind}", code="model.family")
     check_weights(folder)
     model_class = _class_of(known[type(config)], config)
     if not isinstance(config, model_class.config_class):  # of a family whose config holds one for texts
@@ -127,14 +120,14 @@ def load_model(folder: Path, kind: str, config: Any, *, dtype: Any) -> tuple[Any
     except TicketsError:
         raise
     except Exception as problem:
+        message = f"the weights in {folder} could not be read: {first_line(problem)}"
+        hint = "the files are damaged or do not fit config.json"
+        raise TicketsError(message, hint=hint, code="model.damaged") from None
+    for name, there, wanted in sorted(info["mismatched_keys"]):
         raise TicketsError(
-            f"the weights in {folder} could not be read: {first_line(problem)}",
-            hint="the files are damaged or do not fit config.json",
-        ) from None
-    for name, there, said in sorted(info["mismatched_keys"]):
-        raise TicketsError(
-            f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(said)}",
+            f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(wanted)}",
             hint="the weights are another model's, or config.json was changed (id2label has one name for each class): copy both again",
+            code="model.shape",
         )
     model.config.name_or_path = str(folder)
     return model, set(info["missing_keys"])
@@ -149,10 +142,8 @@ def load_weights(folder: Path) -> dict[str, Any]:
         with safe_open(file, framework="pt") as opened:
             names = opened.keys()
             if len(tensors) + len(names) > MOST_NAMES:
-                raise TicketsError(
-                    f"{file} names {len(names)} weights, at most {MOST_NAMES} are read",
-                    hint="the file is no text model's",
-                )
+                message = f"{file} names {len(names)} weights, at most {MOST_NAMES} are read"
+                raise TicketsError(message, hint="the file is no text model's", code="model.size")
             tensors.update({name: opened.get_tensor(name) for name in names})
     return tensors
 
@@ -173,6 +164,7 @@ def _no_larger_than(tensors: dict[str, Any], folder: Path) -> Iterator[None]:
                 raise TicketsError(
                     f"{folder / 'config.json'} describes a model several times as large as the {len(tensors)} weights beside it",
                     hint="the weights are another model's, or config.json was changed: copy both again",
+                    code="model.size",
                 )
 
     hook = register_module_parameter_registration_hook(count)
@@ -182,7 +174,7 @@ def _no_larger_than(tensors: dict[str, Any], folder: Path) -> Iterator[None]:
         hook.remove()
 
 
-def _class_of(found: Any, config: Any) -> Any:
+def _class_of(found: Any, config: PretrainedConfig) -> Any:
     """The model class, where a family has several: the one that was saved, else the first."""
     several = found if isinstance(found, list | tuple) else [found]
     saved = getattr(config, "architectures", None) or ()
@@ -198,32 +190,39 @@ def check_weights(folder: Path) -> None:
     if not has_weights(folder):
         pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
         graph = next(iter(sorted(folder.glob("*.onnx"))), None)
-        if graph is not None and not pickled:
-            raise TicketsError(
-                f"{folder} has no model.safetensors, only {graph.name}, a graph that answers and cannot be trained or exported",
-                hint=f"tickets attack, predict and replay take the file {graph}; in Python rt.load_classifier({str(graph)!r})",
-            )
-        there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
-        raise TicketsError(f"{folder} has no model.safetensors{there}", hint=f"only safetensors are read; {CONVERT}")
+        there, hint = "", CONVERT
+        if pickled:
+            there = f", only {pickled[0]}, a pickle, which can run code when it is opened"
+        elif graph is not None:
+            there = f", only {graph.name}, a graph that answers and cannot be trained or exported"
+            hint = f"tickets attack, predict and replay take the file {graph}; in Python rt.load_classifier({str(graph)!r})"
+        raise TicketsError(f"{folder} has no model.safetensors{there}", hint=hint, code="model.weights")
     if not all(file.is_file() for file in _shards(folder)):
-        raise TicketsError(f"{folder} lacks files that {INDEX} names", hint="download or copy the folder again")
+        hint = "download or copy the folder again"
+        raise TicketsError(f"{folder} lacks files that {INDEX} names", hint=hint, code="model.incomplete")
     for path in weight_files(folder):
         readable(path)
 
 
 def is_complete(folder: Path) -> bool:
     """Whether a config and all weights are there."""
-    return (
-        (folder / "config.json").is_file() and has_weights(folder) and all(file.is_file() for file in _shards(folder))
-    )
+    whole = (folder / "config.json").is_file() and has_weights(folder)
+    return whole and all(file.is_file() for file in _shards(folder))
 
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors that hold the weights; refuses those that lie elsewhere."""
     found = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else _shards(folder)
+    # links may not leave the folder, or the whole cache of the Hub, whose folders are links
+    home = folder.resolve()
+    for at in home.parents:
+        if at.name.startswith("models--") and at / "snapshots" in home.parents:
+            home = at.parent
+            break
     for file in found:
-        if not file.resolve().is_relative_to(_home(folder)):
-            raise TicketsError(f"{file} is a link that leads out of the folder", hint="copy the file into the folder")
+        if not file.resolve().is_relative_to(home):
+            hint = "copy the file into the folder"
+            raise TicketsError(f"{file} is a link that leads out of the folder", hint=hint, code="model.outside")
     return found
 
 
@@ -234,10 +233,8 @@ def _shards(folder: Path) -> list[Path]:
     names = list(mapping(mapping(read_json(folder / INDEX)).get("weight_map")).values())
     for name in names or [None]:
         if not isinstance(name, str) or not name.endswith(".safetensors") or not inside(name):
-            raise TicketsError(
-                f"{folder / INDEX} names {name!r:.80}, expected safetensors in the folder",
-                hint=f"only safetensors are read; {CONVERT}",
-            )
+            message = f"{folder / INDEX} names {name!r:.80}, expected safetensors in the folder"
+            raise TicketsError(message, hint=CONVERT, code="model.outside")
     return [folder / name for name in sorted(set(names))]
 
 
@@ -246,18 +243,11 @@ def inside(name: str) -> bool:
     return not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
-def _home(folder: Path) -> Path:
-    """What links in a folder may not leave: the folder, or the whole cache of the Hub, whose folders are links."""
-    real = folder.resolve()
-    return next(
-        (at.parent for at in real.parents if at.name.startswith("models--") and at / "snapshots" in real.parents), real
-    )
-
-
 def readable(path: Path) -> None:
     """Refuse a file that is there but may not be read, before somebody calls it damaged."""
     if path.exists() and not os.access(path, os.R_OK):
-        raise TicketsError(f"no permission to read {path}", hint=f"ask its owner, or `chmod a+r {path.name}`")
+        hint = f"ask its owner, or `chmod a+r {path.name}`"
+        raise TicketsError(f"no permission to read {path}", hint=hint, code="file.unreadable")
 
 
 def first_line(problem: BaseException) -> str:
@@ -267,33 +257,21 @@ def first_line(problem: BaseException) -> str:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Keeps transformers' progress bars and its report on new weights from the user: what matters in it, we say ourselves."""
-    logger = logging.getLogger("transformers.modeling_utils")
-    hide = _hide_report
-    logger.addFilter(hide)
-    try:
-        with _no_bars():
-            yield
-    finally:
-        logger.removeFilter(hide)
-
-
-def _hide_report(record: logging.LogRecord) -> bool:
-    said = record.getMessage()
-    return not any(part in said for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
+    """Hide transformers' progress bars and its report on new weights: what matters in it, we report ourselves."""
     from transformers.utils import logging as bars
 
-    if not bars.is_progress_bar_enabled():
-        yield
-        return
-    with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
-        bars.disable_progress_bar()
+    def quiet(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        return not any(part in text for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
+
+    logger, shown = logging.getLogger("transformers.modeling_utils"), bars.is_progress_bar_enabled()
+    logger.addFilter(quiet)
     try:
+        with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
+            bars.disable_progress_bar()
         yield
     finally:
-        with warnings.catch_warnings(action="ignore"):
-            bars.enable_progress_bar()
+        logger.removeFilter(quiet)
+        if shown:
+            with warnings.catch_warnings(action="ignore"):
+                bars.enable_progress_bar()

@@ -22,13 +22,13 @@ import numpy as np
 from robust_tickets.classifier.pretrained import load_tokenizer, readable
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError, tokenising
-from robust_tickets.files import read_json
+from robust_tickets.files import mapping, read_json
 
 BYTES = (
     "CanineTokenizer",
     "ByT5Tokenizer",
     "PerceiverTokenizer",
-)  # these read characters or bytes and have no vocabulary file
+)  # these read characters or bytes, without a vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
 
 
@@ -36,15 +36,15 @@ def has_tokenizer(folder: Path) -> bool:
     if any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
         return True
     settings = folder / "tokenizer_config.json"
-    told = read_json(settings) if settings.is_file() else None
-    return isinstance(told, dict) and told.get("tokenizer_class") in BYTES
+    return settings.is_file() and mapping(read_json(settings)).get("tokenizer_class") in BYTES
 
 
 def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
     """The tokenizer in ``folder``; ``vocabulary``: the rows of the model's table, which no id may exceed."""
     hint = "save or copy the tokenizer there too"
     if not has_tokenizer(folder):
-        raise TicketsError(f"{folder} has no tokenizer: none of {', '.join(VOCABULARIES)}", hint=hint)
+        message = f"{folder} has no tokenizer: none of {', '.join(VOCABULARIES)}"
+        raise TicketsError(message, hint=hint, code="model.tokenizer")
     for pattern in VOCABULARIES:
         for path in folder.glob(pattern):
             readable(path)
@@ -53,12 +53,11 @@ def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
     if words is None:
         return tokenizer
     if not set(words) - set(tokenizer.all_special_tokens):
-        raise TicketsError(f"the tokenizer in {folder} knows no word, only special tokens", hint=hint)
+        message = f"the tokenizer in {folder} knows no word, only special tokens"
+        raise TicketsError(message, hint=hint, code="model.tokenizer")
     if vocabulary is not None and max(words.values()) >= vocabulary:
-        raise TicketsError(
-            f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}",
-            hint="use the model's own",
-        )
+        message = f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}"
+        raise TicketsError(message, hint="use the model's own", code="model.tokenizer")
     return tokenizer
 
 
@@ -98,14 +97,14 @@ def digest_of(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         rules = json.loads(backend.to_str())
-        told = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
+        content = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
     else:
         settings = {
             k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"
         }  # no paths
         words = [] if type(tokenizer).__name__ in BYTES else sorted(tokenizer.get_vocab().items())
-        told = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
-    return hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass")).hexdigest()
+        content = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
+    return hashlib.sha256(canonical(content).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 KEPT = 100_000  # pieces remembered, about 20 MB
@@ -144,9 +143,7 @@ class Splicer:
         spaced = _kind(rules)
         if spaced is None:
             return None
-        own = type(backend).from_str(
-            backend.to_str()
-        )  # truncation and padding of the tokenizer's own follow its last call
+        own = type(backend).from_str(backend.to_str())  # truncation and padding of the given one follow its last call
         own.no_truncation()
         own.no_padding()
         found = cls(own, spaced)
@@ -191,8 +188,10 @@ class Splicer:
                 known[piece] = None
             else:
                 read.append(piece)
-        told = self.backend.encode_batch([before + piece for piece in read], add_special_tokens=False) if read else []
-        for piece, encoding in zip(read, told, strict=True):
+        encodings = (
+            self.backend.encode_batch([before + piece for piece in read], add_special_tokens=False) if read else []
+        )
+        for piece, encoding in zip(read, encodings, strict=True):
             known[piece] = packed(encoding.ids)
 
 
@@ -213,22 +212,21 @@ def _kind(rules: dict[str, Any]) -> bool | None:
     if cutter.get("type") == "BertPreTokenizer":
         return False
     plain = cutter.get("type") == "ByteLevel" and not cutter.get("add_prefix_space") and cutter.get("use_regex", True)
-    return (
-        True if plain and not any(token.get("rstrip") for token in added) else None
-    )  # rstrip takes the next piece's space
+    takes_space = any(token.get("rstrip") for token in added)  # of the next piece
+    return True if plain and not takes_space else None
 
 
 def _frame(backend: Any, texts: tuple[str, ...]) -> Frame | None:
     """What the tokenizer puts around ``texts``, seen on one-letter texts; none where it does anything else."""
     bare = [backend.encode(text, add_special_tokens=False).ids for text in texts]
-    told = backend.encode(*texts)
+    whole = backend.encode(*texts)
     marks, types, inner, at = [], [], [], 0
     for ids in bare:
-        places = [i for i in range(at, len(told.ids)) if told.ids[i : i + len(ids)] == ids]
+        places = [i for i in range(at, len(whole.ids)) if whole.ids[i : i + len(ids)] == ids]
         if not ids or not places:
             return None
-        marks.append(packed(told.ids[at : places[0]]))
-        types.append(tuple(told.type_ids[at : places[0]]))
-        inner.append(told.type_ids[places[0]])
+        marks.append(packed(whole.ids[at : places[0]]))
+        types.append(tuple(whole.type_ids[at : places[0]]))
+        inner.append(whole.type_ids[places[0]])
         at = places[0] + len(ids)
-    return Frame((*marks, packed(told.ids[at:])), (*types, tuple(told.type_ids[at:])), tuple(inner))
+    return Frame((*marks, packed(whole.ids[at:])), (*types, tuple(whole.type_ids[at:])), tuple(inner))

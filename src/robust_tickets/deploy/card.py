@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.classifier.checkpoint import EMBEDDED
+from robust_tickets.classifier.loading import EMBEDDED
 from robust_tickets.files import listed, mapping, within, write_text
 from robust_tickets.stages import record
 

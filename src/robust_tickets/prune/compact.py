@@ -15,7 +15,7 @@ import torch
 from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.backbone.weight_masks import attach, masks_of
 from robust_tickets.classifier import Classifier, ModelClassifier
-from robust_tickets.classifier.checkpoint import assemble
+from robust_tickets.classifier.loading import assemble
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.configuration import PREFIX, convert, kept_by
 from robust_tickets.prune.modeling import cuts, stock_of, twin_of
