@@ -262,7 +262,9 @@ def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict
     for given in settings:
         key, equals, value = given.partition("=")
         if not equals:
-            raise TicketsError(f"--set {given}: expected key=value", hint="for example --set train.epochs=3")
+            raise TicketsError(
+                f"--set {given}: expected key=value", hint="for example --set train.epochs=3", code="settings.key_value"
+            )
         _write(tree, key.strip(), Said(value.strip()), given)
     return tree
 
@@ -276,7 +278,9 @@ def _write(tree: dict[str, Any], key: str, value: Any, given: str) -> None:
         elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
             inner = tree[parent] = {}
         if not isinstance(inner, dict):
-            raise TicketsError(f"--set {given}: {parent!r} is not a table", hint="set the whole value instead")
+            raise TicketsError(
+                f"--set {given}: {parent!r} is not a table", hint="set the whole value instead", code="settings.table"
+            )
         tree = inner
     tree[last] = value
 
