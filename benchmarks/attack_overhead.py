@@ -17,6 +17,7 @@ import torch
 from _measure import save, spread
 
 from robust_tickets import TextFooler
+from robust_tickets.attack.attack import Loaded
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Encoded, ModelClassifier
 from robust_tickets.data.task import Split
@@ -50,9 +51,8 @@ class Bare(TextFooler):
         return {}
 
     def prepare(self, device: str) -> Any:
-        return self.assemble(
-            vectors=VECTORS, tags=TAGGER, encode=lambda texts: np.ones((len(texts), 8), dtype=np.float32)
-        )
+        ones = Loaded(vectors=VECTORS, tagger=TAGGER, encoder=lambda texts: np.ones((len(texts), 8), dtype=np.float32))
+        return self.assemble(ones)
 
 
 def main() -> None:

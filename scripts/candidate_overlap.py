@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_tickets.attack.example import Game, steps
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.example import ExampleState, steps
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.pwws import PWWS
@@ -40,19 +41,14 @@ def told(step: Any, services: Mapping[str, Any]) -> Any:
         return end.value
 
 
-def candidates(prepared: Any, text: str) -> list[tuple[str, list[str]]]:
+def candidates(search: GreedySearch, text: str) -> list[tuple[str, list[str]]]:
     """The words of a text that an attack may change, each with what it would try."""
-    original, kit = Text.of(text), prepared.kit
-    game = Game(original=original, label=0, column_names=("sentence",), noise=0.0)
-    allowed = set.intersection(*(rule.allowed(game, original) for rule in kit.frozen))
+    original, services = Text.of(text), search.services()
+    example = ExampleState(original=original, goal=Untargeted(0), column_names=("sentence",), noise=0.0)
     found = []
-    for index in sorted(allowed):
-        word = original.words[index]
-        offered = told(kit.transform.replacements(game, original, index), prepared.services)
-        kept = [Candidate(original, index, new) for new in dict.fromkeys(offered) if new != word]
-        for constraint in kit.constraints:
-            kept = told(constraint.keep(game, kept, original), prepared.services)
-        found.append((word, [one.new for one in kept]))
+    for index in sorted(search.changeable(example, original)):
+        tried = told(search.candidates(example, original, index), services)
+        found.append((original.words[index], list(dict.fromkeys(one.new for one in tried))))
     return found
 
 
@@ -91,8 +87,8 @@ def main() -> None:
     }
     found: dict[str, Any] = {"texts": len(texts), "seed": asked.seed}
     for name, attack in attacks.items():
-        prepared = attack.prepare("cpu")
-        tried = [pair for text in texts for pair in candidates(prepared, text)]
+        search = attack.prepare("cpu")
+        tried = [pair for text in texts for pair in candidates(search, text)]
         total = sum(len(new) for _, new in tried)
         found[name] = {"words": len(tried), "candidates": total}
         for source, table in tables.items():

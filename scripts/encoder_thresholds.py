@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from robust_tickets.attack.example import Game
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.components import Candidate
+from robust_tickets.attack.example import ExampleState
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.data.load import load_task
@@ -45,19 +47,17 @@ def texts_of(folder: Path, seed: int) -> list[str]:
     return list(chosen)
 
 
-def candidates(kit: Any, text: str) -> list[tuple[str, str]]:
+def candidates(search: GreedySearch, text: str) -> list[tuple[str, str]]:
     """The windows of 15 words, before and after, of every candidate that passes the other constraints."""
     original = Text.of(text)
-    game = Game(original=original, label=0, column_names=("sentence",), noise=0.0)
+    example = ExampleState(original=original, goal=Untargeted(0), column_names=("sentence",), noise=0.0)
     found = []
-    for index in sorted(set.intersection(*(rule.allowed(game, original) for rule in kit.frozen))):
-        kept = [
-            Candidate(original, index, new)
-            for new in kit.transform.replacements(game, original, index)
-            if new != original.words[index]
-        ]
-        for constraint in kit.constraints:
-            kept = constraint.keep(game, kept, original)
+    (near,) = search.transformations
+    for index in sorted(search.changeable(example, original)):
+        news = near.replacements(example, original, index)
+        kept = [Candidate(original, index, new) for new in news if new != original.words[index]]
+        for constraint in search.constraints:
+            kept = constraint.keep(example, kept, original)
         around = [(candidate, candidate.placed()[0][0]) for candidate in kept if candidate.count() >= WINDOW]
         found += [(original.window(place, WINDOW), candidate.window(place, WINDOW)) for candidate, place in around]
     return found
@@ -87,7 +87,7 @@ def main() -> None:
         attack = TextFooler(
             vectors=str(asked.resources / place), tagger=str(asked.resources / "nltk_data"), encoder="none"
         )
-        kit = attack.prepare("cpu").kit
+        kit = attack.prepare("cpu")
         pairs = [pair for text in texts for pair in candidates(kit, text)]
         drawn = numpy_generator(asked.seed, "encoder_thresholds", name).permutation(len(pairs))[:MEASURED]
         found = angular(encode, [pairs[int(row)] for row in drawn])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from robust_tickets.attack.attack import Loaded
 from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier, ModelClassifier
@@ -107,16 +108,16 @@ def resources(recipe: str) -> dict[str, Any]:
     """The made-up parts the recipe is assembled from."""
     every: dict[str, Callable[[], Any]] = {
         "vectors": vectors,
-        "tags": lambda: made.tags,
-        "encode": lambda: made.encode,
-        "language": language,
+        "tagger": lambda: made.tags,
+        "encoder": lambda: made.encode,
+        "masked": language,
     }
     wanted = {
-        "textfooler": ("vectors", "tags", "encode"),
-        "textbugger": ("vectors", "encode"),
-        "bertattack": ("language", "encode"),
-        "bertattack_papers": ("vectors", "tags", "encode"),
-        "a2t": ("vectors", "tags", "encode"),
+        "textfooler": ("vectors", "tagger", "encoder"),
+        "textbugger": ("vectors", "encoder"),
+        "bertattack": ("masked", "encoder"),
+        "bertattack_papers": ("vectors", "tagger", "encoder"),
+        "a2t": ("vectors", "tagger", "encoder"),
     }
     return {name: every[name]() for name in wanted.get(recipe, ())}
 
@@ -141,7 +142,7 @@ def replay(
     parts = resources(recipe)
     if parts:
         monkeypatch.setattr(kind, "resources", lambda self: {})
-        monkeypatch.setattr(kind, "prepare", lambda self, device: self.assemble(**parts))
+        monkeypatch.setattr(kind, "prepare", lambda self, device: self.assemble(Loaded(**parts)))
     finals: dict[tuple[str, ...], Text] = {}
     engine = importlib.import_module("robust_tickets.attack.engine")
     plain = engine.marks

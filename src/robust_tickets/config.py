@@ -3,7 +3,7 @@
 ``build`` turns a mapping (a TOML table, say) into a dataclass and refuses unknown keys and wrong types with the place and a hint.
 ``to_plain`` turns it back; ``digest`` hashes the canonical JSON, so that equal configs have equal hashes on every machine.
 ``Settings`` checks what its fields declare: their types, and the limits that ``setting`` and ``fraction`` give; a class adds the rules
-between fields. A field that holds a component says where to look its name up (``component``); in TOML such a field is a name
+between fields. A field that holds a component says where to look its name up (``component``, ``components``); in TOML such a field is a name
 (``adversary = "freelb"``) or a table (``adversary = {name = "freelb", steps = 5}``). ``resource`` is a field that names a file or folder.
 ``counts=False`` marks a setting that does not change the result. A field that is no setting is left out of both ways by
 ``field(metadata={"unsaid": True})``; one whose default depends on other fields names the attribute that has its value by
@@ -115,9 +115,20 @@ def component(registry: str, default: Any = None) -> Any:
     return dataclasses.field(default=default, metadata={"registry": registry})
 
 
+def components(registry: str) -> Any:
+    """Registered components, any number; where there is none, a description leaves the field out."""
+    return dataclasses.field(default=(), metadata={"registry": registry, "many": True})
+
+
 def resource(*, required: bool = False) -> Any:
-    """A resource: left out, it is looked for; "none" drops it, on the command line too, unless it is ``required``."""
-    return dataclasses.field(default=None, metadata={"none_is_a_word": True, "required": required})
+    """A resource of the field's name, by path or name: left out, it is looked for; "none" drops it unless it is ``required``."""
+    return dataclasses.field(default=None, metadata={"resource": True, "none_is_a_word": True, "required": required})
+
+
+def resources_in(settings: Any) -> tuple[str, ...]:
+    """The fields of a class or an instance that are resources."""
+    fields = dataclasses.fields(settings) if dataclasses.is_dataclass(settings) else ()
+    return tuple(f.name for f in fields if f.metadata.get("resource"))
 
 
 class Settings:
@@ -159,8 +170,8 @@ def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | No
     """What a field's type and limits allow; a seed without limits has a check of its own (``seeds.py``)."""
     if typing.get_origin(hint) is typing.Literal:
         return lambda what, value: one_of(what, value, typing.get_args(hint))
-    if _mark(cls, name, "required", False):
-        return _refuse_none
+    if _mark(cls, name, "resource", False):
+        return _refuse_none if _mark(cls, name, "required", False) else None
     kinds = set(typing.get_args(hint) or (hint,))
     if not kinds & {int, float} or not kinds <= {int, float, type(None)}:
         return None
@@ -209,11 +220,15 @@ def to_plain(value: Any, *, all_fields: bool = True) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {}
         for f in dataclasses.fields(value):
-            if f.init and not f.metadata.get("unsaid") and (all_fields or _mark(type(value), f.name, "counts", True)):
-                inner = getattr(value, f.metadata.get("resolved", f.name))
-                plain[f.name] = to_plain(inner, all_fields=all_fields)
-                if f.metadata.get("registry") and inner is not None:
-                    plain[f.name] = {"name": name_of(inner), **plain[f.name]}
+            inner, many = getattr(value, f.metadata.get("resolved", f.name)), f.metadata.get("many")
+            left_out = not f.init or f.metadata.get("unsaid") or (many and not inner)
+            if left_out or not (all_fields or _mark(type(value), f.name, "counts", True)):
+                continue
+            plain[f.name] = to_plain(inner, all_fields=all_fields)
+            if f.metadata.get("registry") and inner is not None:
+                pairs = zip(inner, plain[f.name], strict=True) if many else [(inner, plain[f.name])]
+                named = [{"name": name_of(each), **settings} for each, settings in pairs]
+                plain[f.name] = named if many else named[0]
         return plain
     if isinstance(value, Mapping):
         return {str(k): to_plain(v, all_fields=all_fields) for k, v in value.items()}
@@ -295,7 +310,7 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
     hints = typing.get_type_hints(cls)
     built = {}
     for key, value in values.items():
-        registry = known[key].metadata.get("registry")
+        registry: str = known[key].metadata.get("registry", "")
         place = f"{where}.{key}"
         default = known[key].default
         if registry and isinstance(value, Mapping) and "name" not in value and dataclasses.is_dataclass(default):
@@ -309,7 +324,12 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
             value = {**to_plain(default), **value}  # and a table inside a config one of its settings
         elif known[key].metadata.get("none_is_a_word") and isinstance(value, Said) and value == "none":
             value = str(value)
-        built[key] = build_component(registry, value, place) if registry else _coerce(hints[key], value, place)
+        if known[key].metadata.get("many"):
+            built[key] = tuple(build_component(registry, each, place) for each in _several(value))
+        elif registry:
+            built[key] = build_component(registry, value, place)
+        else:  # a resource is a name until it is loaded
+            built[key] = _coerce(str | None if known[key].metadata.get("resource") else hints[key], value, place)
     try:
         made = cls(**built)
     except TypeError as problem:  # a required field is missing
@@ -339,6 +359,14 @@ def build_component(kind: str, value: Any, where: str) -> Any:
         )
     settings = {k: v for k, v in value.items() if k != "name"}
     return build(REGISTRIES[kind].get(value["name"]), settings, where)
+
+
+def _several(value: Any) -> list[Any]:
+    """The components that a value names: a list, one of them, or on the command line names with commas between them."""
+    if isinstance(value, Said):
+        plain = value.plain()
+        value = [name.strip() for name in plain.split(",")] if isinstance(plain, str) else plain
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _required(f: dataclasses.Field) -> bool:  # type: ignore[type-arg]

@@ -109,8 +109,10 @@ def _entry_points(group: str) -> dict[str, Any]:
 METHODS = Registry("methods", "robust_tickets.search")
 ADVERSARIES = Registry("adversaries", "robust_tickets.adversary")
 ATTACKS = Registry("attacks", "robust_tickets.attack.recipes")
+CONSTRAINTS = Registry("constraints", "robust_tickets.attack.constraints")
+TRANSFORMS = Registry("transforms", "robust_tickets.attack.transforms")
 BACKBONES = Registry("backbones", "robust_tickets.backbone")
-REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, BACKBONES)}
+REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, CONSTRAINTS, TRANSFORMS, BACKBONES)}
 
 
 def name_of(component: object) -> str:
@@ -136,6 +138,9 @@ def code_of(component: object) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     owner = type(component)
+    if isinstance(component, tuple):
+        for each in component:
+            found |= code_of(each)
     if dataclasses.is_dataclass(owner):
         if not _ours(owner):
             found |= _hashed(owner.__module__)

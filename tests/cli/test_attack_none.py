@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from robust_tickets.cli.main import main
-from robust_tickets.config import Said, build
+from robust_tickets.config import Said, build, resources_in
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
 
@@ -17,7 +16,7 @@ from robust_tickets.registry import ATTACKS
 @pytest.mark.parametrize("name", ATTACKS.names())
 def test_every_resource_can_be_named_none(name: str) -> None:
     kind = ATTACKS.get(name)
-    for resource in {*kind.NEEDS, "masked"} & {field.name for field in dataclasses.fields(kind)}:
+    for resource in resources_in(kind):
         source = (resource == "vectors" and name != "textbugger") or (name, resource) == ("bertattack", "masked")
         if source:  # candidates come from it
             with pytest.raises(TicketsError, match="cannot be dropped"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calling import tickets
-from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.cli.main import main
 
 SMALL = [
@@ -252,14 +252,14 @@ def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
 ) -> None:
     calls: list[int] = []
 
-    def fails(kit: Greedy, game: Any) -> Any:
+    def fails(kit: GreedySearch, game: Any) -> Any:
         calls.append(0)
         if not whole and len(calls) in (2, 3, 4, 5):  # of the first arm
             raise ValueError("odd")
         return (yield from plain(kit, game))
 
-    plain, whole = Greedy.attack, False
-    monkeypatch.setattr(Greedy, "attack", fails)
+    plain, whole = GreedySearch.attack, False
+    monkeypatch.setattr(GreedySearch, "attack", fails)
     arguments = ["run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL]
     arguments += ["--out", str(tmp_path / "r")]
     arms = {arm["name"]: next(iter(arm["attacks"].values())) for arm in tickets(capsys, *arguments, code=3)["arms"]}

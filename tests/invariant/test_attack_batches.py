@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 from attacking import draw, stable_files
-from robust_tickets.attack import example, services
-from robust_tickets.attack.attack import Attack
+from robust_tickets.attack import engine, example, services
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.classifier import Classifier, ModelClassifier, OnnxClassifier, base
@@ -139,7 +141,7 @@ class NoisyFooler(Attack):
         return {}
 
     def prepare(self, device: str) -> Any:
-        from robust_tickets.attack.services import ENCODER_NOISE
+        from robust_tickets.attack.example import ENCODER_NOISE
         from robust_tickets.resources.vectors import Vectors
 
         generator = numpy_generator(1, "vectors")
@@ -153,7 +155,7 @@ class NoisyFooler(Attack):
 
         # angle of 0.04 at most: a cosine moves by at most 0.04 * 10 * NOISE; the threshold lies on the angle 0.02
         attack = TextFooler(sentence_similarity=1 - 0.02 / np.pi, window=3, neighbours=8)
-        return attack.assemble(vectors=vectors, tags=None, encode=encode)
+        return attack.assemble(Loaded(vectors=vectors, encoder=encode))
 
 
 def fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -174,14 +176,14 @@ def test_noise_of_the_encoder_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_encoders_noise_would_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("robust_tickets.attack.attack.ENCODER_NOISE", 0.0)
+    monkeypatch.setattr(engine, "ExampleState", partial(example.ExampleState, vector_noise=0.0))
     found = fooled(tmp_path, monkeypatch)
     assert not found[0] == found[1] == found[2]
 
 
 def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two successes 0.6 noises apart, each moved by 0.9 noises towards and beyond the other."""
-    from robust_tickets.attack.services import ENCODER_NOISE
+    from robust_tickets.attack.example import ENCODER_NOISE
     from robust_tickets.resources.vectors import Vectors
 
     def encode(texts: list[str]) -> np.ndarray:
@@ -198,7 +200,7 @@ def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pyte
 
         def prepare(self, device: str) -> Any:
             vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
-            return TextFooler().assemble(vectors=vectors, tags=None, encode=encode)
+            return TextFooler().assemble(Loaded(vectors=vectors, encoder=encode))
 
     monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "two"})
     clf = Classifier.wrap(
@@ -284,7 +286,9 @@ def test_a_settled_row_is_exact_for_every_text_that_shares_it() -> None:
     clf = noisy()
     service = services.Victim(clf)
     texts = [("good film",), ("Good film",), ("bad plot",)]
-    state = example.Game(original=example.Text.of("good film"), label=0, column_names=("text",), noise=service.noise)
+    state = example.ExampleState(
+        original=example.Text.of("good film"), goal=Untargeted(0), column_names=("text",), noise=service.noise
+    )
 
     def play(steps: Any) -> Any:
         answer = None

@@ -14,7 +14,7 @@ import torch
 
 from attacking import stable_files
 from robust_tickets.attack import engine, workers
-from robust_tickets.attack.attack import Attack
+from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.services import Victim
@@ -94,7 +94,7 @@ class Near(Attack):
         def encode(texts: list[str]) -> np.ndarray:
             return np.array([[np.cos(len(text) / 100), np.sin(len(text) / 100)] for text in texts], dtype=np.float32)
 
-        return TextFooler(window=3, neighbours=8).assemble(vectors=vectors, tags=None, encode=encode)
+        return TextFooler(window=3, neighbours=8).assemble(Loaded(vectors=vectors, encoder=encode))
 
 
 @pytest.mark.parametrize("recipe", [PWWS(), Near()])

@@ -55,6 +55,10 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     }
     assert json.loads((run / "env.json").read_text())["packages"]["my-parts"] == "1.0"
     assert (run / "report.html").is_file()
+    for result in run.glob("attack/*/result.json"):
+        assert (
+            json.loads(result.read_text())["constraints"][-1] == "A substitute begins and ends as the word it replaces."
+        )
     again = tickets(installed, *ask)
     assert "search: found done" in again.stdout + again.stderr
     path = installed / "my_parts.py"

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacking import MARK, Literal, literal_replace, toy_victim
-from robust_tickets.attack.attack import Prepared
-from robust_tickets.attack.example import Fill, Game
+from robust_tickets.attack.attack import Loaded
+from robust_tickets.attack.example import ExampleState, Fill
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.masked import Blank, Suited, doubtful
+from robust_tickets.attack.transforms.masked_word import MaskedWord
+from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords, doubtful
 from robust_tickets.data.task import Split
 from robust_tickets.resources.masked_lm import MaskedModel
 from robust_tickets.resources.words import NLTK, word_list
@@ -71,11 +74,11 @@ def answered(steps: Any, service: Masked) -> list[str]:
 def test_candidates_equal_all_combinations(first: str, second: str | None, count: int, data: st.DataObject) -> None:
     columns = (first,) if second is None else (first, second)
     text = Text.of(columns)
-    game = Game(original=text, label=0, column_names=("text",) * len(columns), noise=0.0)
+    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",) * len(columns), noise=0.0)
     for index in data.draw(st.lists(st.integers(0, len(text) - 1), min_size=1, max_size=4)) if len(text) else []:
         if len(LANGUAGE.tokenizer.encode(text.words[index], add_special_tokens=False)) > 5:
             continue  # 6^6 combinations
-        found = answered(Suited(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count))
+        found = answered(UnmaskedWords(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count))
         assert found == suited(columns, index, count)
 
 
@@ -111,9 +114,9 @@ def test_blanks_equal_a_walk_down_the_scores(first: str, count: int, data: st.Da
     if not len(text):
         return
     index = data.draw(st.integers(0, len(text) - 1))
-    game = Game(original=text, label=0, column_names=("text",), noise=0.0)
+    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
     found = answered(
-        Blank(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words)
+        MaskedWord(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words)
     )
     place, wanted = masked_at((first,), index), list[str]()
     if place is not None:
@@ -132,8 +135,8 @@ def test_bert_attack_equals_the_literal_search() -> None:
         def resources(self) -> dict[str, Any]:
             return {}
 
-        def prepare(self, device: str) -> Prepared:
-            return BertAttack(words=4).assemble(language=LANGUAGE, encode=None)
+        def prepare(self, device: str) -> GreedySearch:
+            return BertAttack(words=4).assemble(Loaded(masked=LANGUAGE))
 
     rows = [
         "a good film is bad",

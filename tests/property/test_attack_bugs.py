@@ -15,7 +15,8 @@ import torch
 
 from attacking import MARK, Literal, draw, levenshtein, literal_replace, toy_victim
 from robust_tickets import config
-from robust_tickets.attack.attack import Attack, Prepared
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.data.task import Split
@@ -174,8 +175,8 @@ class Made(Attack):
     inner: TextBugger
     parts: Any
 
-    def prepare(self, device: str) -> Prepared:
-        return self.inner.assemble(**self.parts)
+    def prepare(self, device: str) -> GreedySearch:
+        return self.inner.assemble(Loaded(**self.parts))
 
 
 def made_up() -> dict[str, Any]:
@@ -191,7 +192,7 @@ def made_up() -> dict[str, Any]:
         ]
         return np.array(rows, dtype=np.float32)
 
-    return {"vectors": Vectors(vocabulary, matrix), "encode": encode}
+    return {"vectors": Vectors(vocabulary, matrix), "encoder": encode}
 
 
 @pytest.mark.parametrize(("pairs", "least"), [(False, 0.8), (True, 0.8), (False, 0.96)])
@@ -223,7 +224,7 @@ def test_textbugger_equals_the_literal_search(pairs: bool, least: float, monkeyp
         for one in (original, text):
             joined = "\n".join(one)
             windows.append(joined[words(joined)[0][0] : words(joined)[-1][1]])
-        u, v = torch.from_numpy(parts["encode"](windows))
+        u, v = torch.from_numpy(parts["encoder"](windows))
         cosine = torch.clamp(torch.nn.CosineSimilarity(dim=1)(u[None], v[None]), -1.0, 1.0)
         value = float(1 - torch.acos(cosine) / math.pi)
         return value if value >= least else None

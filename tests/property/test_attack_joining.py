@@ -7,8 +7,8 @@ from itertools import islice, product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from robust_tickets.attack.textattack_compat import OWN, PROFILES, one_word
-from robust_tickets.attack.transforms.joining import joined
+from robust_tickets.attack.textattack_compat import OWN, PROFILES
+from robust_tickets.attack.transforms.unmasked_words import joined
 
 TOKENS = [
     "a",
@@ -40,7 +40,7 @@ ROWS = st.lists(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=4), min_s
 @example([[","], [",", "."], [","]], OWN)
 def test_it_is_the_product_without_what_is_not_one_word(rows: list[list[str]], rules: object) -> None:
     spelt = ("".join(parts).replace("##", "") for parts in product(*rows))
-    assert list(joined(rows, rules)) == [(place, word) for place, word in enumerate(spelt) if one_word(word, rules)]  # type: ignore[arg-type]
+    assert list(joined(rows, rules)) == [(place, word) for place, word in enumerate(spelt) if rules.one_word(word)]  # type: ignore[arg-type]
 
 
 def test_what_textattack_would_need_years_for_takes_no_time() -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.speech import SameSpeech
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split
@@ -111,8 +112,8 @@ class Fooler(Attack):
     def resources(self) -> dict[str, Any]:
         return {}
 
-    def prepare(self, device: str) -> Prepared:
-        return self.inner.assemble(**self.parts)
+    def prepare(self, device: str) -> GreedySearch:
+        return self.inner.assemble(Loaded(**self.parts))
 
 
 def made_up() -> dict[str, Any]:
@@ -131,7 +132,7 @@ def made_up() -> dict[str, Any]:
     def tags(said: list[str]) -> list[str]:
         return [("NOUN", "VERB", "ADJ", "ADV")[draw(w.lower(), i % 3) % 4] for i, w in enumerate(said)]
 
-    return {"vectors": Vectors(vocabulary, matrix), "tags": tags, "encode": encode}
+    return {"vectors": Vectors(vocabulary, matrix), "tagger": tags, "encoder": encode}
 
 
 @pytest.mark.parametrize("names", [("text",), ("premise", "hypothesis"), ("question", "sentence")])
@@ -154,13 +155,13 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
             kinds = []
             for one in (before[index + k], word):
                 context = [*around[0], one, *around[1]]
-                kinds.append(parts["tags"](context)[context.index(one)])
+                kinds.append(parts["tagger"](context)[context.index(one)])
             if kinds[0] != kinds[1] and set(kinds) != {"NOUN", "VERB"}:
                 return None
         after = literal_replace(current, index, new)
         if len(word_list(MARK.join(after))) < 7:
             return 1.0
-        u, v = parts["encode"]([literal_window(current, index, 7), literal_window(after, index, 7)]).astype(np.float64)
+        u, v = parts["encoder"]([literal_window(current, index, 7), literal_window(after, index, 7)]).astype(np.float64)
         cosine = min(1.0, float(u @ v) / float(np.linalg.norm(u) * np.linalg.norm(v)))
         return cosine if 1 - math.acos(cosine) / math.pi >= 0.85 else None
 
@@ -197,7 +198,7 @@ def test_what_the_tagger_is_asked() -> None:
         calls.append(said)
         return ["NOUN"] * len(said)
 
-    check = SameSpeech(tags)
+    check = SamePartOfSpeech(tags)
     known: dict[int, str] = {}
     assert check._passes(("a", "b"), known, 0, "c")
     assert calls == [["a", "b"], ["c", "b"]]

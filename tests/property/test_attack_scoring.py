@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import Literal, toy_victim
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.frozen import NoRepeat
-from robust_tickets.attack.example import Game, Row, Scored
-from robust_tickets.attack.greedy import DropScore, Greedy, WeightedSaliency
+from robust_tickets.attack.attack import Attack
+from robust_tickets.attack.components import Transformation
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.example import ExampleState, Scored
+from robust_tickets.attack.goals import Row, Untargeted
+from robust_tickets.attack.greedy import DropScore, GreedySearch, WeightedSaliency
 from robust_tickets.attack.greedy import _gains as gains_of
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier
@@ -41,7 +43,7 @@ SAID = (
 )
 
 
-class Neighbour:
+class Neighbour(Transformation):
     """Two words in the place of each: few ways, so that an attack needs several steps and may fail."""
 
     def replacements(self, game: Any, text: Any, index: int) -> list[str]:
@@ -55,11 +57,9 @@ class Plain(Attack):
 
     weighs: bool = False
 
-    def prepare(self, device: str) -> Prepared:
+    def prepare(self, device: str) -> GreedySearch:
         ranking = WeightedSaliency() if self.weighs else DropScore()
-        return Prepared(
-            title="plain", kit=Greedy(ranking=ranking, transform=Neighbour(), frozen=(NoRepeat(),)), constraints=()
-        )
+        return GreedySearch(title="plain", ranking=ranking, transformations=(Neighbour(),), modifiable=(NoRepeat(),))
 
 
 def ends(result: Any) -> list[tuple[Any, ...]]:
@@ -92,7 +92,7 @@ def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(
         for row in rows:
             logits = torch.tensor(row)
             answer = Row(torch.softmax(logits, dim=0).numpy(), logits.numpy(), int(logits.argmax()))
-            made.append(Scored(_Nothing(), answer, 0, odds).score)
+            made.append(Untargeted(0, odds).score(answer))
         scores.append(made)
     (a, b), (x, y) = scores
     if abs(a - b) > 1e-6:
@@ -103,20 +103,32 @@ def test_where_probability_tells_two_texts_apart_log_odds_order_them_alike(
 
 def scored(odds: float, label: int = 0) -> Scored:
     logits = np.array([0.0, odds], dtype=np.float32)
-    return Scored(_Nothing(), Row(np.exp(logits) / np.exp(logits).sum(), logits, int(odds > 0)), label, True)
+    return Scored(
+        _Nothing(), Row(np.exp(logits) / np.exp(logits).sum(), logits, int(odds > 0)), Untargeted(label, odds=True)
+    )
 
 
 def test_a_gain_of_log_odds_is_the_rise_over_the_clean_text_and_never_below_0() -> None:
-    game = Game(original=Text.of(("a b c",)), label=0, column_names=("text",), noise=0.0, odds=True, first=scored(-3.0))
+    game = ExampleState(
+        original=Text.of(("a b c",)),
+        goal=Untargeted(0, odds=True),
+        column_names=("text",),
+        noise=0.0,
+        first=scored(-3.0),
+    )
     assert gains_of(game, [[scored(-2.0), scored(-5.0)], [scored(-4.0)], []]).tolist() == [1.0, 0.0, 0.0]
-    game.odds = False
+    game.goal = Untargeted(0)
     assert gains_of(game, [[scored(-2.0)], []]).tolist() == [-2.0, 0.0], "TextAttack's own is the score itself"
 
 
 def test_log_odds_of_larger_logits_need_a_larger_distance_to_be_told_apart() -> None:
-    def game(clean: float) -> Game:
-        return Game(
-            original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=True, first=scored(clean)
+    def game(clean: float) -> ExampleState:
+        return ExampleState(
+            original=Text.of(("a",)),
+            goal=Untargeted(0, odds=True),
+            column_names=("text",),
+            noise=1e-5,
+            first=scored(clean),
         )
 
     assert game(-3.0).tolerance(2.0) == 2e-5
@@ -130,9 +142,9 @@ def test_logits_that_are_all_large_need_a_larger_distance_too(odds: bool) -> Non
     found = []
     for height in (0.0, 1600.0):
         first = scored(0.5)
-        first.odds = odds
+        first.goal = Untargeted(0, odds)
         first.row.logits = first.row.logits + np.float32(height)
-        game = Game(original=Text.of(("a",)), label=0, column_names=("text",), noise=1e-5, odds=odds, first=first)
+        game = ExampleState(original=Text.of(("a",)), goal=first.goal, column_names=("text",), noise=1e-5, first=first)
         found.append(game.tolerance(first.score))
     assert found[1] > 50 * found[0]
 

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.changed import ShareChanged, ShareModified
-from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.example import Game
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.components import Candidate
+from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.constraints.share_changed import ShareChanged
+from robust_tickets.attack.constraints.share_modified import ShareModified
+from robust_tickets.attack.example import ExampleState
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.a2t import A2T
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.recipes.bertattack_papers import BertAttackPapers
@@ -48,8 +51,8 @@ class Assembled(Attack):
     def resources(self) -> dict[str, Any]:
         return {}
 
-    def prepare(self, device: str) -> Prepared:
-        return self.inner.assemble(**self.parts)  # type: ignore[no-any-return]
+    def prepare(self, device: str) -> GreedySearch:
+        return self.inner.assemble(Loaded(**self.parts))  # type: ignore[no-any-return]
 
 
 def run(
@@ -79,9 +82,9 @@ def outcomes(result: AttackResult) -> list[Any]:
 def test_company_changes_nothing(inner: Any) -> None:
     clf = tiny_classifier(labels=("a", "b", "c"))
     parts: dict[str, Any] = {
-        "language": language(),
-        "encode": encode,
-        **({} if isinstance(inner, BertAttack) else {"tags": None}),
+        "masked": language(),
+        "encoder": encode,
+        **({} if isinstance(inner, BertAttack) else {"tagger": None}),
     }
     wanted = [outcomes(run(inner, clf, [text], live=1, token_budget=1, **parts))[0] for text in TEXTS]
     assert outcomes(run(inner, clf, TEXTS, live=8, token_budget=5000, **parts)) == wanted
@@ -90,14 +93,14 @@ def test_company_changes_nothing(inner: Any) -> None:
 
 
 def test_bert_attack_says_what_it_does() -> None:
-    result = run(BertAttack(), tiny_classifier(), TEXTS[:1], language=language(), encode=None)
+    result = run(BertAttack(), tiny_classifier(), TEXTS[:1], masked=language(), encoder=None)
     assert result.attack == "BERT-Attack without encoder"
     assert "constraint dropped: sentence similarity" in result.flags
     assert "48 words" in result.constraints[0]
     assert "at most 40% of the words differ from the original (rounded up)" in result.constraints
-    prepared = BertAttack(words=8).assemble(language=language(), encode=encode)
-    assert prepared.services["masked"].count == 8  # type: ignore[attr-defined]
-    assert prepared.constraints[-1].startswith(
+    prepared = BertAttack(words=8).assemble(Loaded(masked=language(), encoder=encode))
+    assert prepared.services()["masked"].count == 8  # type: ignore[attr-defined]
+    assert prepared.describe()[-1].startswith(
         "sentence encoder: cosine similarity with the original text at least 0.2 over the whole"
     )
 
@@ -110,7 +113,7 @@ def test_the_papers_attack_says_that_it_is_not_bert_attack() -> None:
         return np.stack([1 - p, p], axis=1)
 
     clf = Classifier.wrap(judge, labels=["neg", "pos"])
-    parts: dict[str, Any] = {"vectors": vectors, "tags": None, "encode": None, "labels": [1]}
+    parts: dict[str, Any] = {"vectors": vectors, "tagger": None, "encoder": None, "labels": [1]}
     for columns, attacked in [
         (("premise", "hypothesis"), 0),
         (("sentence1", "sentence2"), 1),
@@ -123,18 +126,19 @@ def test_the_papers_attack_says_that_it_is_not_bert_attack() -> None:
         assert outcome.perturbed is not None
         assert outcome.perturbed[attacked] == "bad"
     assert result.attack == "BERT-Attack of the papers (not BERT-Attack) without tagger and encoder"
-    described = BertAttackPapers().assemble(vectors=vectors, tags=lambda words: words, encode=encode).constraints
+    described = (
+        BertAttackPapers().assemble(Loaded(vectors=vectors, tagger=lambda words: words, encoder=encode)).describe()
+    )
     assert "the 50 nearest words" in described[0]
     assert described[-1].endswith("cosine similarity with the original text at least 0.2 in a window of 15 words")
     assert not any("differ" in said or "word vectors" in said for said in described)
 
 
 def test_a2t_keeps_the_premise_and_says_what_it_does() -> None:
-    prepared = A2T().assemble(
-        vectors=Vectors(["a"], np.ones((1, 2), dtype=np.float32)), tags=lambda words: words, encode=encode
-    )
+    vectors = Vectors(["a"], np.ones((1, 2), dtype=np.float32))
+    prepared = A2T().assemble(Loaded(vectors=vectors, tagger=lambda words: words, encoder=encode))
     assert prepared.title == "A2T"
-    assert prepared.constraints == (
+    assert prepared.describe() == (
         "candidates: the 20 nearest words in the vectors, in the case of the word",
         "each word is changed at most once",
         "stop words stay: NLTK's English list (179)",
@@ -146,7 +150,7 @@ def test_a2t_keeps_the_premise_and_says_what_it_does() -> None:
     )
     rows = [("a good film", "poor story great plot")]
     result = run(A2T(mlm=True), tiny_classifier(columns=("premise", "hypothesis")), rows, ("premise", "hypothesis"),
-                 language=language(), tags=None, encode=None)  # fmt: skip
+                 masked=language(), tagger=None, encoder=None)  # fmt: skip
     (outcome,) = result.examples()
     assert result.attack == "A2T-MLM without tagger and encoder"
     assert outcome.perturbed is not None
@@ -156,7 +160,7 @@ def test_a2t_keeps_the_premise_and_says_what_it_does() -> None:
 
 def test_how_many_words_may_change() -> None:
     original = Text.of("one two three four five")
-    game = Game(original=original, label=0, column_names=("text",), noise=0.0)
+    game = ExampleState(original=original, goal=Untargeted(0), column_names=("text",), noise=0.0)
     current = original.replace(0, "x").replace(1, "y")
     check = ShareChanged(0.4)
 
@@ -182,14 +186,14 @@ def test_nouns_for_verbs_only_where_that_is_allowed() -> None:
     def tags(said: list[str]) -> list[str]:
         return ["VERB" if word == "run" else "NOUN" for word in said]
 
-    def kept(check: SameSpeech, old: str, new: str) -> bool:
+    def kept(check: SamePartOfSpeech, old: str, new: str) -> bool:
         text = Text.of(old)
-        game = Game(original=text, label=0, column_names=("text",), noise=0.0)
+        game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
         return bool(check.keep(game, [Candidate(text, 0, new)], text))
 
-    assert kept(SameSpeech(tags), "run", "walk")
-    assert not kept(SameSpeech(tags, swap=False), "run", "walk")
-    assert kept(SameSpeech(tags, swap=False), "walk", "stroll")
+    assert kept(SamePartOfSpeech(tags), "run", "walk")
+    assert not kept(SamePartOfSpeech(tags, swap=False), "run", "walk")
+    assert kept(SamePartOfSpeech(tags, swap=False), "walk", "stroll")
 
 
 @pytest.mark.parametrize(
@@ -230,6 +234,6 @@ def test_from_folders(tmp_path: Path) -> None:
     clf = tiny_classifier()
     rows, labels = TEXTS[:1], [int(label) for label in clf.logits(TEXTS[:1]).argmax(1)]
     result = BertAttack(masked=str(tmp_path), encoder="none", words=5)(clf, Split.of(rows, labels), n=0)
-    assert outcomes(result) == outcomes(run(BertAttack(words=5), clf, rows, language=language(), encode=None))
+    assert outcomes(result) == outcomes(run(BertAttack(words=5), clf, rows, masked=language(), encoder=None))
     assert result.resources["masked"]["substitute"] is True
     assert any(flag.startswith("substitute masked") for flag in result.flags)

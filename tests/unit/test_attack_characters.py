@@ -9,22 +9,24 @@ import numpy as np
 import pytest
 
 from attacking import draw
-from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.example import Game, steps
-from robust_tickets.attack.greedy import Greedy, ranked
+from robust_tickets.attack.components import Transformation
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.example import ExampleState
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import DropScore, GreedySearch, ranked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.textattack_compat import PROFILES
-from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
+from robust_tickets.attack.textattack_compat import OWN, PROFILES
+from robust_tickets.attack.transforms.characters import CharacterEdit
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
-from robust_tickets.attack.transforms.several import Several
 from robust_tickets.resources import words
 from robust_tickets.resources.words import LOOKALIKE
 from robust_tickets.seeds import Dice
 
 
-def play(word: str, seed: int = 0) -> tuple[Game, Text]:
+def play(word: str, seed: int = 0) -> tuple[ExampleState, Text]:
     text = Text.of(word)
-    return Game(original=text, label=0, column_names=("text",), noise=0.0, seed=seed), text
+    return ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0, seed=seed), text
 
 
 def all_of(part: Any, word: str) -> set[str]:
@@ -38,13 +40,19 @@ def all_of(part: Any, word: str) -> set[str]:
 @pytest.mark.parametrize(
     ("part", "made"),
     [
-        (Insertion(" ", inner=True), {"a": [], "ab": [], "abc": ["a bc"], "abcd": ["a bcd", "ab cd"]}),
-        (Insertion("X"), {"a": [], "ab": ["Xab", "aXb"], "abc": ["Xabc", "aXbc", "abXc"]}),
-        (Deletion(inner=True), {"a": [], "ab": [], "abc": ["ac"], "abcd": ["acd", "abd"]}),
-        (Deletion(), {"a": [], "ab": ["a", "b"], "abc": ["ab", "bc", "ac"]}),
-        (NeighbourSwap(inner=True), {"a": [], "ab": [], "abc": [], "abcd": ["acbd"], "abcde": ["acbde", "abdce"]}),
-        (NeighbourSwap(), {"a": [], "ab": ["ba"], "abc": ["bac", "acb"]}),
-        (Substitution("X"), {"a": [], "ab": ["Xb", "aX"], "abc": ["Xbc", "aXc", "abX"]}),
+        (
+            CharacterEdit("insert", inner=True, letters=" "),
+            {"a": [], "ab": [], "abc": ["a bc"], "abcd": ["a bcd", "ab cd"]},
+        ),
+        (CharacterEdit("insert", letters="X"), {"a": [], "ab": ["Xab", "aXb"], "abc": ["Xabc", "aXbc", "abXc"]}),
+        (CharacterEdit("delete", inner=True), {"a": [], "ab": [], "abc": ["ac"], "abcd": ["acd", "abd"]}),
+        (CharacterEdit("delete"), {"a": [], "ab": ["a", "b"], "abc": ["ab", "bc", "ac"]}),
+        (
+            CharacterEdit("swap", inner=True),
+            {"a": [], "ab": [], "abc": [], "abcd": ["acbd"], "abcde": ["acbde", "abdce"]},
+        ),
+        (CharacterEdit("swap"), {"a": [], "ab": ["ba"], "abc": ["bac", "acb"]}),
+        (CharacterEdit("substitute", letters="X"), {"a": [], "ab": ["Xb", "aX"], "abc": ["Xbc", "aXc", "abX"]}),
     ],
     ids=lambda value: value.describe() if hasattr(value, "describe") else "",
 )
@@ -65,23 +73,23 @@ def test_the_same_draws_as_the_global_streams() -> None:
 def test_a_word_too_short_draws_nothing() -> None:
     game, text = play("a ab abc longer")
     for index in (0, 1, 2):
-        assert not NeighbourSwap(inner=True).replacements(game, text, index)
+        assert not CharacterEdit("swap", inner=True).replacements(game, text, index)
     assert game.dice.place(0, 10**6) == Dice(0).place(0, 10**6)
 
 
 def test_new_draws_at_every_visit_and_other_ones_for_another_example() -> None:
     game, text = play("wonderfulness")
-    visits = [Deletion().replacements(game, text, 0)[0] for _ in range(12)]
+    visits = [CharacterEdit("delete").replacements(game, text, 0)[0] for _ in range(12)]
     assert len(set(visits)) > 1
     game, text = play("wonderfulness", seed=1)
-    assert [Deletion().replacements(game, text, 0)[0] for _ in range(12)] != visits
+    assert [CharacterEdit("delete").replacements(game, text, 0)[0] for _ in range(12)] != visits
 
 
 def test_homoglyphs() -> None:
     assert len(LOOKALIKE) == 38
     assert set(LOOKALIKE) == set("abcdefghijklmnopqrstuvwxyz0123456789-'")
     assert "".join(sorted(LOOKALIKE.values())) == "".join(sorted(words.HOMOGLYPHS))  # what a word may hold
-    part = Homoglyphs(LOOKALIKE)
+    part = Homoglyphs()
     assert part.replacements(*play("oO-k"), 0) == ["оO-k", "oO˗k", "oO-𝒌"]
     assert part.replacements(*play("É"), 0) == []
     for word in ("well-made", "don't", "x1"):
@@ -89,35 +97,36 @@ def test_homoglyphs() -> None:
 
 
 def test_several_in_turn_and_none_twice() -> None:
-    class Fixed:
+    class Fixed(Transformation):
         def __init__(self, *made: str) -> None:
             self.made = made
 
-        def replacements(self, game: Game, text: Text, index: int) -> tuple[str, ...]:
+        def replacements(self, game: ExampleState, text: Text, index: int) -> tuple[str, ...]:
             return self.made
 
-    both = Several((Fixed("b", "a"), Fixed("c", "b")))
-    for doubles, wanted in ((False, ["b", "a", "c"]), (True, ["b", "a", "c", "b"])):
-        game, text = play("word")
-        if doubles:
-            game.rules = PROFILES["ta-0.3.4"]
+    search = GreedySearch(title="", ranking=DropScore(), transformations=(Fixed("b", "a"), Fixed("c", "b")))
+    for rules, wanted in ((OWN, ["a", "b", "c"]), (PROFILES["ta-0.3.4"], ["a", "b", "b", "c"])):
+        text = Text.of("word", rules)
+        example = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
         with pytest.raises(StopIteration) as end:
-            next(steps(both.replacements(game, text, 0)))
-        assert end.value.value == wanted
+            next(search.candidates(example, text, 0))
+        assert [candidate.new for candidate in end.value.value] == wanted
 
 
 def test_before_0_3_11_the_words_to_rank_are_gathered_in_one_more_set() -> None:
     """Same words, but for some texts in another order, and that decides which of equal scores comes first."""
-    frozen = (NoRepeat(), NoStopwords(frozenset({"the"}), "a list"))
+    rules = (NoRepeat(), NoStopwords())
     differ = 0
     for length in range(100, 260, 4):
-        text = Text.of(" ".join("film" if draw(length, i) % 3 == 0 else "the" for i in range(length)))
+        words = " ".join("film" if draw(length, i) % 3 == 0 else "the" for i in range(length))
         orders = {}
         for name in ("ta-0.3.11", "ta-0.3.10"):
-            for transform in (Several((Deletion(), NeighbourSwap())), Deletion()):
-                game = Game(original=text, label=0, column_names=("text",), noise=0.0, rules=PROFILES[name])
-                orders[name, type(transform)] = ranked(game, Greedy(ranking=None, transform=transform, frozen=frozen))
+            for edits in ((CharacterEdit("delete"), CharacterEdit("swap")), (CharacterEdit("delete"),)):
+                text = Text.of(words, PROFILES[name])
+                example = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
+                search = GreedySearch(title="", ranking=DropScore(), transformations=edits, modifiable=rules)
+                orders[name, len(edits)] = ranked(example, search)
         assert len({tuple(sorted(order)) for order in orders.values()}) == 1
-        assert orders["ta-0.3.10", Deletion] == orders["ta-0.3.11", Deletion] == orders["ta-0.3.11", Several]
-        differ += orders["ta-0.3.10", Several] != orders["ta-0.3.11", Several]
+        assert orders["ta-0.3.10", 1] == orders["ta-0.3.11", 1] == orders["ta-0.3.11", 2]
+        differ += orders["ta-0.3.10", 2] != orders["ta-0.3.11", 2]
     assert differ

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from robust_tickets.attack.example import Game, Slope
-from robust_tickets.attack.greedy import SLACK, Greedy, Steepest
+from robust_tickets.attack.example import ExampleState, Slope
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import SLACK, GradientRanking, GreedySearch
 from robust_tickets.attack.recipes.a2t import A2T
 from robust_tickets.attack.services import Gradient, Victim, aligned
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.textattack_compat import PROFILES
+from robust_tickets.attack.textattack_compat import OWN, PROFILES
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.base import NOISE
 from robust_tickets.data.task import Split
@@ -19,6 +22,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
 from tiny import tiny_classifier
 
+WHOLE = replace(OWN, cuts_gradient=False)
 TEXTS = ["a good film", "the plot was very bad, not good!", "zebra is fine", "a story is a story " * 3]
 
 
@@ -42,7 +46,7 @@ def test_slopes_of_a_batch_are_those_of_each_text(family: str) -> None:
     clf = tiny_classifier(family, labels=("a", "b", "c"))
     training = clf.model.training
     questions = [
-        Slope(Text.of(text), range(len(Text.of(text))), odds=bool(i % 2), cut=False) for i, text in enumerate(TEXTS)
+        Slope(Text.of(text, WHOLE), range(len(Text.of(text))), odds=bool(i % 2)) for i, text in enumerate(TEXTS)
     ]
     together = Gradient(Victim(clf, token_budget=10_000)).answer(questions)
     for text, question, found in zip(TEXTS, questions, together, strict=True):
@@ -63,9 +67,11 @@ def test_in_fixed_shapes_slopes_still_depend_on_their_batch() -> None:
     victim = Victim(tiny_classifier())
     victim.noise = 0.0
     assert Gradient(victim).noise == victim.rounding == NOISE["float32"]
-    game = Game(original=Text.of("a b"), label=0, column_names=("text",), noise=0.0, slope_noise=victim.rounding)
-    assert Steepest()._doubtful(game, np.array([1.0, 1.0 - 1e-6]))
-    assert not Steepest()._doubtful(game, np.array([1.0, 0.9]))
+    game = ExampleState(
+        original=Text.of("a b"), goal=Untargeted(0), column_names=("text",), noise=0.0, slope_noise=victim.rounding
+    )
+    assert GradientRanking()._doubtful(game, np.array([1.0, 1.0 - 1e-6]))
+    assert not GradientRanking()._doubtful(game, np.array([1.0, 0.9]))
 
 
 def test_a_single_text_is_cut_behind_the_last_word_and_a_pair_is_not() -> None:
@@ -75,8 +81,8 @@ def test_a_single_text_is_cut_behind_the_last_word_and_a_pair_is_not() -> None:
     (cut,) = service.answer([Slope(Text.of(text), [2, 1])])
     assert np.allclose(cut, alone(clf, "a good film", [1, 2]))  # in the order of the text
     assert not np.allclose(cut, alone(clf, text, [1, 2]))
-    pair = Text.of(("a good film", "was it"))
-    whole, same = (service.answer([Slope(pair, [1, 2], cut=cut)])[0] for cut in (True, False))
+    pairs = (Text.of(("a good film", "was it"), rules) for rules in (OWN, WHOLE))
+    whole, same = (service.answer([Slope(pair, [1, 2])])[0] for pair in pairs)
     assert np.array_equal(whole, same)
     service.most = 1
     assert len(service.answer([Slope(Text.of(text), [2, 1])])[0]) == 1
@@ -95,11 +101,11 @@ def test_words_and_their_tokens() -> None:
 
 def test_slopes_too_near_are_taken_again_alone() -> None:
     text = Text.of("one two three four")
-    game = Game(original=text, label=0, column_names=("text",), noise=1e-5)
-    kit = Greedy(ranking=Steepest(), transform=None)
+    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=1e-5)
+    search = GreedySearch(title="", ranking=GradientRanking(), transformations=())
 
     def order(*answers: list[float]) -> tuple[list[int], list[bool]]:
-        steps, asked = Steepest().order(game, kit), list[bool]()
+        steps, asked = GradientRanking().order(game, search), list[bool]()
         question = next(steps)
         try:
             for answer in answers:
@@ -113,8 +119,7 @@ def test_slopes_too_near_are_taken_again_alone() -> None:
     assert order([0.1, 0.4, 0.3, 0.30001], [0.1, 0.4, 0.3, 0.2]) == ([1, 2, 3, 0], [False, True])
     assert order([0.0, 0.4, 0.3, 0.0])[1] == [False]  # words without a token are not in doubt
     assert order([0.5, 0.4])[0] == [0, 1]  # only so many words fit the model
-    game.rules = PROFILES["ta-0.3.4"]
-    assert not next(Steepest().order(game, kit)).cut
+    game.original = Text.of("one two three four", PROFILES["ta-0.3.4"])
     assert list(order([0.1, 0.4, 0.3, 0.2])[0]) == [1, 2, 3, 0]
 
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from robust_tickets.attack.example import Fill, Game
+from robust_tickets.attack.example import ExampleState, Fill
+from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.masked import Blank, Suited
+from robust_tickets.attack.transforms.masked_word import MaskedWord
+from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.masked_lm import MaskedModel
 from tiny import save_encoder, tiny_model, tiny_tokenizer
@@ -101,17 +103,18 @@ def ask(steps: Any, service: Masked, asked: list[Fill] | None = None) -> list[st
         return end.value  # type: ignore[no-any-return]
 
 
-def game_of(text: Text) -> Game:
-    return Game(original=text, label=0, column_names=("text",), noise=0.0)
+def game_of(text: Text) -> ExampleState:
+    return ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
 
 
 def test_one_answer_serves_all_words_of_a_text(language: MaskedModel) -> None:
     text = Text.of(("a good film", "was not bad"))
     game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
+    part = UnmaskedWords(language, 6)
     for index in range(len(text)):
-        ask(Suited(language, 6).replacements(game, text, index), service, asked)
+        ask(part.replacements(game, text, index), service, asked)
     assert [question.text for question in asked if not question.alone] == ["a good film\nwas not bad"]
-    ask(Suited(language, 6).replacements(game, text.replace(1, "bad"), 2), service, asked)
+    ask(part.replacements(game, text.replace(1, "bad"), 2), service, asked)
     assert asked[-1].text == "a bad film\nwas not bad"
 
 
@@ -131,23 +134,20 @@ def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, mo
         return found
 
     monkeypatch.setattr(service, "answer", near)
-    ask(Suited(language, 6).replacements(game_of(text), text, 1), service, asked)
+    ask(UnmaskedWords(language, 6).replacements(game_of(text), text, 1), service, asked)
     assert [question.alone for question in asked] == [False]  # one token: which of the six comes first does not matter
-    ask(Suited(language, 6).replacements(game_of(text), text, 2), service, asked)
+    ask(UnmaskedWords(language, 6).replacements(game_of(text), text, 2), service, asked)
     assert [question.alone for question in asked] == [False, False, True]
 
 
 def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) -> None:
     text = Text.of("a good film " * 40)
     game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
-    found = [
-        bool(ask(Suited(language, 6).replacements(game, text, index), service, asked))
-        for index in (61, 60, 100, 62, 63)
-    ]
+    part = UnmaskedWords(language, 6)
+    found = [bool(ask(part.replacements(game, text, index), service, asked)) for index in (61, 60, 100, 62, 63)]
     # 64 tokens: [CLS], 62 words, [SEP]
     assert found == [True, True, False, False, False]
-    assert game.filled.beyond == 62
-    assert [ask(Blank(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [
+    assert [ask(MaskedWord(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [
         True,
         False,
     ]
@@ -155,7 +155,7 @@ def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) ->
 
 def test_a_text_that_no_tokenizer_takes(language: MaskedModel) -> None:
     text = Text.of("good \ud800 film")
-    for part in (Suited(language, 6), Blank(language, 6)):
+    for part in (UnmaskedWords(language, 6), MaskedWord(language, 6)):
         assert ask(part.replacements(game_of(text), text, 1), Masked(language, 6))
 
 

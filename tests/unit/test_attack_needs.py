@@ -11,6 +11,7 @@ import pytest
 
 from robust_tickets import registry as registry_
 from robust_tickets.cli.doctor import EXTRAS
+from robust_tickets.config import resources_in
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
 from robust_tickets.resources import kinds as module
@@ -28,13 +29,13 @@ def test_a_recipe_asks_for_what_it_says_that_it_needs(name: str, monkeypatch: py
     monkeypatch.setattr(module, "resolve", found)
     attack = ATTACKS.get(name)()
     attack.resources()
-    assert tuple(asked) == ATTACKS.get(name).NEEDS == attack.NEEDS
+    assert tuple(asked) == attack.needs()
     assert set(asked) <= set(KINDS)
     assert {field.name for field in dataclasses.fields(attack)} >= set(asked)
 
 
 def test_every_kind_is_needed_by_some_attack() -> None:
-    assert {kind for name in registry_.attacks() for kind in ATTACKS.get(name).NEEDS} == set(KINDS)
+    assert {kind for name in registry_.attacks() for kind in resources_in(ATTACKS.get(name))} == set(KINDS)
 
 
 def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.example import Game
-from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.constraints.keep_column import KeepColumn
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.example import ExampleState
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch, WeightedSaliency
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.attack.text import Text
+from robust_tickets.attack.transforms.synonyms import Synonyms
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -55,13 +58,13 @@ def test_no_candidates_are_made_that_the_budget_could_not_ask_about(
 ) -> None:
     made: list[int] = []
 
-    def count(kit: Greedy, game: Any, text: Text, index: int) -> Any:
+    def count(kit: GreedySearch, game: Any, text: Text, index: int) -> Any:
         found = yield from plain(kit, game, text, index)
         made.append(len(found))
         return found
 
-    plain = Greedy.candidates
-    monkeypatch.setattr(Greedy, "candidates", count)
+    plain = GreedySearch.candidates
+    monkeypatch.setattr(GreedySearch, "candidates", count)
     (outcome,) = PWWS()(CLF, Split.of(["film good " * 50], [1]), n=0, query_budget=budget).examples()
     assert (outcome.status, outcome.queries) == ("failed", budget)
     assert sum(made[:-1]) < max(1, budget - 1 - 100)  # 100 words, each hidden once
@@ -72,15 +75,15 @@ def test_rows_of_texts_that_will_not_come_again_are_dropped(monkeypatch: pytest.
     """With many words there are as many as queries: they must not all be held until the example ends."""
     kept: list[int] = []
 
-    def count(game: Game, best: Any) -> None:
+    def count(game: ExampleState, best: Any) -> None:
         before = len(game.known)
         plain(game, best)
         assert best.row in game.known.values()
         kept.append(len(game.known))
         assert kept[-1] <= 2 < before  # where the search is, and where it began
 
-    plain = Game.forget
-    monkeypatch.setattr(Game, "forget", count)
+    plain = ExampleState.forget
+    monkeypatch.setattr(ExampleState, "forget", count)
 
     def unmoved(texts: list[str]) -> np.ndarray:
         p = np.array([0.9 - 0.01 * (12 - text.split().count("film")) for text in texts])
@@ -250,11 +253,10 @@ def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
             unstopped.add(i)
     hypothesis: set[int] = set()
     hypothesis |= set(range(first, first + second))
-    rules = (NoRepeat(), NoStopwords(frozenset({"the"}), "one"), KeepColumn(("premise", "hypothesis"), "premise"))
-    game: Any = SimpleNamespace(column_names=("premise", "hypothesis"), judged=None)
-    assert list(Greedy(ranking=None, transform=None, frozen=rules).modifiable(game, text)) == list(
-        theirs & unstopped & hypothesis
-    )
+    rules = (NoRepeat(), NoStopwords(), KeepColumn(("premise", "hypothesis"), "premise"))
+    example = ExampleState(original=text, goal=Untargeted(0), column_names=("premise", "hypothesis"), noise=0.0)
+    search = GreedySearch(title="", ranking=WeightedSaliency(), transformations=(Synonyms(),), modifiable=rules)
+    assert list(search.changeable(example, text)) == list(theirs & unstopped & hypothesis)
 
 
 @pytest.mark.parametrize("damaged", [b'3\t2.000\t{"tor', b"3\t2.000\t{}\n", b'3\t2.000\t{"status": "?"}\n'])

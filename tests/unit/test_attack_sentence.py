@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.example import Encode, Game, Row, Scored
-from robust_tickets.attack.greedy import Candidate, Greedy
+from robust_tickets.attack.components import Candidate
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.example import Encode, ExampleState, Scored
+from robust_tickets.attack.goals import Row, Untargeted
+from robust_tickets.attack.greedy import DropScore, GreedySearch
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.textattack_compat import OWN
 from robust_tickets.errors import TicketsError
@@ -24,7 +26,9 @@ class Talk:
         self, vectors: dict[str, Any] | None = None, original: str = "one two three four five", noise: float = 0.0
     ) -> None:
         self.vectors, self.asked = vectors or {}, list[Encode]()
-        self.game = Game(original=Text.of(original), label=0, column_names=("text",), noise=0.0, vector_noise=noise)
+        self.game = ExampleState(
+            original=Text.of(original), goal=Untargeted(0), column_names=("text",), noise=0.0, vector_noise=noise
+        )
 
     def keep(self, check: SentenceSimilarity, current: Text, index: int, news: list[str]) -> list[Candidate]:
         steps = check.keep(self.game, [Candidate(current, index, new) for new in news], current)
@@ -76,7 +80,8 @@ def test_the_original_is_encoded_once_and_windows_are_forgotten() -> None:
     for index in range(5):
         talk.keep(check, talk.game.original, index, ["six"])
     assert talk.texts().count("one two three four five") == 1
-    assert len(talk.game.vectors) == 2
+    (known,) = talk.game._kept.values()
+    assert len(known.rows) == 2
 
 
 @pytest.mark.parametrize(("metric", "passing"), [("angular", 0.66), ("cosine", 0.49)])
@@ -104,7 +109,7 @@ def beyond_one() -> np.ndarray:
 def test_a_cosine_beyond_one_is_refused_where_the_rules_do_not_clamp_it(metric: str, clamped: bool) -> None:
     row = beyond_one()
     talk = Talk({"one": row, "two": row}, original="two")
-    talk.game.rules = replace(OWN, clamped=clamped)
+    talk.game.original = Text.of("two", replace(OWN, clamped=clamped))
     kept = talk.keep(SentenceSimilarity(0.2, metric=metric), talk.game.original, 0, ["one"])
     assert bool(kept) == (clamped or metric == "cosine")  # a cosine needs no angle
     assert all(candidate.cosine == 1.0 for candidate in kept)
@@ -152,7 +157,7 @@ def test_it_says_what_it_does() -> None:
 
 @pytest.mark.parametrize(("likeness", "chosen"), [((0.7, 0.7), 0), ((0.7, 0.8), 1), ((0.8, 0.7), 0)])
 def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[float, float], chosen: int) -> None:
-    game = Game(original=Text.of("one"), label=0, column_names=("text",), noise=0.0)
+    game = ExampleState(original=Text.of("one"), goal=Untargeted(0), column_names=("text",), noise=0.0)
     found = [
         Candidate(game.original, 0, new, cosine, value)
         for new, cosine, value in zip("ab", (0.5, 0.5000001), likeness, strict=True)
@@ -161,8 +166,8 @@ def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[floa
         Row(probabilities=np.array([0.1, 0.9], dtype=np.float32), logits=np.zeros(2, dtype=np.float32), predicted=1)
         for _ in found
     ]
-    answers = [Scored(candidate, row, 0) for candidate, row in zip(found, rows, strict=True)]
-    kit = Greedy(ranking=None, transform=None)
+    answers = [Scored(candidate, row, game.goal) for candidate, row in zip(found, rows, strict=True)]
+    search = GreedySearch(title="", ranking=DropScore(), transformations=())
     with pytest.raises(StopIteration) as end:
-        next(kit._winner(game, found, answers, answers[0]))
+        next(search._winner(game, found, answers, answers[0]))
     assert end.value.value == chosen

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robust_tickets.attack.attack import Attack
+from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.recipes.textfooler import TextFooler
-from robust_tickets.attack.transforms.neighbours import like
+from robust_tickets.attack.transforms.nearest_words import like
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -54,7 +54,7 @@ def encoded(windows: list[str]) -> dict[str, Any]:
         )
 
     vectors = Vectors(["good", "fine", "great"], np.array([[1, 0.1], [1, 0.2], [1, 0.05]], dtype=np.float32))
-    return {"vectors": vectors, "tags": lambda said: ["ADJ"] * len(said), "encode": encode}
+    return {"vectors": vectors, "tagger": lambda said: ["ADJ"] * len(said), "encoder": encode}
 
 
 class Parts(Attack):
@@ -65,7 +65,7 @@ class Parts(Attack):
         return {}
 
     def prepare(self, device: str) -> Any:
-        return TextFooler().assemble(**self.parts)
+        return TextFooler().assemble(Loaded(**self.parts))
 
 
 @pytest.mark.parametrize(("filler", "winner"), [(14, "fine"), (13, "great"), (3, "great")])
@@ -125,20 +125,21 @@ def test_a_long_text_keeps_the_vectors_of_one_word_only(monkeypatch: pytest.Monk
     from robust_tickets.attack import engine
 
     games: list[Any] = []
-    plain = engine.Game
-    monkeypatch.setattr(engine, "Game", lambda **state: games.append(plain(**state)) or games[-1])
+    plain = engine.ExampleState
+    monkeypatch.setattr(engine, "ExampleState", lambda **state: games.append(plain(**state)) or games[-1])
     monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: {"name": "parts"})
     words = [f"w{i}" for i in range(40)]
     near = np.ones((40, 8)) + 0.05 * numpy_generator(0, "near").normal(size=(40, 8))
     parts = {
         "vectors": Vectors(words, near.astype(np.float32)),
-        "tags": None,
-        "encode": lambda texts: np.ones((len(texts), 4)),
+        "tagger": None,
+        "encoder": lambda texts: np.ones((len(texts), 4)),
     }
     clf = Classifier.wrap(lambda texts: np.tile([[0.4, 0.6]], (len(texts), 1)), labels=["neg", "pos"])
     Parts(parts)(clf, Split.of([" ".join(words * 3)], [1]), n=0)
     assert len(games[0].known) > 2000
-    assert 0 < len(games[0].vectors) <= 2 * 40
+    (vectors,) = (kept for kept in games[0]._kept.values() if hasattr(kept, "exact"))
+    assert 0 < len(vectors.rows) <= 2 * 40
 
 
 def test_a_resumed_attack_finds_the_neighbours_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

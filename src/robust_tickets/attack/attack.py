@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -12,24 +12,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from robust_tickets.attack.calibration import calibrate, held_out
+from robust_tickets.attack.components import Constraint, WordConstraint
 from robust_tickets.attack.cuda import HEAD, lowered
 from robust_tickets.attack.examples import by_class, classes_of, rows_of
-from robust_tickets.attack.greedy import Greedy
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.options import CALIBRATED, AttackOptions, Speed
-from robust_tickets.attack.scheduler import Service, answers, fatal, hopeless
-from robust_tickets.attack.services import ENCODER_NOISE, Encoder
+from robust_tickets.attack.scheduler import answers, fatal, hopeless
 from robust_tickets.attack.textattack_compat import Rules, rules_of
 from robust_tickets.classifier import Classifier, ModelClassifier, as_classifier
 from robust_tickets.classifier.callable import PROBES
-from robust_tickets.config import Settings, describe, digest
+from robust_tickets.config import Settings, components, describe, digest, resource, resources_in
 from robust_tickets.environment import ORDER
 from robust_tickets.errors import TicketsError
-from robust_tickets.registry import ATTACKS, code_of
+from robust_tickets.registry import ATTACKS, code_of, name_of
 from robust_tickets.resources.kinds import Resource
 
 if TYPE_CHECKING:
     from robust_tickets.attack.result import AttackResult
     from robust_tickets.data.task import Split
+    from robust_tickets.resources.masked_lm import MaskedModel
+    from robust_tickets.resources.vectors import Vectors, WordLists
 
 SEMANTICS = "textattack-0.3.11"  # what the recipes were written from
 
@@ -40,18 +42,24 @@ class Attack(Settings):
 
     ``scoring`` is what a candidate is judged by: TextAttack's probability 1 - p(label) in float32, or the log-odds against the label in
     float64, which still tell candidates apart where an over-confident victim's probabilities are all 1.
+    ``constraints`` hold in addition to the attack's own.
     """
 
-    NEEDS: ClassVar[
-        tuple[str, ...]
-    ] = ()  # kinds of resources (resources.kinds); a field of each kind's name says which one
+    white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a model at hand can give
 
     compat: str | None = None
     scoring: Literal["probability", "log-odds"] = "probability"
-    white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a model at hand can give
+    constraints: tuple[Constraint | WordConstraint, ...] = components("constraints")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for part in self.constraints:
+            if not isinstance(part, Constraint | WordConstraint):
+                raise TicketsError(
+                    f"constraints are components of attack.constraints, got {part!r:.60} ({type(part).__name__})",
+                    hint="write one as docs/extending.md has it",
+                    code="attack.constraint",
+                )
         self.rules()
 
     def rules(self) -> Rules:
@@ -62,27 +70,52 @@ class Attack(Settings):
         )
 
     def needs(self) -> tuple[str, ...]:
-        """The kinds of resources it needs with these settings; ``tickets doctor`` reads ``NEEDS``, those of the plain attack."""
-        return self.NEEDS
+        """The resources it needs with these settings, by kind (``resources.kinds``)."""
+        return resources_in(self)
 
     def found(self) -> dict[str, Resource]:
-        """What it needs, found but not loaded; without what is set to "none". All that is missing is said at once."""
-        from robust_tickets.resources.kinds import resolve_all
+        """What it and its additional constraints need, found but not loaded; without what is set to "none"."""
+        from robust_tickets.resources.kinds import NONE, resolve_all
 
-        return resolve_all({kind: getattr(self, kind) for kind in self.needs()})
+        asked: dict[str, str | None] = {kind: getattr(self, kind) for kind in self.needs()}
+        for part in self.constraints:
+            for kind in resources_in(part):
+                named = getattr(part, kind)
+                if asked.setdefault(kind, named) == NONE or named not in (None, asked[kind]):
+                    raise TicketsError(
+                        f"{name_of(self)} has {kind}={asked[kind]}, its constraint {name_of(part)} {kind}={named}: an attack has one",
+                        hint=f"leave {kind} out of the constraint, and give the attack {kind}=PATH or leave it out there too",
+                        code="attack.resource",
+                    )
+        return resolve_all(asked)
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        """What is said of each resource in the result; its digest is part of the attack's."""
+        """What the result says of each resource; its digest is part of the attack's."""
         return {kind: resource.record() for kind, resource in self.found().items()}
 
-    def prepare(self, device: str) -> Prepared:
-        """The attack with its resources loaded, models among them on ``device``."""
+    def prepare(self, device: str) -> GreedySearch:
+        """The search with its resources loaded, models among them on ``device``."""
+        return self.assemble(Loaded(**{kind: load(kind, each, device) for kind, each in self.found().items()}))
 
-        return self.assemble(**loaded(self.needs(), self.found(), device))
+    def assemble(self, use: Loaded) -> GreedySearch:
+        """The search with what is loaded: a constraint whose resource was dropped is left out, and the title says so."""
+        search = self.build(use)
+        added = [_with_resources(part, use) for part in self.constraints]
+        kept = (
+            part for part in search.constraints if all(getattr(part, kind) is not None for kind in resources_in(part))
+        )
+        gone = [kind for kind in self.needs() if getattr(use, kind) is None]
+        return replace(
+            search,
+            title=search.title + (f" without {' and '.join(gone)}" if gone else ""),
+            modifiable=(*search.modifiable, *(part for part in added if isinstance(part, WordConstraint))),
+            constraints=(*kept, *(part for part in added if isinstance(part, Constraint))),
+            dropped=tuple(DROPPED[kind] for kind in gone),
+        )
 
-    def assemble(self, *args: Any, **parts: Any) -> Prepared:
-        """The attack from its parts (``PARTS``); one that is None is dropped, and the result says so."""
-        raise TypeError(f"{type(self).__name__} has no assemble")  # a recipe without it is a mistake of its author
+    def build(self, use: Loaded) -> GreedySearch:
+        """The search, as the paper's method section has it; a part of ``use`` is None where it was dropped."""
+        raise NotImplementedError
 
     def __call__(
         self,
@@ -151,6 +184,10 @@ class Attack(Settings):
         return run(job, None if folder is None else Path(folder), speed)
 
 
+def _with_resources(part: Any, use: Loaded) -> Constraint | WordConstraint:
+    return replace(part, **{kind: getattr(use, kind) for kind in resources_in(part)})  # type: ignore[no-any-return]
+
+
 DROPPED = {
     "vectors": "near words",
     "tagger": "part of speech",
@@ -159,73 +196,37 @@ DROPPED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A recipe with its resources loaded; ``Attack`` is the recipe."""
+class Loaded:
+    """The resources of an attack; None for what it does not need or does without."""
 
-    title: str
-    kit: Greedy
-    constraints: tuple[str, ...]
-    services: Mapping[str, Service] = field(default_factory=dict)  # what its steps may ask besides the victim, by name
-    vector_noise: float = 0.0
-    dropped: tuple[str, ...] = ()
-    warm: Callable[[Iterable[str]], object] | None = (
-        None  # told all words of the attacked texts beforehand, to look them up at once
-    )
-
-    @classmethod
-    def of(
-        cls,
-        title: str,
-        kit: Greedy,
-        *,
-        encode: Any = None,
-        services: Mapping[str, Service] | None = None,
-        missing: Mapping[str, Any] | None = None,
-        warm: Callable[[Iterable[str]], object] | None = None,
-    ) -> Prepared:
-        """A kit with its encoder and other services; the kinds in ``missing`` that are None are named in the title, and what they did."""
-        gone = [kind for kind, part in (missing or {}).items() if part is None]
-        offered = getattr(kit.transform, "parts", (kit.transform,))
-        return cls(
-            title=title + (f" without {' and '.join(gone)}" if gone else ""),
-            kit=kit,
-            constraints=tuple(part.describe() for part in (*offered, *kit.frozen, *kit.constraints)),
-            services={**(services or {}), **({} if encode is None else {"encoder": Encoder(encode)})},
-            vector_noise=0.0 if encode is None else ENCODER_NOISE,
-            dropped=tuple(DROPPED[kind] for kind in gone),
-            warm=warm,
-        )
+    vectors: Vectors | WordLists = resource()
+    tagger: Callable[[list[str]], Sequence[str]] = resource()
+    encoder: Callable[[list[str]], Any] = resource()
+    masked: MaskedModel = resource()
 
 
-PARTS = {"vectors": "vectors", "tagger": "tags", "encoder": "encode", "masked": "language"}  # kind -> name of the part
-
-
-def loaded(kinds: Sequence[str], found: Mapping[str, Resource], device: str) -> dict[str, Any]:
-    """A part for every kind, models on ``device``; None for a kind that was dropped."""
-    return {PARTS[kind]: _load(kind, found[kind], device) if kind in found else None for kind in kinds}
-
-
-def _load(kind: str, resource: Resource, device: str) -> Any:
+def load(kind: str, found: Resource, device: str) -> Any:
+    """What a resource names, a model on ``device``."""
     if kind == "vectors":
         from robust_tickets.resources.vectors import load_words
 
-        return load_words(resource.path, resource.digest)
+        return load_words(found.path, found.digest)
     if kind == "tagger":
         from robust_tickets.resources.tagger import FunctionTagger, Tagger
 
-        if resource.function is not None:
-            return FunctionTagger(resource.function, name=resource.name)
-        return Tagger.load(resource.path)
+        if found.function is not None:
+            return FunctionTagger(found.function, name=found.name)
+        return Tagger.load(found.path)
     if kind == "encoder":
         from robust_tickets.resources.sentence_encoder import SentenceEncoder
         from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
 
-        if resource.function is not None:
-            return UniversalEncoder(resource.function, name=resource.name).encode
-        return SentenceEncoder.load(resource.path, device=device).encode
+        if found.function is not None:
+            return UniversalEncoder(found.function, name=found.name).encode
+        return SentenceEncoder.load(found.path, device=device).encode
     from robust_tickets.resources.masked_lm import MaskedModel
 
-    return MaskedModel.load(resource.path, device=device)
+    return MaskedModel.load(found.path, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,8 +376,8 @@ class AttackRun:
         return self.recipe.resources()
 
     @cached_property
-    def prepared(self) -> Prepared:
-        """The recipe with its resources loaded."""
+    def search(self) -> GreedySearch:
+        """The recipe's search with its resources loaded."""
         return self.recipe.prepare(str(self.victim.device))
 
     # --- identity
@@ -414,11 +415,11 @@ class AttackRun:
         """What result.json says of the attack itself."""
         options = self.options
         return {
-            "attack": self.prepared.title,
+            "attack": self.search.title,
             "digest": self.digest,
             "semantics": SEMANTICS,
             "compat": self.rules.name,
-            "constraints": self.prepared.constraints,
+            "constraints": self.search.describe(),
             "resources": self.resources,
             "model": about_model(self.victim),
             "task": self._about_task(),

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.attack.attack import AttackRun
-from robust_tickets.attack.example import IN_FLIGHT, Game, Steps
+from robust_tickets.attack.example import IN_FLIGHT, ExampleState, Steps
 from robust_tickets.attack.flags import UNSTEADY
+from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.options import Speed
 from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, ExampleLog, ExampleOutcome, whole_lines
 from robust_tickets.attack.scheduler import Failed, Failures, Service, drive
@@ -39,7 +40,7 @@ def run(job: AttackRun, folder: Path | None = None, speed: Speed = Speed()) -> A
         if folder is not None and (found := finished(job, folder, log)) is not None:
             return found  # by a process that held the folder a moment ago
         victim = Victim(attacked, speed.token_budget, job.temperature)
-        services: dict[str, Service] = {"victim": victim, **job.prepared.services}
+        services: dict[str, Service] = {"victim": victim, **job.search.services()}
         if job.recipe.white_box:
             services["gradient"] = Gradient(victim)
         if job.cut:
@@ -62,11 +63,11 @@ def run(job: AttackRun, folder: Path | None = None, speed: Speed = Speed()) -> A
 def _attack_missing(job: AttackRun, log: ExampleLog, services: Mapping[str, Service], speed: Speed) -> None:
     """Attack what is not in the log yet, with progress and an estimate."""
     start, missing, total = time.monotonic() - log.spent, log.missing(), len(job.rows)
-    if job.prepared.warm is not None and missing:
+    if missing:
         # with all rows, so that a resumed attack finds what the first one looked up
-        job.prepared.warm(word for row in job.rows for word in Text.of(job.split[int(row)].texts).words)
+        job.search.warm(word for row in job.rows for word in Text.of(job.split[int(row)].texts).words)
     failures = Failures(job.victim, len(job.split.columns), total)
-    with track(job.prepared.title, total, total - len(missing), FIRST) as bar:
+    with track(job.search.title, total, total - len(missing), FIRST) as bar:
         for number, outcome in answered(job, missing, services, speed):
             failures.check(outcome)
             if isinstance(outcome, Failed):
@@ -104,24 +105,22 @@ def _workers(asked: int | None, victim: Victim, examples: int, live: int) -> int
 def attack_one(job: AttackRun, number: int, victim: Victim, in_flight: int) -> Steps:
     """The attack on one example; reads it only when its turn has come."""
     example = job.split[int(job.rows[number])]
-    game = Game(
+    label = job.class_of(example.label)
+    state = ExampleState(
         original=Text.of(example.texts, job.rules),
-        label=job.class_of(example.label),
+        goal=Untargeted(label, odds=job.recipe.scoring == "log-odds"),
         column_names=tuple(job.split.columns),
         noise=victim.noise,
         slope_noise=victim.rounding,
-        rules=job.rules,
-        odds=job.recipe.scoring == "log-odds",
         in_flight=in_flight,
-        vector_noise=job.prepared.vector_noise,
         budget=float("inf") if job.options.query_budget is None else job.options.query_budget,
         seed=derive(job.options.seed, "attack", example.id),
     )
     try:
-        status, final, first, last = yield from job.prepared.kit.attack(game)
+        status, final, first, last = yield from job.search.attack(state)
     except Exception as problem:
-        right = game.first is not None and game.first.row.predicted == game.label
-        return Failed(problem, _unknown(job, number, game, problem) if right else None)
+        right = state.first is not None and not state.goal.reached(state.first.row)
+        return Failed(problem, _unknown(job, number, state, problem) if right else None)
     before, after = first.row.probabilities, last.row.probabilities
     return ExampleOutcome(
         id=example.id,
@@ -129,38 +128,38 @@ def attack_one(job: AttackRun, number: int, victim: Victim, in_flight: int) -> S
         status=status,
         original=example.texts,
         perturbed=None if status == "skipped" else final.columns,
-        queries=game.queries,
-        fell_at=game.fell_at,
-        words=len(game.original),
-        words_changed=words_changed(game.original, final),
-        changed=tuple(marks(game.original, final)),
+        queries=state.queries,
+        fell_at=state.fell_at,
+        words=len(state.original),
+        words_changed=words_changed(state.original, final),
+        changed=tuple(marks(state.original, final)),
         predicted_before=job.label_of(first.row.predicted),
         predicted_after=job.label_of(last.row.predicted),
-        score_before=1 - float(before[game.label]),
-        score_after=1 - float(after[game.label]),
+        score_before=1 - float(before[label]),
+        score_after=1 - float(after[label]),
         similarity=last.similarity,
         confidence=float(before.max()),
-        forward_passes=game.passes,
-        candidates=game.tried,
-        blind=game.blind,
+        forward_passes=state.passes,
+        candidates=state.tried,
+        blind=state.blind,
     )
 
 
-def _unknown(job: AttackRun, number: int, game: Game, problem: Exception) -> ExampleOutcome:
+def _unknown(job: AttackRun, number: int, state: ExampleState, problem: Exception) -> ExampleOutcome:
     """What is kept of an example that was answered right, and whose attack raised."""
-    assert game.first is not None
-    example, p = job.split[int(job.rows[number])], game.first.row.probabilities
+    assert state.first is not None
+    example, p = job.split[int(job.rows[number])], state.first.row.probabilities
     return ExampleOutcome(
         id=example.id,
         label=example.label,
         status=UNKNOWN,
         original=example.texts,
-        queries=game.queries,
-        words=len(game.original),
-        predicted_before=job.label_of(game.first.row.predicted),
-        score_before=1 - float(p[game.label]),
+        queries=state.queries,
+        words=len(state.original),
+        predicted_before=job.label_of(state.first.row.predicted),
+        score_before=1 - float(p[job.class_of(example.label)]),
         confidence=float(p.max()),
-        forward_passes=game.passes,
+        forward_passes=state.passes,
         error=reason_of(problem),
     )
 

@@ -1,11 +1,10 @@
-"""One example under attack: the goal, the query counter, and comparisons that rounding cannot flip.
+"""The state of one example under attack: queries, known answers, questions, and comparisons that rounding cannot turn.
 
-The goal is untargeted: the score of a text is 1 - p(label) in float32, and the attack has won when another class has the highest
-probability. Queries are counted as TextAttack counts them: every text of every request, known or not, twice if it comes twice.
+Queries are counted as TextAttack counts them: every text of every request, known or not, twice if it comes twice.
 
 **Why comparisons need care.** A text's probabilities depend a little (about 1e-7 in fp32) on the batch it was run in, so two texts with
 nearly equal scores could be ordered one way in batches of 16 and the other way in batches of 32. Rounding scores to a grid does not
-help: a value near a grid line then flips instead. So the score of a text is *defined* as the one it gets when run alone. A batched score
+help: a value near a grid line then turns instead. So the score of a text is *defined* as the one it gets when run alone. A batched score
 is an approximation of it within ``noise`` (in log-odds). Where two scores are further apart than twice that, the approximation decides
 as the exact scores would; where they are not, both texts are run alone and the exact scores decide. The result is that of batches of
 one, at nearly the cost of large batches. Texts with equal token ids share one row, so that a true tie stays a tie.
@@ -13,27 +12,21 @@ one, at nearly the cost of large batches. Texts with equal token ids share one r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import isgenerator
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
+from robust_tickets.attack.goals import Goal, Row
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.textattack_compat import OWN, Rules
+from robust_tickets.attack.textattack_compat import Rules
 from robust_tickets.seeds import Dice
 
+T = TypeVar("T")
 
-@dataclass(slots=True, eq=False)
-class Row:
-    """The victim's answer to one input; texts with equal token ids share one."""
-
-    probabilities: np.ndarray  # float32, one per class
-    logits: np.ndarray  # float32, divided by the temperature; of a callable, log p
-    predicted: int  # the most probable class at temperature 1, so that no rounding at another one changes it
-    exact: bool = False  # run alone, so that it depends on nothing but the text
+# --- the four questions; a question of a constraint's own needs no more than a ``service``, the name of what answers it
 
 
 @dataclass(slots=True)
@@ -58,7 +51,7 @@ class Encode:
 
 @dataclass(slots=True)
 class Fill:
-    """Ask the masked language model which words suit the tokens of a text; the answer is an ``attack.masked.Filled``."""
+    """Ask the masked language model which words suit the tokens of a text; the answer is a ``services.Filled``."""
 
     text: str
     rows: int = 0  # tokens to answer for at least, padding behind the text included
@@ -71,10 +64,9 @@ class Fill:
 class Slope:
     """Ask how steep the victim's loss is at words of a text; the answer is an array, one number for each of ``words``."""
 
-    text: Any  # attack.text.Text
+    text: Text
     words: Sequence[int]
     odds: bool = False  # the slope of the log-odds instead, which does not vanish where the victim is sure
-    cut: bool = True  # see ``attack.services``
     alone: bool = False
     service: str = field(default="gradient", init=False)
 
@@ -83,16 +75,15 @@ Steps = Generator[Any, Any, Any]  # yields questions, is sent answers, returns a
 
 
 def steps(result: Any) -> Steps:
-    """Run a part of the kit that either has its result at once or asks for something first."""
+    """Run a part of the search that either has its result at once or asks for something first."""
     if isgenerator(result):
         return (yield from result)
     return result
 
 
 IN_FLIGHT = 4_000_000  # characters all live examples together ask about at a time
-ULP = 2.0**-23  # rounding of 1 - p in float32, generously
-ORDINARY = 16.0  # logits up to which the noise was measured; larger ones come from larger weights, whose rounding is larger alike
 STILL = 1e-6  # a score that moved by less has not moved: 8 times the rounding of float32
+ENCODER_NOISE = 1e-5  # how much a batch may move a cosine in float32; measured maxima are about a tenth
 
 
 class Item(Protocol):
@@ -108,33 +99,26 @@ class Scored:
 
     item: Item
     row: Row
-    label: int
-    odds: bool = False  # score by log-odds
+    goal: Goal
     similarity: float | None = None  # that a constraint measured, of the text the search ends with
 
     @property
     def score(self) -> float:
-        """1 - p(label) in float32, as TextAttack has it; or the log-odds against the label in float64, which do not saturate."""
-        if not self.odds:
-            return float(np.float32(1) - self.row.probabilities[self.label])
-        logits = self.row.logits.astype(np.float64)
-        others = np.delete(logits, self.label)
-        top = others.max()
-        return float(top + np.log(np.exp(others - top).sum()) - logits[self.label])
+        return self.goal.score(self.row)
 
 
-@dataclass(slots=True)
-class Game:
+@dataclass
+class ExampleState:
     """The state of the attack on one example."""
 
     original: Text
-    label: int
+    goal: Goal
     column_names: tuple[str, ...]
     noise: float  # the most a batch moves the log-odds of a class, 0 where it moves none
-    rules: Rules = OWN
-    odds: bool = False  # texts are scored by log-odds
+    slope_noise: float = 0.0  # the same where gradients are taken, whose batches have no fixed shapes
+    vector_noise: float = ENCODER_NOISE  # the most a batch moves a cosine of the sentence encoder
     budget: float = float("inf")  # most queries
-    seed: int = 0  # for recipes that draw at random, derived from the run's seed and the example's id
+    seed: int = 0  # of what is drawn at random, derived from the run's seed and the example's id
     in_flight: int = IN_FLIGHT  # characters this example asks about at a time
     queries: int = 0
     fell_at: int | None = None  # from which budget on a run breaks the example
@@ -144,30 +128,27 @@ class Game:
     still: bool = True  # no text asked about so far moved the score
     blind: bool | None = None  # the ranking saw no score move
     known: dict[object, Row] = field(default_factory=dict)
-    judged: tuple[Text, set[int]] | None = None  # the last text whose words were judged, and which of them may change
-    slope_noise: float = 0.0  # the same where gradients are taken, whose batches have no fixed shapes
-    vector_noise: float = 0.0  # the most a batch moves a cosine of the sentence encoder
-    vectors: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # the sentence encoder's, by text, for the word being visited
-    exact_vectors: set[str] = field(default_factory=set)
-    edited: tuple[Text, int] | None = (
-        None  # the last text whose edits from the original were counted, and how many they are
-    )
-    _dice: Dice | None = None
-    _grown: float | None = None  # how many times larger than measured the noise may be, by the clean text's logits
-    filled: Any = None  # attack.transforms.masked: the masked language model's last answer
+    _kept: dict[int, Any] = field(default_factory=dict)
+    _growth: float | None = None
 
-    @property
+    @cached_property
     def dice(self) -> Dice:
         """The example's own random streams: what it draws does not depend on which others are attacked."""
-        if self._dice is None:
-            self._dice = Dice(self.seed)
-        return self._dice
+        return Dice(self.seed)
+
+    @property
+    def rules(self) -> Rules:
+        return self.original.rules
 
     @property
     def over(self) -> bool:
         return self.queries >= self.budget
+
+    def kept(self, owner: object, make: Callable[[], T]) -> T:
+        """What ``owner``, a part of the search, remembers of this example; ``make`` gives what it begins with."""
+        if id(owner) not in self._kept:
+            self._kept[id(owner)] = make()
+        return self._kept[id(owner)]  # type: ignore[no-any-return]
 
     def ask(self, items: Sequence[Item]) -> Steps:
         """Query the victim: counts, cuts the list to the budget, returns a ``Scored`` each."""
@@ -175,7 +156,7 @@ class Game:
             items = items[: max(0, int(self.budget) - self.queries)]
         self.queries += len(items)
         rows = yield from self._rows(items, alone=False)
-        answers = [Scored(item, row, self.label, self.odds) for item, row in zip(items, rows, strict=True)]
+        answers = [Scored(item, row, self.goal) for item, row in zip(items, rows, strict=True)]
         if self.still:
             yield from self._watch(answers)
         return answers
@@ -185,15 +166,14 @@ class Game:
         if self.first is None:
             self.first = answers[0] if answers else None
             return
-        moves = [
-            (abs(answer.score - self.first.score), answer) for answer in answers if answer.row is not self.first.row
-        ]
-        slack = self.tolerance(self.first.score)
+        first = self.first
+        moves = [(abs(answer.score - first.score), answer) for answer in answers if answer.row is not first.row]
+        slack = self.tolerance(first.score)
         if not any(move > STILL + slack for move, _ in moves):
             doubtful = [answer for move, answer in moves if move > STILL - slack]
             if doubtful:
-                yield from self.settle([self.first, *doubtful])
-        self.still = not any(abs(answer.score - self.first.score) > STILL for _, answer in moves)
+                yield from self.settle([first, *doubtful])
+        self.still = not any(abs(answer.score - first.score) > STILL for _, answer in moves)
 
     def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
         """Rows of the items, asked for in portions, so that a text of 10,000 words does not fill the memory with its variants."""
@@ -206,7 +186,7 @@ class Game:
         return found
 
     def forget(self, best: Scored) -> None:
-        """Drop the rows of texts that will not come again, now that the search goes on from ``best``: of a long text they are many.
+        """Drop the rows of texts that will not come again, now that the search continues from ``best``: of a long text they are many.
 
         The kept ones are those that a new text may equal, token by token, where a victim cuts it: equal texts must stay a tie.
         """
@@ -219,13 +199,9 @@ class Game:
         """How far apart two scores near ``score`` must be for the batched values to decide."""
         if self.noise == 0:
             return 0.0
-        if self._grown is None and self.first is not None:
-            # the score, too, where only a difference is at hand; the logits, where all are large and their difference is not
-            self._grown = max(1.0, _grown(self.first.row), abs(self.first.score) / ORDINARY if self.odds else 0.0)
-        grown = self._grown or 1.0
-        if self.odds:
-            return 2 * self.noise * max(grown, abs(score) / ORDINARY)
-        return 2 * (self.noise * grown * score * (1 - score) + ULP)
+        if self._growth is None and self.first is not None:
+            self._growth = self.goal.growth(self.first.row)
+        return 2 * self.goal.error(score, self.noise, self._growth or 1.0)
 
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
@@ -237,7 +213,7 @@ class Game:
             yield from self._rows([scored.item for scored in fresh.values()], alone=True)
 
     def ordered(self, items: Sequence[Scored]) -> Steps:
-        """The items by falling score, stable, with near neighbours settled."""
+        """The items by falling score, stable, with near neighbours decided exactly."""
         ranked = sorted(items, key=lambda item: -item.score)
         close: list[Scored] = []
         for above, below in pairwise(ranked):
@@ -258,16 +234,8 @@ class Game:
             winner = max(close, key=lambda item: item.score)
         return winner if winner.score > than.score else None
 
-    def won(self, item: Scored) -> Steps:
-        """Whether another class than the label has the highest probability."""
-        below, top = (float(p) for p in np.sort(item.row.probabilities)[-2:])
-        noise = self.noise * max(1.0, _grown(item.row))
-        if top - below <= 2 * (
-            noise * top * (1 - top) + ULP
-        ):  # so that the predicted class is settled too, whichever two compete
+    def reached(self, item: Scored) -> Steps:
+        """Whether the text reaches the goal."""
+        if item.row.close(self.noise):
             yield from self.settle([item])
-        return item.row.predicted != self.label
-
-
-def _grown(row: Row) -> float:
-    return float(np.abs(row.logits).max()) / ORDINARY
+        return self.goal.reached(item.row)

@@ -233,5 +233,5 @@ def _means(run: AttackRun) -> Iterator[Flag]:
                 "substitute",
                 f"substitute {kind}: {run.resources[kind].get('name')}; numbers do not compare with the papers'",
             )
-    for what in run.prepared.dropped:
+    for what in run.search.dropped:
         yield Flag("constraint-dropped", f"constraint dropped: {what}")

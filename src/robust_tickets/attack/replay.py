@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_tickets.attack.attack import about_model
-from robust_tickets.attack.example import IN_FLIGHT, Game, Steps
+from robust_tickets.attack.example import IN_FLIGHT, ExampleState, Steps
 from robust_tickets.attack.examples import classes_of
 from robust_tickets.attack.flags import FAILED_EXAMPLES, Answers, Flag, failed
+from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.result import RESULT, AttackResult
 from robust_tickets.attack.scheduler import Failed, Failures, Reasons, drive
@@ -493,25 +494,30 @@ class _Plain:
 def _judge(pair: Pair, target: int, names: tuple[str, ...], noise: float, in_flight: int) -> Steps:
     """(right, predicted class) of the original and of the adversarial text; None where there is none."""
     texts = [columns for columns in (pair.original, pair.adversarial) if columns is not None]
-    game = Game(
-        original=Text.of(texts[0]), label=target, column_names=names, noise=noise, in_flight=in_flight, still=False
+    state = ExampleState(
+        original=Text.of(texts[0]),
+        goal=Untargeted(target),
+        column_names=names,
+        noise=noise,
+        in_flight=in_flight,
+        still=False,
     )
     asked = [_Plain(columns) for columns in texts]
     try:
-        return (yield from _rights(game, asked, pair))
+        return (yield from _rights(state, asked, pair))
     except Exception as problem:
         if len(asked) == 1:
             raise
-        original = yield from _rights(game, asked[:1], pair)
+        original = yield from _rights(state, asked[:1], pair)
         return Failed(problem, original)
 
 
-def _rights(game: Game, asked: Sequence[_Plain], pair: Pair) -> Steps:
-    answers = yield from game.ask(asked)
+def _rights(state: ExampleState, asked: Sequence[_Plain], pair: Pair) -> Steps:
+    answers = yield from state.ask(asked)
     found: list[tuple[bool, int] | None] = []
     for answer in answers:
-        won = yield from game.won(answer)
-        found.append((not won, answer.row.predicted))
+        reached = yield from state.reached(answer)
+        found.append((not reached, answer.row.predicted))
     if pair.original is None:
         found.insert(0, None)
     return found if len(found) == 2 else [*found, None]

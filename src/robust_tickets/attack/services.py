@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from robust_tickets.attack.cuda import Shapes
-from robust_tickets.attack.example import Ask, Encode, Fill, Row, Slope
+from robust_tickets.attack.example import Ask, Encode, Fill, Slope
+from robust_tickets.attack.goals import Row
 from robust_tickets.attack.scheduler import within_memory
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier, Encoded, batches_by_size
@@ -173,9 +174,6 @@ def _key(encoded: Encoded) -> bytes:
     else:
         data = encoded.data + b"/" + encoded.kinds
     return hashlib.blake2b(data, digest_size=16).digest()
-
-
-ENCODER_NOISE = 1e-5  # how much a batch may move a cosine in float32; measured maxima are about a tenth
 
 
 class Encoder:
@@ -367,14 +365,12 @@ class Gradient:
 
 def _cut(question: Slope, most: int) -> tuple[Text, list[int]]:
     """The text to take the gradient of, and the words to answer for."""
-    text, words = question.text, list(question.words)
-    if not question.cut or not words:
+    text = question.text
+    words = text.rules.ranked_by_gradient(question.words, most)
+    end = text.rules.gradient_end(len(text.columns), words)
+    if end is None:
         return text, words
-    words = sorted(words)[:most]
-    if len(text.columns) > 1:
-        return text, words
-    count = words[-1] + 1
-    return Text((text.columns[0][: text.spans[words[-1]][2]],), text.spans[:count], text.words[:count]), words
+    return Text((text.columns[0][: text.spans[end][2]],), text.spans[: end + 1], text.words[: end + 1]), words
 
 
 def aligned(words: Sequence[str], tokens: Sequence[str]) -> list[list[int]]:

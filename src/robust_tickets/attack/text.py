@@ -3,7 +3,7 @@
 All edits are span arithmetic: swapping a word never scans the text again, because a word's neighbours are never word characters, so
 the words of the result are the old ones with the words of the replacement in the place of one (a property test holds this against a
 full scan). ``swapped`` gives the bare strings of a candidate, ``replace`` the whole value, which only an accepted candidate needs.
-TextAttack searches for words instead; where that ends elsewhere, its profiles take the long way (``literal``).
+TextAttack searches for words instead; where that ends elsewhere, its profiles take the long way (``Rules.swap``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_tickets.attack import textattack_compat
-from robust_tickets.attack.textattack_compat import BETWEEN_COLUMNS as BETWEEN_COLUMNS
-from robust_tickets.attack.textattack_compat import OWN, Rules
+from robust_tickets.attack.textattack_compat import BETWEEN_COLUMNS, OWN, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Text:
     @classmethod
     def of(cls, columns: str | Sequence[str], rules: Rules = OWN) -> Text:
         parts = (columns,) if isinstance(columns, str) else tuple(columns)
-        spans = textattack_compat.spans(parts, rules)
+        spans = rules.spans(parts)
         words = tuple(parts[c][start:end] for c, start, end in spans)
         return cls(
             parts,
@@ -41,7 +39,7 @@ class Text:
             words,
             sources=tuple(range(len(words))),
             rules=rules,
-            astray=textattack_compat.astray(parts, spans, rules),
+            astray=rules.astray(parts, spans),
         )
 
     def __len__(self) -> int:
@@ -53,28 +51,28 @@ class Text:
 
     def per_column(self) -> list[int]:
         """How many words each column has, read alone."""
-        return [len(textattack_compat.pieces(column, self.rules)) for column in self.columns]
+        return [len(self.rules.pieces(column)) for column in self.columns]
 
     def local(self, new: str) -> bool:
         """Whether putting in ``new`` for a word changes that word and nothing else, as it always does by our own rules."""
-        return not self.astray and not textattack_compat.strange(new, self.rules)
+        return not self.astray and not self.rules.strange(new)
 
     def swapped(self, index: int, new: str) -> tuple[str, ...]:
         """The columns with word ``index`` replaced by ``new``."""
         if not self.local(new):
             return self._search(index, new)[0]
-        return self._cut(index, new, bool(textattack_compat.pieces(new, self.rules)))[0]
+        return self._cut(index, new, bool(self.rules.pieces(new)))[0]
 
     def count(self, index: int, new: str) -> int:
         """How many words the text has with ``new`` for word ``index``."""
-        inner = textattack_compat.pieces(new, self.rules)
+        inner = self.rules.pieces(new)
         if not self.local(new):
-            return len(textattack_compat.spans(self._search(index, new)[0], self.rules))
+            return len(self.rules.spans(self._search(index, new)[0]))
         return len(self) + len(inner) - 1
 
     def placed(self, index: int, new: str) -> list[tuple[int, str]]:
         """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
-        inner = textattack_compat.pieces(new, self.rules)
+        inner = self.rules.pieces(new)
         if not self.local(new):
             columns, _, newly = self._search(index, new)
             words = Text.of(columns, self.rules).words
@@ -87,15 +85,13 @@ class Text:
         The new words count as modified and the marks to their right move along. A deletion also takes one space with it: the one
         before the word, or the one after it for the first word; nothing where no text remains to the right.
         """
-        inner = textattack_compat.pieces(new, self.rules)
+        inner = self.rules.pieces(new)
         sources = self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :]
         if not self.local(new):
             columns, modified, _ = self._search(index, new)
             found = Text.of(columns, self.rules)
-            known = (*sources, *(self.sources[-1:] * len(found)))[
-                : len(found)
-            ]  # the text may have come apart: a best guess then
-            return dataclasses.replace(found, modified=frozenset(modified), sources=known)
+            known = (*sources, *(self.sources[-1:] * len(found)))  # the text may have come apart: a best guess then
+            return dataclasses.replace(found, modified=frozenset(modified), sources=known[: len(found)])
         grown = len(inner) - 1  # by how many words the text grows
         columns, begin = self._cut(index, new, bool(inner))
         column = self.spans[index][0]
@@ -112,11 +108,11 @@ class Text:
             frozenset(kept) | frozenset(range(index, index + len(inner))),
             sources,
             self.rules,
-            textattack_compat.astray(columns, spans, self.rules),
+            self.rules.astray(columns, spans),
         )
 
     def _search(self, index: int, new: str) -> tuple[tuple[str, ...], set[int], list[int]]:
-        return textattack_compat.swap(self.columns, self.words, self.modified, index, new, self.rules)
+        return self.rules.swap(self.columns, self.words, self.modified, index, new)
 
     def _cut(self, index: int, new: str, has_word: bool) -> tuple[tuple[str, ...], int]:
         """The columns with the word swapped, and where ``new`` begins in its column."""
@@ -138,16 +134,16 @@ class Text:
         Punctuation outside the first and the last word is cut off. Near an end the window moves inwards instead of shrinking.
         """
         first, last = _ends(len(self.words), index, size)
-        if self.rules.stuck or (self.rules.searches and not self.joined.isascii()):
-            starts = textattack_compat.starts(self.joined, self.words[: last + 1], self.rules)
+        if self.rules.searches_windows(self.columns):
+            starts = self.rules.starts(self.joined, self.words[: last + 1])
             return self.joined[starts[first] : starts[last] + len(self.words[last])]
         return _between(self.columns, self.spans[first], self.spans[last])
 
     def window_with(self, index: int, new: str, around: int, size: float) -> str:
         """``replace(index, new).window(around, size)``, at a cost that does not grow with the number of words."""
-        inner = textattack_compat.pieces(new, self.rules)
+        inner = self.rules.pieces(new)
         columns, begin = self._cut(index, new, bool(inner))
-        if not self.local(new) or self.rules.stuck or (self.rules.searches and not all(map(str.isascii, columns))):
+        if not self.local(new) or self.rules.searches_windows(columns):
             return self.replace(index, new).window(around, size)
         column = self.spans[index][0]
         shift = len(columns[column]) - len(self.columns[column])

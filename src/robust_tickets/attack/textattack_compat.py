@@ -3,24 +3,30 @@
 The algorithms are the same; versions of TextAttack differ in what counts as a word, how a word is found again in its text, which words
 are ranked, how rounding is treated, which stop words there are and how many words BERT-Attack considers (docs/guides/attacks/versions.md has
 the whole list). A profile is offered for a recipe only where files of TextAttack's own results are replayed by the tests (``OFFERED``).
-Own rules are those of 0.3.11, except for the places that page lists.
+Own rules are those of 0.3.11, except for what that page lists. The flags of a profile are read in this file only: the rest of the
+package asks ``Rules`` a question.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import tempfile
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.words import words as words_of
 
 PREFIX = "ta-"
+BETWEEN_COLUMNS = "\n"  # how two columns read as one text
+MARK = "<SPLIT>"  # how TextAttack joins them while it swaps a word
+
+Span = tuple[int, int, int]  # column, start, end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,32 +36,188 @@ class Rules:
     name: str | None = None  # the profile's name in results; none for our own
 
     # --- words
-    keeps_endings: bool = (
-        False  # the characters ' - _ * @ belong to a word they follow, not only to one they stand inside
-    )
+    keeps_endings: bool = False  # the characters ' - _ * @ belong to a word they follow, not only to one they are in
     segments: bool = False  # a text with a Chinese character is cut into words by jieba, the whole text
     # --- where a word stands
-    searches: bool = False  # in windows and swaps a word is searched from left to right; what that may find instead counts (see literal)
-    stuck: bool = False  # the search for a window starts at the last word's beginning, so "an" is found inside "banana"
+    searches: bool = False  # in windows and swaps a word is searched for; what that may find instead counts (``swap``)
+    stuck: bool = False  # the search for a window starts at the last word's beginning: "an" is found inside "banana"
     splits_blindly: bool = (
-        False  # the mark <SPLIT> between columns may be taken for a word such as "I", and breaks when that is swapped
+        False  # the mark <SPLIT> may be taken for a word such as "I", and breaks when that is swapped
     )
     # --- the search
     ranks_all: bool = False  # every word is ranked, at a query each, also those that may not change
     cuts_gradient: bool = (
-        True  # A2T takes the gradient of the text up to the last word it ranks, and ranks no more than fit the model
+        True  # A2T takes the gradient of the text up to the last word it ranks, as many as fit the model
     )
-    gathers: bool = (
-        False  # a recipe of several transformations gathers the words to rank in one more set, whose order decides ties
-    )
+    gathers: bool = False  # several transformations gather the words to rank in one more set, whose order decides ties
     doubles: bool = False  # a text that two transformations of a recipe make is asked about twice
     # --- resources and constraints
-    stopwords: int = 179  # NLTK's English list: 179 words, or 198 since February 2025
+    nltk: int = 179  # words in NLTK's English list; 198 since February 2025
     clamped: bool = True  # a cosine that rounding pushed beyond 1 counts as 1; otherwise it rejects the candidate
     masks_bare: bool = (
         False  # a masked language model that fills in a blank sees the text without the marks at its ends
     )
     masked_words: int = 48  # BERT-Attack's K: words the masked language model offers for a position
+
+    # --- words, and where they are
+
+    def pieces(self, text: str) -> list[tuple[int, int]]:
+        """The (start, end) of every word of a text alone."""
+        if not (self.segments and chinese(text)) or len(text) == 1:
+            return words_of(text, self.keeps_endings)
+        found, at = [], 0
+        for piece in cut(text):
+            found += [(at + start, at + end) for start, end in words_of(piece, self.keeps_endings)]
+            at += len(piece)
+        return found
+
+    def one_word(self, text: str) -> bool:
+        """Whether ``text`` holds exactly one word (it may carry punctuation besides)."""
+        return len(self.pieces(text)) == 1
+
+    def uses_dictionary(self) -> bool:
+        """Whether words in a text with Chinese characters depend on a dictionary."""
+        return self.segments
+
+    def spans(self, columns: Sequence[str]) -> tuple[Span, ...]:
+        """The (column, start, end) of every word; one Chinese character lets the words of all columns be cut by jieba."""
+        if not (self.segments and any(map(chinese, columns))):
+            return tuple(
+                (c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, self.keeps_endings)
+            )
+        found: list[Span] = []
+        column = begin = 0
+        for start, end in self.pieces(BETWEEN_COLUMNS.join(columns)):
+            while start > begin + len(columns[column]):
+                begin += len(columns[column]) + len(BETWEEN_COLUMNS)
+                column += 1
+            found.append((column, start - begin, end - begin))
+        return tuple(found)
+
+    def astray(self, columns: Sequence[str], found: Sequence[Span]) -> bool:
+        """Whether a search may end elsewhere than at the word, so that a swap in this text must be searched for."""
+        if not self.searches:
+            return False
+        if any(MARK in column for column in columns) or (self.segments and any(map(chinese, columns))):
+            return True
+        last = 0
+        for column, start, end in found if len(columns) > 1 else ():
+            if column != last and columns[column][start:end] in MARK:
+                return True
+            last = column
+        return False
+
+    def strange(self, new: str) -> bool:
+        """Whether what is put in may move the words around it."""
+        if not self.searches:
+            return False
+        if "SPLIT" in new or (self.segments and chinese(new)):
+            return True
+        return self.keeps_endings and new != "" and not self.pieces(new)  # "a b" with "-" for b is "a-"
+
+    def swap(
+        self, columns: Sequence[str], words: Sequence[str], modified: Collection[int], index: int, new: str
+    ) -> tuple[tuple[str, ...], set[int], list[int]]:
+        """The columns with word ``index`` replaced, the indices that count as modified then, and those that just became so."""
+        text = MARK.join(columns)
+        done: list[str] = []
+        newly: list[int] = []
+        marked, at, place = set(modified), 0, 0  # place: up to where the text is done
+        for i, word in enumerate(words):
+            put = new if i == index else word
+            start = self._find(word, text, place)
+            before, place = text[place:start], start + len(word)
+            count = len(self.pieces(put))
+            grown = 0 if i != index else count - len(self.pieces(word))
+            if grown:
+                marked = {m if m < i else m + grown for m in marked if m != i}
+            if put != word:
+                newly += range(at, at + count)
+                marked |= set(newly)
+            at += count
+            if count == 0 and place < len(text):  # a deletion takes one space with it
+                if i == 0:
+                    place += text.startswith(" ", place)
+                else:
+                    before = before.removesuffix(" ")
+            done += (before, put)
+        return tuple("".join((*done, text[place:])).split(MARK)[: len(columns)]), marked, newly
+
+    def _find(self, word: str, text: str, place: int) -> int:
+        start = text.find(word, place)
+        mark = text.find(MARK, place) if word in MARK and not self.splits_blindly else -1
+        if mark >= 0 and mark <= start < mark + len(MARK):
+            past = text[place:].replace(MARK, "").find(word)
+            start = place + past + len(MARK) if past >= 0 else -1
+        if start < 0:
+            raise TicketsError(
+                f"{self.name} itself fails on this text: it joins columns by {MARK} and then does not find the word {word!r}",
+                hint="leave compat out for this package's own rules",
+                code="attack.compat_text",
+            )
+        return start
+
+    def searches_windows(self, columns: Iterable[str]) -> bool:
+        """Whether the words of a window are searched for in its text (``starts``)."""
+        return self.stuck or (self.searches and not all(map(str.isascii, columns)))
+
+    def starts(self, text: str, words: Sequence[str]) -> list[int]:
+        """Where every word begins, by searching the lower-cased text."""
+        lower, found, after = text.lower(), [], 0
+        for word in words:
+            at = lower.find(word.lower(), after)
+            after = at if self.stuck else at + len(word)
+            found.append(at)
+        return found
+
+    # --- the search
+
+    def ranked(self, count: int, changeable: Collection[int], transformations: int) -> list[int]:
+        """The words an order is made of, of ``count``: those that may change, or all. The order of a set decides ties, as in TextAttack."""
+        if self.ranks_all:
+            return list(range(count))
+        if not self.gathers or transformations < 2:
+            return list(changeable)
+        gathered: set[int] = set()
+        for _ in range(transformations):
+            gathered.update(
+                changeable
+            )  # the same words, maybe in a larger table, which they then leave in another order
+        return list(gathered)
+
+    def ranked_by_gradient(self, words: Sequence[int], most: int) -> list[int]:
+        """The words that a gradient ranks, of which the model may take ``most``."""
+        return sorted(words)[:most] if self.cuts_gradient else list(words)
+
+    def gradient_end(self, columns: int, words: Sequence[int]) -> int | None:
+        """The last word of the text that the gradient is taken of; none for the whole text."""
+        return words[-1] if self.cuts_gradient and columns == 1 and len(words) else None
+
+    def drops_doubles(self) -> bool:
+        """Whether a text that two transformations make is asked about once."""
+        return not self.doubles
+
+    # --- resources and constraints
+
+    def stopwords(self) -> Literal["nltk-179", "nltk-198"]:
+        """NLTK's English list as a setting of ``NoStopwords``."""
+        return "nltk-179" if self.nltk == 179 else "nltk-198"
+
+    def offered(self, asked: int | None) -> int:
+        """How many words a masked language model offers for a position."""
+        return asked or self.masked_words
+
+    def angular(self, cosines: Any) -> Any:
+        """1 - angle/π of a tensor of cosines; not a number where rounding beyond 1 leaves no angle."""
+        return 1 - (cosines.clamp(-1.0, 1.0) if self.clamped else cosines).acos() / math.pi
+
+    def angular_limits(self, least: float) -> list[float]:
+        """The cosines at which an angular similarity begins or ceases to be at least ``least``."""
+        return [math.cos(math.pi * (1 - least)), *([] if self.clamped else [1.0])]
+
+    def shows_ends(self) -> bool:
+        """Whether a model that fills in a blank sees the text to its ends, and whether what it offers must have a letter."""
+        return not self.masks_bare
 
 
 OWN = Rules()
@@ -71,19 +233,15 @@ _10 = Rules(
 )
 _4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, doubles=True, masks_bare=True)
 PROFILES: Mapping[str, Rules] = {
-    "ta-0.3.11": Rules(name="ta-0.3.11", segments=True, searches=True, stopwords=198, masked_words=8),
+    "ta-0.3.11": Rules(name="ta-0.3.11", segments=True, searches=True, nltk=198, masked_words=8),
     "ta-0.3.10": _10,
     "ta-0.3.4": _4,
     "ta-0.3.0": replace(_4, name="ta-0.3.0", stuck=True),
 }
 OFFERED: Mapping[str, tuple[str, ...]] = {  # recipe -> profiles that golden files verify
     "a2t": ("ta-0.3.11", "ta-0.3.4"),
-    "bertattack": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
-    "bertattack_papers": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
-    "deepwordbug": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
-    "pwws": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
-    "textbugger": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
-    "textfooler": ("ta-0.3.11", "ta-0.3.10", "ta-0.3.4", "ta-0.3.0"),
+    **dict.fromkeys(("bertattack", "bertattack_papers", "deepwordbug"), tuple(PROFILES)),
+    **dict.fromkeys(("pwws", "textbugger", "textfooler"), tuple(PROFILES)),
 }
 
 
@@ -94,10 +252,11 @@ def rules_of(compat: str | None, recipe: str) -> Rules:
     name = compat if compat.startswith(PREFIX) else PREFIX + compat
     offered = OFFERED.get(recipe, ())
     if name not in offered:
-        said = ", ".join(offered) if offered else "none"
         raise TicketsError(
-            f"{recipe} has no profile {compat!r} that was checked against TextAttack's own results; it has: {said}",
+            f"{recipe} has no profile {compat!r} that was checked against TextAttack's own results; it has: "
+            + (", ".join(offered) or "none"),
             hint="leave compat out for this package's own rules",
+            code="attack.compat",
         )
     return PROFILES[name]
 
@@ -119,134 +278,17 @@ def cut(text: str) -> list[str]:
 def _tokenizer() -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # it imports setuptools' pkg_resources, where there is one, which warns of its end
+            warnings.simplefilter("ignore")  # it imports setuptools' pkg_resources, which warns of its end
             import jieba
     except ImportError as error:
         raise TicketsError(
             "the text holds Chinese characters, and this profile's TextAttack cuts such texts by jieba, which is not installed",
             hint='pip install "robust-tickets[chinese]"; or leave compat out: a run of Chinese characters is then one word',
+            code="attack.jieba",
         ) from error
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # it would read a cache of its own making from the shared folder for temporary files
+    with tempfile.TemporaryDirectory() as folder:  # it would read a cache from the shared folder for temporary files
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return tokenizer
-
-
-BETWEEN_COLUMNS = "\n"  # how two columns read as one text
-MARK = "<SPLIT>"  # how TextAttack joins them while it swaps a word
-
-Span = tuple[int, int, int]  # column, start, end
-
-
-def pieces(text: str, rules: Rules) -> list[tuple[int, int]]:
-    """The (start, end) of every word of a text alone."""
-    if not (rules.segments and chinese(text)) or len(text) == 1:
-        return words_of(text, rules.keeps_endings)
-    found, at = [], 0
-    for piece in cut(text):
-        found += [(at + start, at + end) for start, end in words_of(piece, rules.keeps_endings)]
-        at += len(piece)
-    return found
-
-
-def one_word(text: str, rules: Rules) -> bool:
-    """Whether ``text`` holds exactly one word (it may carry punctuation besides)."""
-    return len(pieces(text, rules)) == 1
-
-
-def spans(columns: Sequence[str], rules: Rules) -> tuple[Span, ...]:
-    """The (column, start, end) of every word; one Chinese character lets the words of all columns be cut by jieba."""
-    if not (rules.segments and any(map(chinese, columns))):
-        return tuple(
-            (c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, rules.keeps_endings)
-        )
-    found: list[Span] = []
-    column = begin = 0
-    for start, end in pieces(BETWEEN_COLUMNS.join(columns), rules):
-        while start > begin + len(columns[column]):
-            begin += len(columns[column]) + len(BETWEEN_COLUMNS)
-            column += 1
-        found.append((column, start - begin, end - begin))
-    return tuple(found)
-
-
-def astray(columns: Sequence[str], found: Sequence[Span], rules: Rules) -> bool:
-    """Whether a search may end elsewhere than at the word, so that a swap in this text must be searched for."""
-    if not rules.searches:
-        return False
-    if any(MARK in column for column in columns) or (rules.segments and any(map(chinese, columns))):
-        return True
-    last = 0
-    for column, start, end in found if len(columns) > 1 else ():
-        if column != last and columns[column][start:end] in MARK:
-            return True
-        last = column
-    return False
-
-
-def strange(new: str, rules: Rules) -> bool:
-    """Whether what is put in may move the words around it."""
-    if not rules.searches:
-        return False
-    if "SPLIT" in new or (rules.segments and chinese(new)):
-        return True
-    return rules.keeps_endings and new != "" and not pieces(new, rules)  # "a b" with "-" for b is "a-"
-
-
-def swap(
-    columns: Sequence[str], words: Sequence[str], modified: Collection[int], index: int, new: str, rules: Rules
-) -> tuple[tuple[str, ...], set[int], list[int]]:
-    """The columns with word ``index`` replaced, the indices that count as modified then, and those that just became so."""
-    text = MARK.join(columns)
-    done: list[str] = []
-    newly: list[int] = []
-    marked, at, place = set(modified), 0, 0  # place: up to where the text is done
-    for i, word in enumerate(words):
-        put = new if i == index else word
-        start = _find(word, text, place, rules)
-        before, place = text[place:start], start + len(word)
-        count = len(pieces(put, rules))
-        grown = 0 if i != index else count - len(pieces(word, rules))
-        if grown:
-            marked = {m if m < i else m + grown for m in marked if m != i}
-        if put != word:
-            newly += range(at, at + count)
-            marked |= set(newly)
-        at += count
-        if count == 0 and place < len(text):  # a deletion takes one space with it
-            if i == 0:
-                place += text.startswith(" ", place)
-            else:
-                before = before.removesuffix(" ")
-        done += (before, put)
-    return tuple("".join((*done, text[place:])).split(MARK)[: len(columns)]), marked, newly
-
-
-def _find(word: str, text: str, place: int, rules: Rules) -> int:
-    start = text.find(word, place)
-    mark = text.find(MARK, place) if word in MARK and not rules.splits_blindly else -1
-    if mark >= 0 and mark <= start < mark + len(MARK):
-        past = text[place:].replace(MARK, "").find(word)
-        start = place + past + len(MARK) if past >= 0 else -1
-    if start < 0:
-        raise TicketsError(
-            f"{rules.name} itself fails on this text: it joins columns by {MARK} and then does not find the word {word!r}",
-            hint="leave compat out for this package's own rules",
-        )
-    return start
-
-
-def starts(text: str, words: Sequence[str], rules: Rules) -> list[int]:
-    """Where every word begins, by searching the lower-cased text."""
-    lower, found, after = text.lower(), [], 0
-    for word in words:
-        at = lower.find(word.lower(), after)
-        after = at if rules.stuck else at + len(word)
-        found.append(at)
-    return found

@@ -126,7 +126,7 @@ def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "substitutes": [],
             "why": "a plug-in: ask its package",
         }
-    needs = ATTACKS.get(name).NEEDS  # imports no torch
+    needs = ATTACKS.get(name)().needs()  # imports no torch
     missing = [kind for kind in needs if not resources[kind]["found"]]
     substitutes = [kind for kind in needs if resources[kind]["substitute"]]
     said = [f"not without {', '.join(missing)}"] if missing else []

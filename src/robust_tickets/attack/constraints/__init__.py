@@ -1,1 +1,1 @@
-"""Rules of the greedy kit: which words may change (``frozen``) and which candidates pass."""
+"""Constraints: which words may change at all, and which candidates pass."""

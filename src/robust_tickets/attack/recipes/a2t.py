@@ -21,28 +21,25 @@ Where paper and TextAttack 0.3.11 disagree, TextAttack is followed:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.changed import ShareModified
-from robust_tickets.attack.constraints.cosine import WordCosine
-from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.greedy import Greedy, Steepest
-from robust_tickets.attack.services import Masked
-from robust_tickets.attack.transforms.masked import Blank
-from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.keep_column import KeepColumn
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints.share_modified import ShareModified
+from robust_tickets.attack.constraints.word_cosine import WordCosine
+from robust_tickets.attack.greedy import GradientRanking, GreedySearch
+from robust_tickets.attack.transforms.masked_word import MaskedWord
+from robust_tickets.attack.transforms.nearest_words import NearestWords
 from robust_tickets.config import resource, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.kinds import NONE
 
-ENCODER = (
-    "sentence-transformers/stsb-distilbert-base",
-    "stsb-distilbert-base",
-)  # the paper's: a DistilBERT tuned on STS-B
+ENCODER = ("sentence-transformers/stsb-distilbert-base", "stsb-distilbert-base")  # the paper's: tuned on STS-B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +49,6 @@ class A2T(Attack):
     ``vectors`` are used without ``mlm``, the masked language model ``masked`` with it.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
     white_box: ClassVar[bool] = True
 
     mlm: bool = False
@@ -73,46 +69,36 @@ class A2T(Attack):
             raise TicketsError(
                 f"A2T takes its candidates from the {source}, which cannot be dropped",
                 hint="give a path, or change mlm",
+                code="settings.required",
             )
 
     def needs(self) -> tuple[str, ...]:
-        return ("masked", *self.NEEDS[1:]) if self.mlm else self.NEEDS
+        return tuple(kind for kind in super().needs() if kind != ("vectors" if self.mlm else "masked"))
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        said = super().resources()
-        if "encoder" in said:  # the other attacks' own, the Universal Sentence Encoder, is a substitute here
-            said["encoder"]["substitute"] = said["encoder"]["name"] not in ENCODER
-        return said
+        found = super().resources()
+        if "encoder" in found:  # the other attacks' own, the Universal Sentence Encoder, is a substitute here
+            found["encoder"]["substitute"] = found["encoder"]["name"] not in ENCODER
+        return found
 
-    def assemble(
-        self,
-        *,
-        vectors: Any = None,
-        language: Any = None,
-        tags: Callable[[list[str]], Any] | None,
-        encode: Callable[[list[str]], Any] | None,
-    ) -> Prepared:
-        """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.resources.words import nltk_stopwords
-
-        stop = nltk_stopwords(self.rules().stopwords)
-        offered: Any = Blank(language, self.words) if self.mlm else Neighbours(vectors, self.words)
-        rules = (
-            NoRepeat(),
-            NoStopwords(stop, "NLTK's English list"),
-            KeepColumn(("premise", "hypothesis"), "premise"),
-            ShareModified(self.share, self.least),
-        )
-        checks: list[Any] = [] if self.mlm else [WordCosine(vectors, self.word_similarity)]
-        checks += [SameSpeech(tags, swap=False)] if tags is not None else []
-        checks += [SentenceSimilarity(self.sentence_similarity, metric="cosine")] if encode is not None else []
-        return Prepared.of(
-            "A2T-MLM" if self.mlm else "A2T",
-            Greedy(ranking=Steepest(), transform=offered, frozen=rules, constraints=tuple(checks)),
-            encode=encode,
-            services={"masked": Masked(language, self.words, language.whole_words)} if self.mlm else {},
-            missing={"tagger": tags, "encoder": encode},
-            warm=None if self.mlm else offered.warmed(stop),
+    def build(self, use: Loaded) -> GreedySearch:
+        return GreedySearch(
+            title="A2T-MLM" if self.mlm else "A2T",
+            ranking=GradientRanking(),
+            transformations=(
+                MaskedWord(use.masked, self.words) if self.mlm else NearestWords(use.vectors, self.words),
+            ),
+            modifiable=(
+                NoRepeat(),
+                NoStopwords(self.rules().stopwords()),
+                KeepColumn(("premise", "hypothesis"), "premise"),
+                ShareModified(self.share, self.least),
+            ),
+            constraints=(
+                *(() if self.mlm else (WordCosine(use.vectors, self.word_similarity),)),
+                SamePartOfSpeech(use.tagger, swap=False),
+                SentenceSimilarity(self.sentence_similarity, metric="cosine", encoder=use.encoder),
+            ),
         )
 
 

@@ -22,17 +22,15 @@ The papers on robust tickets call another attack by this name: see ``bertattack_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.changed import ShareChanged
-from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.greedy import UNKNOWN, DropScore, Greedy
-from robust_tickets.attack.services import Masked
-from robust_tickets.attack.transforms.masked import Suited
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints.share_changed import ShareChanged
+from robust_tickets.attack.greedy import UNKNOWN, DropScore, GreedySearch
+from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords
 from robust_tickets.config import resource, setting
 
 
@@ -40,28 +38,22 @@ from robust_tickets.config import resource, setting
 class BertAttack(Attack):
     """The attack. ``masked`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("masked", "encoder")
-
     masked: str | None = resource(required=True)  # the masked language model
     encoder: str | None = resource()
     words: int | None = setting(None, at_least=1)  # K; left out, by the rules: 48, or 8 for TextAttack 0.3.11
     share: float = setting(0.4, above=0, at_most=1)  # of words that may change
     similarity: float = setting(0.2, at_least=-1, at_most=1)  # cosine
 
-    def assemble(self, *, language: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
-        """The attack from its parts; without ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.resources.words import nltk_stopwords
-
-        offered = Suited(language, self.words or self.rules().masked_words)
-        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
-        checks: list[Any] = [ShareChanged(self.share)]
-        checks += [SentenceSimilarity(self.similarity, metric="cosine")] if encode is not None else []
-        return Prepared.of(
-            "BERT-Attack",
-            Greedy(ranking=DropScore(UNKNOWN), transform=offered, frozen=rules, constraints=tuple(checks)),
-            encode=encode,
-            services={"masked": Masked(language, offered.count)},
-            missing={"encoder": encode},
+    def build(self, use: Loaded) -> GreedySearch:
+        return GreedySearch(
+            title="BERT-Attack",
+            ranking=DropScore(UNKNOWN),
+            transformations=(UnmaskedWords(use.masked, self.rules().offered(self.words)),),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            constraints=(
+                ShareChanged(self.share),
+                SentenceSimilarity(self.similarity, metric="cosine", encoder=use.encoder),
+            ),
         )
 
 

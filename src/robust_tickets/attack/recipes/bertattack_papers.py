@@ -16,24 +16,22 @@ The code attacks the first N examples of a split in its order: give ``subset="fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.greedy import DropScore, Greedy
-from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.keep_column import KeepColumn
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.greedy import DropScore, GreedySearch
+from robust_tickets.attack.transforms.nearest_words import NearestWords
 from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertAttackPapers(Attack):
     """The attack. ``vectors``, ``tagger`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
-
-    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
     vectors: str | None = resource(required=True)
     tagger: str | None = resource()
@@ -42,32 +40,21 @@ class BertAttackPapers(Attack):
     similarity: float = setting(0.2, at_least=-1, at_most=1)  # cosine
     window: int = setting(15, at_least=1)  # words
 
-    def assemble(
-        self,
-        *,
-        vectors: Any,
-        tags: Callable[[list[str]], Any] | None,
-        encode: Callable[[list[str]], Any] | None,
-    ) -> Prepared:
-        """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.resources.words import nltk_stopwords
-
-        near = Neighbours(vectors, self.neighbours)
-        stop = nltk_stopwords(self.rules().stopwords)
-        rules = (
-            NoRepeat(),
-            NoStopwords(stop, "NLTK's English list"),
-            KeepColumn(("sentence1", "sentence2"), "sentence1"),
-            KeepColumn(("sentence", "question"), "sentence"),
-        )
-        checks: list[Any] = [SameSpeech(tags)] if tags is not None else []
-        checks += [SentenceSimilarity(self.similarity, self.window, metric="cosine")] if encode is not None else []
-        return Prepared.of(
-            "BERT-Attack of the papers (not BERT-Attack)",
-            Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
-            encode=encode,
-            missing={"tagger": tags, "encoder": encode},
-            warm=near.warmed(stop),
+    def build(self, use: Loaded) -> GreedySearch:
+        return GreedySearch(
+            title="BERT-Attack of the papers (not BERT-Attack)",
+            ranking=DropScore(),
+            transformations=(NearestWords(use.vectors, self.neighbours),),
+            modifiable=(
+                NoRepeat(),
+                NoStopwords(self.rules().stopwords()),
+                KeepColumn(("sentence1", "sentence2"), "sentence1"),
+                KeepColumn(("sentence", "question"), "sentence"),
+            ),
+            constraints=(
+                SamePartOfSpeech(use.tagger),
+                SentenceSimilarity(self.similarity, self.window, metric="cosine", encoder=use.encoder),
+            ),
         )
 
 

@@ -17,19 +17,16 @@ Characters are drawn at random, anew at every visit, from streams of the example
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.edits import EditDistance
-from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.greedy import UNKNOWN, DropScore, Greedy
-from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap, Substitution
-from robust_tickets.attack.transforms.several import Several
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.edit_distance import EditDistance
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.greedy import UNKNOWN, DropScore, GreedySearch
+from robust_tickets.attack.transforms.characters import CharacterEdit
 from robust_tickets.config import setting
-
-LETTERS = string.ascii_letters  # lower case first; the order decides what a draw gives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +36,15 @@ class DeepWordBug(Attack):
     edits: Literal["all", "substitution"] = "all"
     most_edits: int = setting(30, at_least=0)
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.resources.words import nltk_stopwords
-
-        kinds: tuple[Any, ...] = (NeighbourSwap(), Substitution(LETTERS), Deletion(), Insertion(LETTERS))
-        if self.edits == "substitution":
-            kinds = (Substitution(LETTERS),)
-        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
-        kit = Greedy(
+    def build(self, use: Loaded) -> GreedySearch:
+        every = (CharacterEdit("swap"), CharacterEdit("substitute"), CharacterEdit("delete"), CharacterEdit("insert"))
+        return GreedySearch(
+            title="DeepWordBug",
             ranking=DropScore(UNKNOWN),
-            transform=Several(kinds),
-            frozen=rules,
+            transformations=every if self.edits == "all" else (CharacterEdit("substitute"),),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
             constraints=(EditDistance(self.most_edits),),
         )
-        return Prepared.of("DeepWordBug", kit)
 
 
 REGISTERED = DeepWordBug

@@ -22,10 +22,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.greedy import Greedy, WeightedSaliency
-from robust_tickets.attack.transforms.wordnet import Synonyms
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.greedy import GreedySearch, WeightedSaliency
+from robust_tickets.attack.transforms.synonyms import Synonyms
+from robust_tickets.resources import wordnet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +35,16 @@ class PWWS(Attack):
     """The attack; it has no settings of its own. Call it with a classifier and a split."""
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        from robust_tickets.resources import wordnet
-
         about = {"name": "WordNet 3.0", "origin": "this package", "digest": wordnet.digest(), "substitute": False}
-        return {"synonyms": {"kind": "synonyms", **about}}
+        return {"synonyms": {"kind": "synonyms", **about}, **super().resources()}
 
-    def prepare(self, device: str) -> Prepared:
-        from robust_tickets.resources import wordnet
-        from robust_tickets.resources.words import nltk_stopwords
-
-        synonyms = Synonyms(wordnet.synonyms)
-        rules = (NoRepeat(), NoStopwords(nltk_stopwords(self.rules().stopwords), "NLTK's English list"))
-        return Prepared.of("PWWS", Greedy(ranking=WeightedSaliency(), transform=synonyms, frozen=rules))
+    def build(self, use: Loaded) -> GreedySearch:
+        return GreedySearch(
+            title="PWWS",
+            ranking=WeightedSaliency(),
+            transformations=(Synonyms(),),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+        )
 
 
 REGISTERED = PWWS

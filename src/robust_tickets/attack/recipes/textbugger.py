@@ -21,18 +21,17 @@ so a word may be visited in another's place, and the last one not at all. That i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.frozen import NoRepeat, NoStopwords
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.greedy import DropScore, Greedy
-from robust_tickets.attack.transforms.characters import Deletion, Insertion, NeighbourSwap
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.components import Transformation
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.greedy import DropScore, GreedySearch
+from robust_tickets.attack.transforms.characters import CharacterEdit
 from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
-from robust_tickets.attack.transforms.neighbours import Neighbours
-from robust_tickets.attack.transforms.several import Several
+from robust_tickets.attack.transforms.nearest_words import NearestWords
 from robust_tickets.config import resource, setting
 
 
@@ -43,34 +42,25 @@ class TextBugger(Attack):
     ``vectors="none"`` drops the bug of near words, ``encoder="none"`` the constraint, each under a name that says so.
     """
 
-    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
-
     vectors: str | None = resource()
     encoder: str | None = resource()
     neighbours: int = setting(5, at_least=1)
     similarity: float = setting(0.8, at_least=0, at_most=1)  # angular: 1 - angle/π
 
-    def assemble(self, *, vectors: Any, encode: Callable[[list[str]], Any] | None) -> Prepared:
-        """The attack from its parts; without ``vectors`` or ``encode`` its part is dropped, and the result says so."""
-        from robust_tickets.resources.words import LOOKALIKE, nltk_stopwords
-
-        bugs: list[Any] = [
-            Insertion(" ", inner=True),
-            Deletion(inner=True),
-            NeighbourSwap(inner=True),
-            Homoglyphs(LOOKALIKE),
-        ]
-        near = None if vectors is None else Neighbours(vectors, self.neighbours)
-        bugs += [near] if near is not None else []
-        stop = nltk_stopwords(self.rules().stopwords)
-        rules = (NoRepeat(), NoStopwords(stop, "NLTK's English list"))
-        checks = (SentenceSimilarity(self.similarity),) if encode is not None else ()
-        return Prepared.of(
-            "TextBugger",
-            Greedy(ranking=DropScore(), transform=Several(tuple(bugs)), frozen=rules, constraints=checks),
-            encode=encode,
-            missing={"vectors": vectors, "encoder": encode},
-            warm=None if near is None else near.warmed(stop),
+    def build(self, use: Loaded) -> GreedySearch:
+        bugs: tuple[Transformation, ...] = (
+            CharacterEdit("insert", inner=True, letters=" "),
+            CharacterEdit("delete", inner=True),
+            CharacterEdit("swap", inner=True),
+            Homoglyphs(),
+        )
+        near = () if use.vectors is None else (NearestWords(use.vectors, self.neighbours),)
+        return GreedySearch(
+            title="TextBugger",
+            ranking=DropScore(),
+            transformations=(*bugs, *near),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            constraints=(SentenceSimilarity(self.similarity, encoder=use.encoder),),
         )
 
 

@@ -20,25 +20,23 @@ or ``tagger="none"`` drops its constraint under a name that says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from robust_tickets.attack.attack import Attack, Prepared
-from robust_tickets.attack.constraints.cosine import WordCosine
-from robust_tickets.attack.constraints.frozen import KeepColumn, NoRepeat, NoStopwords
-from robust_tickets.attack.constraints.sentence import SentenceSimilarity
-from robust_tickets.attack.constraints.speech import SameSpeech
-from robust_tickets.attack.greedy import DropScore, Greedy
-from robust_tickets.attack.transforms.neighbours import Neighbours
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.constraints.keep_column import KeepColumn
+from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints.word_cosine import WordCosine
+from robust_tickets.attack.greedy import DropScore, GreedySearch
+from robust_tickets.attack.transforms.nearest_words import NearestWords
 from robust_tickets.config import resource, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFooler(Attack):
     """The attack. ``vectors``, ``tagger`` and ``encoder`` are paths or names; left out, they are looked for (see ``tickets doctor``)."""
-
-    NEEDS: ClassVar[tuple[str, ...]] = ("vectors", "tagger", "encoder")
 
     vectors: str | None = resource(required=True)
     tagger: str | None = resource()
@@ -48,34 +46,19 @@ class TextFooler(Attack):
     sentence_similarity: float = setting(0.840845057, at_least=0, at_most=1)  # angular: 1 - angle/π
     window: int = setting(15, at_least=1)  # words
 
-    def assemble(
-        self,
-        *,
-        vectors: Any,
-        tags: Callable[[list[str]], Any] | None,
-        encode: Callable[[list[str]], Any] | None,
-    ) -> Prepared:
-        """The attack from its parts; without ``tags`` or ``encode`` the constraint is dropped, and the result says so."""
-        from robust_tickets.resources.words import TEXTFOOLER
-
-        near = Neighbours(vectors, self.neighbours)
-        rules = (
-            NoRepeat(),
-            NoStopwords(TEXTFOOLER, "TextFooler's list"),
-            KeepColumn(("premise", "hypothesis"), "premise"),
-        )
-        checks: list[Any] = [WordCosine(vectors, self.word_similarity)]
-        checks += [SameSpeech(tags)] if tags is not None else []
-        if encode is not None:
-            checks.append(
-                SentenceSimilarity(self.sentence_similarity, self.window, reference="current", skip_short=True)
-            )
-        return Prepared.of(
-            "TextFooler",
-            Greedy(ranking=DropScore(), transform=near, frozen=rules, constraints=tuple(checks)),
-            encode=encode,
-            missing={"tagger": tags, "encoder": encode},
-            warm=near.warmed(TEXTFOOLER),
+    def build(self, use: Loaded) -> GreedySearch:
+        return GreedySearch(
+            title="TextFooler",
+            ranking=DropScore(),
+            transformations=(NearestWords(use.vectors, self.neighbours),),
+            modifiable=(NoRepeat(), NoStopwords("textfooler"), KeepColumn(("premise", "hypothesis"), "premise")),
+            constraints=(
+                WordCosine(use.vectors, self.word_similarity),
+                SamePartOfSpeech(use.tagger),
+                SentenceSimilarity(
+                    self.sentence_similarity, self.window, reference="current", skip_short=True, encoder=use.encoder
+                ),
+            ),
         )
 
 

@@ -1,1 +1,1 @@
-"""What may stand in a word's place."""
+"""Transformations: what may stand in a word's place."""

@@ -9,34 +9,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robust_tickets.attack.example import Game
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.components import Candidate, Constraint
+from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.text import Text
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import setting
 
 STRIDE = 64  # characters compared at once
 NOWHERE = -(2**40)  # a diagonal that is out of reach so far
 
 
 @dataclass(frozen=True)
-class EditDistance:
+class EditDistance(Constraint):
     """At most ``most`` edits between the candidate and the original text."""
 
-    most: int
+    most: int = setting(30, at_least=0, hint="DeepWordBug's paper has 30")
 
-    def __post_init__(self) -> None:
-        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 0:
-            raise TicketsError(
-                f"the most edits is a whole number from 0, got {self.most!r}", hint="DeepWordBug's paper has 30"
-            )
+    def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> list[Candidate]:
+        last = example.kept(self, _Edits)
+        if last.text is not current:
+            found = distance(example.original.joined, current.joined, self.most)
+            last.text, last.count = current, self.most + 1 if found is None else found
+        return [candidate for candidate in candidates if self._passes(example, candidate, last.count)]
 
-    def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
-        if game.edited is None or game.edited[0] is not current:
-            found = distance(game.original.joined, current.joined, self.most)
-            game.edited = (current, self.most + 1 if found is None else found)
-        return [candidate for candidate in candidates if self._passes(game, candidate, game.edited[1])]
-
-    def _passes(self, game: Game, candidate: Candidate, before: int) -> bool:
+    def _passes(self, example: ExampleState, candidate: Candidate, before: int) -> bool:
         room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
         if (
             room >= 0
@@ -44,10 +39,18 @@ class EditDistance:
             and distance(candidate.base.words[candidate.index], candidate.new, room) is not None
         ):
             return True
-        return distance(game.original.joined, candidate.key, self.most) is not None
+        return distance(example.original.joined, candidate.key, self.most) is not None
 
     def describe(self) -> str:
         return f"at most {self.most} character edits (Levenshtein) from the original text"
+
+
+@dataclass(slots=True)
+class _Edits:
+    """The last text whose edits from the original were counted, and how many they are."""
+
+    text: Text | None = None
+    count: int = 0
 
 
 def distance(a: str, b: str, most: int) -> int | None:
@@ -88,3 +91,6 @@ def _along(a: str, i: int, b: str, j: int) -> int:
     while i < end and a[i] == b[i + shift]:
         i += 1
     return i
+
+
+REGISTERED = EditDistance

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from robust_tickets.attack.example import Game
-from robust_tickets.attack.greedy import Candidate
+from robust_tickets.attack.components import Candidate, Constraint
+from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.text import Text
+from robust_tickets.config import resource
 
 BEFORE, AFTER = 4, 3  # words of context the tagger sees
 SWAPPABLE = {"NOUN", "VERB"}
+Tags = Callable[[list[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class SameSpeech:
+class SamePartOfSpeech(Constraint):
     """Equal universal tags in the context of the original text, or (``swap``) a noun for a verb and the other way round.
 
     A word's tag is the one at its *first* occurrence in the context, as TextAttack has it.
     """
 
-    tags: Callable[[list[str]], Sequence[str]]  # a tagger (resources.tagger), or anything that is called like one
+    tagger: Tags = resource()  # a tagger (resources.tagger), or anything that is called like one
     swap: bool = True
 
-    def keep(self, game: Game, candidates: list[Candidate], current: Text) -> list[Candidate]:
-        words = game.original.words
-        known: dict[int, str] = {}  # the original words' tags: all candidates of a place share one
+    def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> list[Candidate]:
+        words = example.original.words
+        known: dict[int, str] = {}  # the original words' tags: all candidates of a word share one
         return [
             candidate
             for candidate in candidates
@@ -43,9 +45,12 @@ class SameSpeech:
     def _tag(self, original: tuple[str, ...], index: int, word: str) -> str:
         context = [*original[max(0, index - BEFORE) : index], word, *original[index + 1 : index + 1 + AFTER]]
         place = context.index(word)
-        at = getattr(self.tags, "at", None)
-        tag: str = self.tags(context)[place] if at is None else at(context, place)
+        at = getattr(self.tagger, "at", None)
+        tag: str = self.tagger(context)[place] if at is None else at(context, place)
         return tag
 
     def describe(self) -> str:
         return "part of speech: as in the original text" + (", or noun for verb and verb for noun" if self.swap else "")
+
+
+REGISTERED = SamePartOfSpeech

@@ -1,0 +1,182 @@
+"""Constraints in addition to an attack's own: settings, resources, services, and one of a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attacking import stable_files, toy_victim
+from robust_tickets.attack.attack import Loaded
+from robust_tickets.attack.components import Candidate, Constraint, WordConstraint
+from robust_tickets.attack.constraints.edit_distance import EditDistance
+from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.example import ExampleState, Steps
+from robust_tickets.attack.goals import Goal, Row
+from robust_tickets.attack.recipes.pwws import PWWS
+from robust_tickets.attack.recipes.textfooler import TextFooler
+from robust_tickets.attack.text import Text
+from robust_tickets.config import Said, build, describe, to_plain
+from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
+from robust_tickets.registry import CONSTRAINTS, TRANSFORMS, code_of
+
+TEXTS = ("a good film", "the story is awful and the plot is dark", "great light")
+
+
+@dataclass(frozen=True)
+class SameLength(Constraint):
+    """The substitute has as many letters as the word, or ``more``."""
+
+    more: int = 0
+
+    def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> list[Candidate]:
+        return [each for each in candidates if 0 <= len(each.new) - len(each.base.words[each.index]) <= self.more]
+
+
+@dataclass(frozen=True)
+class NotFirst(WordConstraint):
+    """The first word stays."""
+
+    def allowed(self, example: ExampleState, text: Text) -> set[int]:
+        return set(range(1, len(text)))
+
+
+@dataclass
+class Judge:
+    """A question of the constraint's own."""
+
+    words: list[str]
+    service: str = "judge"
+
+
+class Judging:
+    def answer(self, questions: list[Judge]) -> list[list[bool]]:
+        return [["e" in word for word in question.words] for question in questions]  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Judged(Constraint):
+    """A judge lets the substitute pass."""
+
+    def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> Steps:
+        answers = yield Judge([each.new for each in candidates])
+        return [each for each, fine in zip(candidates, answers, strict=True) if fine]
+
+    def services(self) -> Mapping[str, Any]:
+        return {"judge": Judging()}
+
+
+def split() -> Split:
+    return Split.of(list(TEXTS), [0, 1, 0])
+
+
+def changes(result: Any) -> list[tuple[str, str]]:
+    return [(mark["old"], mark["new"]) for example in result.examples() for mark in example.changed]
+
+
+@pytest.mark.parametrize("registry", [CONSTRAINTS, TRANSFORMS], ids=lambda registry: registry.kind)
+def test_every_component_is_built_from_settings_and_says_what_it_does(registry: Any) -> None:
+    given = {"keep_column": {"columns": ["a", "b"], "kept": "a"}, "characters": {"edit": "swap"}}
+    for name in registry.names():
+        made = build(registry.get(name), given.get(name, {}))
+        assert describe(made)["name"] == name
+        assert registry.about(name)
+        if not any(part in name for part in ("vectors", "masked")):
+            assert made.describe()
+
+
+def test_a_constraint_of_a_users_own_holds_and_counts() -> None:
+    clf = toy_victim(3)
+    free, bound = (PWWS(constraints=each)(clf, split(), n=0) for each in ((), (SameLength(1), NotFirst())))
+    assert any(len(new) > len(old) + 1 for old, new in changes(free))
+    assert changes(bound)
+    assert all(0 <= len(new) - len(old) <= 1 for old, new in changes(bound))
+    assert not {old for old, _ in changes(bound)} & {"great"}
+    assert bound.constraints[-2:] == (
+        "The first word stays.",
+        "The substitute has as many letters as the word, or ``more``.",
+    )
+    assert len({free.digest, bound.digest, PWWS(constraints=(SameLength(2),))(clf, split(), n=0).digest}) == 3
+    assert __name__ in code_of(PWWS(constraints=(SameLength(),)))
+
+
+def test_a_question_of_its_own_is_answered_by_the_service_it_brings(tmp_path: Path) -> None:
+    found = []
+    for number, live in enumerate((1, 3)):
+        result = PWWS(constraints=(Judged(),))(toy_victim(3), split(), n=0, live=live, folder=tmp_path / str(number))
+        assert changes(result)
+        assert all("e" in new for _, new in changes(result))
+        found.append(stable_files(tmp_path / str(number)))
+    assert found[0] == found[1]
+
+
+def test_constraints_from_text() -> None:
+    assert "constraints" not in to_plain(PWWS())
+    for said in ("edit_distance,no_repeat", '["edit_distance", {name = "no_repeat"}]'):
+        assert [describe(each) for each in build(PWWS, {"constraints": Said(said)}).constraints] == [
+            {"name": "edit_distance", "most": 30},
+            {"name": "no_repeat"},
+        ]
+    made = build(PWWS, {"constraints": Said('{name = "edit_distance", most = 3}')})
+    assert made.constraints == (EditDistance(3),)
+    assert build(PWWS, to_plain(made)) == made
+    assert build(PWWS, {"constraints": Said("none")}).constraints == ()
+    for wrong, code in (("edits", "registry.unknown"), ('[{name = "edit_distance", least = 3}]', "config.unknown_key")):
+        with pytest.raises(TicketsError) as caught:
+            build(PWWS, {"constraints": Said(wrong)})
+        assert caught.value.code == code
+    with pytest.raises(TicketsError) as caught:
+        PWWS(constraints=("edit_distance",))  # type: ignore[arg-type]
+    assert caught.value.code == "attack.constraint"
+
+
+def test_resources_of_an_additional_constraint_are_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from robust_tickets.resources import kinds
+
+    asked: list[Any] = []
+    monkeypatch.setattr(kinds, "resolve", lambda kind, explicit: asked.append((kind, explicit)))
+    similar = SentenceSimilarity(0.9, encoder="minilm")  # type: ignore[arg-type]
+    PWWS(constraints=(similar,)).found()
+    assert asked == [("encoder", "minilm")]
+    for attack in (
+        TextFooler(encoder="other", constraints=(similar,)),
+        TextFooler(encoder="none", constraints=(similar,)),
+    ):
+        with pytest.raises(TicketsError) as caught:
+            attack.found()
+        assert caught.value.code == "attack.resource"
+    encode = lambda texts: np.ones((len(texts), 2), dtype=np.float32)  # noqa: E731
+    search = PWWS(constraints=(similar,)).assemble(Loaded(encoder=encode))
+    assert search.services()["encoder"].encode is encode  # type: ignore[attr-defined]
+    assert search.describe()[-1].endswith("at least 0.9 over the whole text")
+    assert search.title == "PWWS"
+
+
+class Farther(Goal):
+    """A hard-label goal towards one class: no probability is read."""
+
+    def score(self, row: Row) -> float:
+        return float(row.predicted == 1)
+
+    def reached(self, row: Row) -> bool:
+        return row.predicted == 1
+
+    def error(self, score: float, noise: float, growth: float) -> float:
+        return 0.0
+
+
+def test_another_goal_needs_no_other_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    from robust_tickets.attack import engine
+
+    monkeypatch.setattr(engine, "Untargeted", lambda label, odds: Farther())
+    clf = toy_victim(3)
+    result = PWWS()(clf, split(), n=0)
+    for example in result.examples():
+        assert example.status == (
+            "skipped" if example.predicted_before == 1 else "success" if example.predicted_after == 1 else "failed"
+        )
