@@ -18,9 +18,8 @@ from packaging.version import Version
 import robust_tickets as rt
 from robust_tickets.backbone.layout import encoder_of, layout_of
 from robust_tickets.prune.compact import zero_outside
-from robust_tickets.prune.configuration import from_text, to_text
 from robust_tickets.prune.gates import Gates
-from robust_tickets.prune.modeling import cuts
+from robust_tickets.prune.modeling import cuts, from_text, to_text
 from robust_tickets.registry import BACKBONES
 from tiny import VARIANTS, tiny_classifier, tiny_model
 

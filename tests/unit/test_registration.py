@@ -40,15 +40,9 @@ for folder in {folders!r}:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    strict = [
-        "-W",
-        "error",
-        "-W",
-        "ignore:`torch.jit.script` is deprecated:DeprecationWarning",
-    ]  # in transformers' DeBERTa-v2
-    return subprocess.run(
-        [sys.executable, *strict, "-c", code], capture_output=True, text=True, timeout=300, check=False
-    )
+    strict = ["-W", "error", "-W", "ignore:`torch.jit.script` is deprecated:DeprecationWarning"]  # in their DeBERTa-v2
+    command = [sys.executable, *strict, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -73,35 +67,6 @@ def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
         assert word.lower() not in done.stderr.lower()
 
 
-def test_import_is_light() -> None:
-    done = python(
-        "import sys, robust_tickets.classifier, robust_tickets.backbone.layout; print({'torch', 'transformers'} & set(sys.modules))"
-    )
-    assert done.stdout.strip() == "set()", done.stderr
-
-
-def test_without_the_package_transformers_says_so(saved: list[str]) -> None:
-    done = python(f"from transformers import AutoConfig; AutoConfig.from_pretrained({saved[0]!r})")
-    assert done.returncode != 0
-    assert "ticket-" in done.stderr
-
-
-def test_classes_have_names(saved: list[str]) -> None:
-    import pickle
-    from pathlib import Path
-
-    from robust_tickets.prune import configuration, modeling
-
-    assert configuration.TicketBertConfig.model_type == "ticket-bert"
-    assert modeling.TicketMPNetForMaskedLM.config_class is configuration.TicketMPNetConfig
-    config = configuration.TicketBertConfig.from_pretrained(Path(saved[0]))
-    assert pickle.dumps(config)
-    with pytest.raises(AttributeError, match="TicketNoneConfig"):
-        _ = configuration.TicketNoneConfig
-    with pytest.raises(AttributeError, match="TicketNoneModel"):
-        _ = modeling.TicketNoneModel
-
-
 def test_opening_a_model_registers(saved: list[str]) -> None:
     """Also where nothing had loaded transformers before, and a pruned model is opened by our own reader."""
     done = python(
@@ -110,18 +75,6 @@ def test_opening_a_model_registers(saved: list[str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert all(name.startswith("Ticket") for name in done.stdout.split())
-
-
-def test_registering_twice_is_harmless() -> None:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    from robust_tickets.prune import configuration, registration
-
-    registration.register()
-    before = configuration.ticket_config("bert")
-    registration.register()
-    assert CONFIG_MAPPING["ticket-bert"] is before
-    assert ("ticket-bert", before) in CONFIG_MAPPING.items()
 
 
 def test_the_config_names_the_line_that_loads_the_model(saved: list[str], tmp_path: Path) -> None:
@@ -162,3 +115,28 @@ def test_the_embedded_model_compacts_and_reloads(tmp_path: Path) -> None:
     assert (again.logits(texts) == small.logits(texts)).all()
     assert type(AutoTokenizer.from_pretrained(tmp_path)) is type(clf.tokenizer)
     assert sum(p.numel() for p in small.model.parameters()) < sum(p.numel() for p in clf.model.parameters())
+
+
+def test_classes_have_names_and_registering_twice_is_harmless(saved: list[str]) -> None:
+    import pickle
+
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    from robust_tickets.prune import modeling, registration
+
+    assert modeling.TicketBertConfig.model_type == "ticket-bert"
+    assert modeling.TicketMPNetForMaskedLM.config_class is modeling.TicketMPNetConfig
+    assert pickle.dumps(modeling.TicketBertConfig.from_pretrained(Path(saved[0])))
+    with pytest.raises(AttributeError, match="TicketNoneModel"):
+        _ = modeling.TicketNoneModel
+    registration.register()
+    before = modeling.ticket_config("bert")
+    registration.register()
+    assert CONFIG_MAPPING["ticket-bert"] is before
+
+
+def test_import_is_light() -> None:
+    done = python(
+        "import sys, robust_tickets.classifier, robust_tickets.backbone.layout; print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    assert done.stdout.strip() == "set()", done.stderr

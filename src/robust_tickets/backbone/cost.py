@@ -43,7 +43,8 @@ def outside_masks(model: Any, *, encoder: bool = False) -> int:
 def flops(model: Any, tokens: int, layout: Layout | None = None) -> int:
     """FLOPs of one forward pass over one text of ``tokens`` tokens."""
     if tokens < 1:
-        raise TicketsError(f"a text has at least one token, got {tokens}", hint="give the length of a typical text")
+        hint = "give the length of a typical text"
+        raise TicketsError(f"a text has at least one token, got {tokens}", hint=hint, code="cost.tokens")
     module = _module(model)
     layout = layout or layout_of(module)
     hidden, head = module.config.hidden_size, layout.head_size(module)
@@ -81,12 +82,11 @@ def _flops_outside(module: Any, layout: Layout, tokens: int) -> int:
     """What is not in a layer: the pooler and classifier read one token; ELECTRA's projected embeddings, DeBERTa's convolution read all."""
     inside = {id(m) for layer in layout.layers_of(module) for m in layer.modules()}
     encoder = {id(m): name for name, m in encoder_of(module).named_modules()}
-    products = [
-        m for m in module.modules() if id(m) not in inside and (hasattr(m, "in_features") or hasattr(m, "kernel_size"))
-    ]
-    return sum(
-        2 * m.weight.numel() * (tokens if encoder.get(id(m), layout.pooler) != layout.pooler else 1) for m in products
-    )
+    total = 0
+    for m in module.modules():
+        if id(m) not in inside and (hasattr(m, "in_features") or hasattr(m, "kernel_size")):
+            total += 2 * m.weight.numel() * (tokens if encoder.get(id(m), layout.pooler) != layout.pooler else 1)
+    return total
 
 
 def _module(model: Any) -> Any:

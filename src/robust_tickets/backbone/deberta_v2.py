@@ -24,9 +24,7 @@ class DebertaLayout(Layout):
         span = buckets if buckets > 0 else config.max_relative_positions
         rows = 2 * (span if span > 0 else config.max_position_embeddings)
         kinds = set(config.pos_att_type or ()) & {"c2p", "p2c"}
-        projected = (
-            2 if getattr(config, "share_att_key", False) else len(kinds)
-        )  # the shared projections both run, wanted or not
+        projected = 2 if getattr(config, "share_att_key", False) else len(kinds)  # shared ones both run
         positions = 2 * rows * config.hidden_size * width * projected + 2 * tokens * rows * width * len(kinds)
         return super().attention_flops(model, heads, tokens) + positions
 

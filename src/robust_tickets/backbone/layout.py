@@ -34,22 +34,14 @@ class Layout:
     up: str
     down: str
     word_embeddings: str
-    gate: str = (
-        ""  # the second projection of a gated feed-forward layer: down(act(up(x)) * gate(x)); "" where there is none
-    )
+    gate: str = ""  # second projection of a gated feed-forward layer: down(act(up(x)) * gate(x)); "": none
     per_head: tuple[str, ...] = ()  # further projections with rows for each head, in the layers that have them
     neurons_setting: str = "intermediate_size"  # the config's name for the width of the feed-forward layers
-    head_counts: tuple[str, ...] = (
-        "num_attention_heads",
-    )  # what the attention module calls its number of heads, where it notes it,
+    head_counts: tuple[str, ...] = ("num_attention_heads",)  # attributes of the attention: its number of heads,
     head_widths: tuple[str, ...] = ("all_head_size",)  # and the width of all of them
-    reserved_positions: int = (
-        0  # rows of the position table that no token ever uses (RoBERTa counts from padding_idx + 1)
-    )
-    pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "" where the family has none
-    pretrained_head: str = (
-        ""  # module of the classifier, beside the encoder, whose weights come pretrained (ModernBERT); "": none do
-    )
+    reserved_positions: int = 0  # rows of the position table that no token uses (RoBERTa: from padding_idx + 1)
+    pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "": none
+    pretrained_head: str = ""  # module beside the encoder whose weights come pretrained (ModernBERT); "": none
 
     def layers_of(self, model: Any) -> list[Any]:
         return list(encoder_of(model).get_submodule(self.layers))
@@ -71,11 +63,8 @@ class Layout:
         """The projections of ``layer`` whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
         heads = (self.query, self.key, self.value, *(path for path in self.per_head if _has(layer, path)))
         neurons = (self.up, self.gate) if self.gate else (self.up,)
-        return {
-            path: (group, paths.count(path))
-            for group, paths in (("heads", heads), ("neurons", neurons))
-            for path in paths
-        }
+        groups = (("heads", heads), ("neurons", neurons))
+        return {path: (group, paths.count(path)) for group, paths in groups for path in paths}
 
     def columns_of(self) -> dict[str, str]:
         """The projections of a layer whose columns belong to heads or neurons: path -> group."""
@@ -89,6 +78,10 @@ class Layout:
     def neurons_of(self, model: Any) -> list[int]:
         """Feed-forward width that each layer has now."""
         return [layer.get_submodule(self.down).weight.shape[1] for layer in self.layers_of(model)]
+
+    def units_of(self, model: Any) -> dict[str, list[int]]:
+        """Heads and neurons that each layer has now."""
+        return {"heads": self.heads_of(model), "neurons": self.neurons_of(model)}
 
     def unit_weights(self, model: Any) -> dict[str, int]:
         """Matrix weights that one head (q, k, v, o and what else has rows for it) and one neuron (up, down, perhaps gate) hold."""
@@ -125,7 +118,7 @@ class Layout:
         return int(layer), "feedforward" if path in (self.up, self.gate, self.down) else "attention"
 
     def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
-        """Bookkeeping after layer ``layer`` lost heads; ``kept`` are the indices among those it had."""
+        """What the family adjusts after ``layer`` lost heads; ``kept``: the indices among those it had."""
 
     def attention_flops(self, model: Any, heads: int, tokens: int) -> int:
         """Of the products between tokens in one layer of ``heads`` heads: scores, and the weighted sum of values."""
@@ -137,43 +130,45 @@ def encoder_of(model: Any) -> Any:
     return getattr(model, "base_model", model)
 
 
+def prefix_of(model: Any) -> str:
+    """What the encoder's names begin with in the state dict of ``model``."""
+    return "" if encoder_of(model) is model else f"{model.base_model_prefix}."
+
+
 def has_layout(model: Any) -> bool:
-    """Whether ``model`` (or a config) is of a family that can be pruned, and so of one this package knows from inside."""
-    stock = str(getattr(getattr(model, "config", model), "model_type", "")).removeprefix("ticket-")
+    """Whether ``model`` (or a config) is of a family that can be pruned."""
+    stock = _family(model).removeprefix("ticket-")
     return stock not in REFUSED and stock.replace("-", "_") in BACKBONES.names()
 
 
 def layout_of(model: Any) -> Layout:
     """The Layout of ``model``'s family (a model's, or a config's); refuses families that no file describes."""
-    family = str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))
+    family = _family(model)
     stock = family.removeprefix("ticket-")
     name = stock.replace("-", "_")
     if stock in REFUSED:
-        raise TicketsError(
-            f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}",
-            hint=f"choose another: {', '.join(BACKBONES.names())}",
-            code="backbone.refused",
-        )
+        message = f"the backbone family {family!r} cannot be pruned: {REFUSED[stock]}"
+        raise TicketsError(message, hint=f"choose another: {', '.join(BACKBONES.names())}", code="backbone.refused")
     if name not in BACKBONES.names():
-        raise TicketsError(
-            f"the backbone family {family!r} has no layout; known: {', '.join(BACKBONES.names())}",
-            hint="choose a known family, or describe yours in a few lines (docs/guides/backbones.md)",
-            code="backbone.unknown",
-        )
+        message = f"the backbone family {family!r} has no layout; known: {', '.join(BACKBONES.names())}"
+        hint = "choose a known family, or describe yours in a few lines (docs/guides/backbones.md)"
+        raise TicketsError(message, hint=hint, code="backbone.unknown")
     layout = BACKBONES.get(name)
     if not isinstance(layout, Layout) or layout.family != stock:
         found = f"one of {layout.family!r}" if isinstance(layout, Layout) else f"a {type(layout).__name__}"
-        raise TicketsError(
-            f"the backbone {name!r} must be a Layout of the family {stock!r}, its entry point gives {found}",
-            hint="name the entry point like the family, with _ for - (docs/guides/backbones.md)",
-            code="backbone.not_a_layout",
-        )
+        message = f"the backbone {name!r} must be a Layout of the family {stock!r}, its entry point gives {found}"
+        hint = "name the entry point like the family, with _ for - (docs/guides/backbones.md)"
+        raise TicketsError(message, hint=hint, code="backbone.not_a_layout")
     return layout
 
 
 def code_of_layout(model: Any) -> dict[str, str]:
     """Of a family that another package describes, the hash of its file, by module (``registry.code_of``); nothing of ours."""
     return BACKBONES.code(layout_of(model).family.replace("-", "_")) if has_layout(model) else {}
+
+
+def _family(model: Any) -> str:
+    return str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))
 
 
 def _has(layer: Any, path: str) -> bool:

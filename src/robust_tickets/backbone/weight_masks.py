@@ -24,7 +24,7 @@ BUFFER = "ticket_mask"
 class KeepOut:
     """A gradient hook: nothing reaches the weights outside the mask that ``module`` has at that time."""
 
-    __torch_unserializable__ = True  # copies get their own, see Watch
+    __torch_unserializable__ = True  # copies get their own, see KeepHook
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -33,7 +33,7 @@ class KeepOut:
         return torch.where(self.module.get_buffer(BUFFER), gradient, 0.0)
 
 
-class Watch:
+class KeepHook:
     """A module hook, before the forward pass: gives the weight its gradient hook where it has none, as after a copy."""
 
     def __call__(self, module: Any, _: Any) -> None:
@@ -53,12 +53,12 @@ def attach(model: Any, masks: Mapping[str, Tensor]) -> None:
         before = getattr(module, BUFFER, None)
         if before is None:
             module.register_buffer(BUFFER, mask.clone(), persistent=False)
-            module.register_forward_pre_hook(Watch())
+            module.register_forward_pre_hook(KeepHook())
         else:
             setattr(module, BUFFER, before & mask)
         with torch.no_grad():
             module.weight.masked_fill_(~getattr(module, BUFFER), 0.0)
-        Watch()(module, ())
+        KeepHook()(module, ())
 
 
 def masks_of(model: Any) -> dict[str, Tensor]:
@@ -75,9 +75,6 @@ def check_zeros(model: Any) -> None:
     for name, mask in masks_of(model).items():
         grown = int((modules[name].weight.detach().masked_fill(mask, 0.0) != 0).sum())
         if grown:
-            raise TicketsError(
-                f"{grown} weights of {name} are outside the ticket but not zero",
-                hint="something changed them other than training; apply the ticket again",
-                exit_code=FAILED,
-                code="masks.not_zero",
-            )
+            message = f"{grown} weights of {name} are outside the ticket but not zero"
+            hint = "something changed them other than training; apply the ticket again"
+            raise TicketsError(message, hint=hint, exit_code=FAILED, code="masks.not_zero")

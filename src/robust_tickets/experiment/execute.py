@@ -136,14 +136,14 @@ def _evaluated(stage: Stage, model: ModelClassifier, task: Task) -> None:
 def fitted(start: ModelClassifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> ModelClassifier:
     """What is trained: a copy of the whole model, or the ticket; ``without`` as an arm says it."""
     from robust_tickets.prune.compact import compact
-    from robust_tickets.prune.reinitialise import redraw_inside, redraw_outside
+    from robust_tickets.prune.reinitialise import reinitialise_inside, reinitialise_outside
 
     if ticket is None:
         return start.copy()
     if without == "structure":
-        return redraw_outside(start, ticket, seed)
+        return reinitialise_outside(start, ticket, seed)
     if without == "initialisation":
-        start = redraw_inside(start, ticket, seed)
+        start = reinitialise_inside(start, ticket, seed)
     if ticket.kind == "structured":
         return compact(start, ticket)
     from robust_tickets.prune.compact import apply

@@ -1,4 +1,4 @@
-"""Gates: one coefficient per head and per neuron, as hooks on the two output projections of every layer.
+"""Gates: one coefficient per head and per neuron, multiplied into the two output projections of every layer.
 
 A head's coefficient multiplies its context vector before W_O, which equals multiplying its attention probabilities (EarlyRobust Eq. 3),
 so fast attention kernels stay usable; a neuron's multiplies its activation before W_D (Eq. 4). Both are done by scaling the columns of the
@@ -10,51 +10,83 @@ state dict are left alone: the coefficients live here, in float32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from robust_tickets.backbone.layout import Layout, layout_of
-from robust_tickets.prune.compact import check
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made
 from robust_tickets.ticket.ticket import Ticket
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Entry = tuple[nn.Module, nn.ParameterList, int]  # a projection, and the coefficients of its columns
+
+
+class Gating(Protocol):
+    """What gives a module its gated weight."""
+
+    aside: bool  # the working weights are gated already: the modules run as they are
+
+    def gated(self, entry: Any, kind: torch.dtype) -> Tensor: ...
+
+
+class WeightOverride:
+    """While ``module`` runs, its weight is the gated one of ``entry``.
+
+    An attribute of the instance is found before its parameter of that name, which stays registered and unchanged.
+    """
+
+    def __init__(self, module: nn.Module, gating: Gating, entry: Any) -> None:
+        self.gating, self.entry, self.before = gating, entry, None
+        self.hooks = (
+            module.register_forward_pre_hook(self.begin),
+            module.register_forward_hook(self.end, always_call=True),
+        )
+
+    def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if not self.gating.aside:
+            self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.bf16
+            module.__dict__["weight"] = self.gating.gated(self.entry, args[0].dtype)
+
+    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not self.gating.aside:
+            module.__dict__.pop("weight", None)
+            if self.before is not None:
+                module.__dict__["weight"] = self.before
+
+    def remove(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
 
 
 class Gates(nn.Module):
     """``with Gates(model):`` scales; ``heads`` and ``neurons`` hold one trainable vector per layer, ones at the start."""
 
-    def __init__(self, model: Any, layout: Layout | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, layout: Layout | None = None) -> None:
         super().__init__()
         layout = layout or layout_of(model)
         device = next(model.parameters()).device
         self.heads = nn.ParameterList([nn.Parameter(torch.ones(n, device=device)) for n in layout.heads_of(model)])
         self.neurons = nn.ParameterList([nn.Parameter(torch.ones(n, device=device)) for n in layout.neurons_of(model)])
-        # in tuples, so that the model does not become a part of this module and of its state dict
-        self._model, self._layout, self._hooks = (model,), layout, ()  # type: tuple[Any], Layout, tuple[Any, ...]
-        self.aside = False  # the working weights are scaled already: the hooks let them pass
+        self._model, self._layout = (model,), layout  # in a tuple: no part of this module and of its state dict
+        self._overrides: tuple[WeightOverride, ...] = ()
+        self.aside = False
 
     def attach(self) -> Gates:
         """Start scaling; does nothing when it already does."""
-        if not self._hooks:
-            hooks: list[Any] = []
-            for i, layer in enumerate(self._layout.layers_of(self._model[0])):
-                for path, coefficients in (
-                    (self._layout.attention_output, self.heads),
-                    (self._layout.down, self.neurons),
-                ):
-                    projection, scale = layer.get_submodule(path), _Scale(self, coefficients, i)
-                    hooks.append(projection.register_forward_pre_hook(scale.begin))
-                    hooks.append(projection.register_forward_hook(scale.end, always_call=True))
-            self._hooks = tuple(hooks)
+        if not self._overrides:
+            self._overrides = tuple(WeightOverride(entry[0], self, entry) for entry in self._entries())
         return self
 
     def detach(self) -> Gates:
         """Stop scaling; the model is as it was before."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = ()
+        for override in self._overrides:
+            override.remove()
+        self._overrides = ()
         return self
 
     def __enter__(self) -> Gates:
@@ -65,7 +97,7 @@ class Gates(nn.Module):
 
     def set_masks(self, ticket: Ticket) -> None:
         """1 for what ``ticket`` keeps, 0 for the rest."""
-        check(self._model[0], ticket, self._layout)
+        ticket.check_fits(self._model[0], self._layout)
         with torch.no_grad():
             for group, parameters in (("heads", self.heads), ("neurons", self.neurons)):
                 for parameter, mask in zip(parameters, ticket.masks[group], strict=True):
@@ -73,22 +105,20 @@ class Gates(nn.Module):
 
     def snapshot(self) -> dict[str, list[np.ndarray]]:
         """Copies of all coefficients, float32; later training does not move them."""
-        return {
-            group: [
-                parameter.detach().float().cpu().numpy().copy() for parameter in parameters
-            ]  # numpy() alone would alias on the CPU
+        return {  # numpy() alone would alias on the CPU
+            group: [parameter.detach().float().cpu().numpy().copy() for parameter in parameters]
             for group, parameters in (("heads", self.heads), ("neurons", self.neurons))
         }
 
     def working(self) -> dict[nn.Module, Working]:
         """How each projection is computed with in half precision."""
-        layers = enumerate(self._layout.layers_of(self._model[0]))
-        groups = ((self._layout.attention_output, self.heads), (self._layout.down, self.neurons))
-        return {
-            layer.get_submodule(path): Scaled(layer.get_submodule(path), group[i])
-            for i, layer in layers
-            for path, group in groups
-        }
+        return {module: Scaled(module, coefficients[i]) for module, coefficients, i in self._entries()}
+
+    def gated(self, entry: Entry, kind: torch.dtype) -> Tensor:
+        """The scaled weight of a projection, in its own precision."""
+        module, coefficients, i = entry
+        weight = _weight_of(module)
+        return (weight * spread(coefficients[i], weight)).to(weight.dtype)
 
     def l1(self, head_weight: float, neuron_weight: float) -> Tensor:
         """head_weight * sum |c_H| + neuron_weight * sum |c_F|: plain sums over all layers."""
@@ -96,24 +126,10 @@ class Gates(nn.Module):
         neurons = torch.stack([c.abs().sum() for c in self.neurons]).sum()
         return head_weight * heads + neuron_weight * neurons
 
-
-class _Scale:
-    """While an output projection runs, its weight is the scaled one: one coefficient for each unit's columns."""
-
-    def __init__(self, gates: Gates, coefficients: nn.ParameterList, layer: int) -> None:
-        self.gates, self.coefficients, self.layer = gates, coefficients, layer
-
-    def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self.gates.aside:
-            return
-        weight = module._parameters["weight"]
-        assert weight is not None
-        # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        module.__dict__["weight"] = (weight * spread(self.coefficients[self.layer], weight)).to(weight.dtype)
-
-    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if not self.gates.aside:
-            module.__dict__.pop("weight", None)
+    def _entries(self) -> Iterator[Entry]:
+        for i, layer in enumerate(self._layout.layers_of(self._model[0])):
+            yield layer.get_submodule(self._layout.attention_output), self.heads, i
+            yield layer.get_submodule(self._layout.down), self.neurons, i
 
 
 class Scaled:
@@ -122,9 +138,7 @@ class Scaled:
     constant = True
 
     def __init__(self, module: nn.Module, coefficients: nn.Parameter) -> None:
-        master = module._parameters["weight"]
-        assert master is not None
-        self.master, self.gate = master, coefficients
+        self.master, self.gate = _weight_of(module), coefficients
 
     def weight(self, kind: torch.dtype) -> tuple[Tensor, None]:
         return (self.master * spread(self.gate, self.master)).to(kind), None
@@ -144,8 +158,12 @@ class Scaled:
 
 def spread(coefficients: Tensor, weight: Tensor) -> Tensor:
     """A coefficient for each column: several columns of a head share one."""
-    return (
-        coefficients.repeat_interleave(weight.shape[1] // len(coefficients))
-        if weight.shape[1] != len(coefficients)
-        else coefficients
-    )
+    each = weight.shape[1] // len(coefficients)
+    return coefficients.repeat_interleave(each) if each > 1 else coefficients
+
+
+def _weight_of(module: nn.Module) -> nn.Parameter:
+    """The matrix itself, also while another stands in its place."""
+    weight = module._parameters["weight"]
+    assert weight is not None
+    return weight

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -37,7 +37,11 @@ from torch.autograd.function import once_differentiable
 from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
+from robust_tickets.prune.gates import WeightOverride
 from robust_tickets.prune.working import Part, Passed, Working, fused, product
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 START = math.log(5)
@@ -75,7 +79,7 @@ class HardConcrete(nn.Module):
 
     def __init__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         layout: Layout | None = None,
         *,
         generator: torch.Generator,  # on the model's device; gates draw from nothing else
@@ -90,14 +94,13 @@ class HardConcrete(nn.Module):
         kind = {"device": weight.device, "dtype": torch.promote_types(weight.dtype, torch.float32)}
         self.log_alpha = nn.ParameterList([nn.Parameter(torch.full(shape, START, **kind)) for shape in shapes])
         self.granularity, self.generator, self.freeze, self._layout = granularity, generator, freeze, layout
-        # in tuples, so that the model does not become a part of this module and of its state dict
-        self._model, self._covered, self._hooks = (model,), tuple(covered), ()  # type: tuple[Any], tuple[Covered, ...], tuple[Any, ...]
-        self._drawn: dict[
-            int, Tensor
-        ] = {}  # this pass's samples; of a gate per weight, the gated matrix of the layer that runs
-        self._by_hand: dict[int, tuple[Tensor, Tensor]] = {}  # the same for matrices that are gated by hand
+        self._model, self._covered = (model,), tuple(covered)  # in tuples: no part of this module and of its state dict
+        self._hooks: tuple[Any, ...] = ()
+        # this pass's samples; of a gate per weight, the gated matrix of the layer that runs; and the same gated by hand
+        self._drawn: dict[int, Tensor] = {}
+        self._by_hand: dict[int, tuple[Tensor, Tensor]] = {}
         self._required: dict[str, bool] = {}
-        self.aside = False  # the working weights are gated by hand: the hooks let them pass
+        self.aside = False
         self._weights = {name: _weights(covered, len(shapes), name).to(**kind) for name in get_args(Normalisation)}
 
     @property
@@ -111,24 +114,16 @@ class HardConcrete(nn.Module):
             return self
         model = self._model[0]
         renamed = hasattr(model, "is_activation_checkpointing")  # in transformers 5.23
-        if getattr(
-            model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing"
-        ):  # no default: absent is not "no"
-            raise TicketsError(
-                "gates are drawn in every forward pass, and gradient checkpointing runs it twice: the second draw would be another one",
-                hint="switch it off on the model, and take a smaller batch_size with accumulate",
-            )
-        encoder = encoder_of(model)
+        # no default: absent is not "no"
+        if getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing"):
+            message = "gates are sampled in every forward pass, and gradient checkpointing runs it twice"
+            hint = "switch it off on the model, and take a smaller batch_size with accumulate"
+            raise TicketsError(message, hint=hint, code="gates.checkpointing")
         hooks: list[Any] = []
-        for whole in (encoder, *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
-            hooks += [
-                whole.register_forward_pre_hook(self._forget),
-                whole.register_forward_hook(self._forget, always_call=True),
-            ]
-        for entry in self._covered:
-            gated = _Gated(self, entry)
-            hooks.append(entry.module.register_forward_pre_hook(gated.begin))
-            hooks.append(entry.module.register_forward_hook(gated.end, always_call=True))
+        for whole in (encoder_of(model), *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
+            hooks.append(whole.register_forward_pre_hook(self._forget))
+            hooks.append(whole.register_forward_hook(self._forget, always_call=True))
+        hooks += [WeightOverride(entry.module, self, entry) for entry in self._covered]
         self._hooks = tuple(hooks)
         self._required = {name: p.requires_grad for name, p in model.named_parameters()}
         if self.freeze:
@@ -173,13 +168,15 @@ class HardConcrete(nn.Module):
         log_alpha = self.log_alpha[entry.gate]
         if self.granularity == "weight":
             if not self.training:
-                return (evaluated(log_alpha) * weight).to(kind)
+                whole: Tensor = evaluated(log_alpha) * weight
+                return whole.to(kind)
             if entry.gate not in self._drawn:
-                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator, kind)
+                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator, kind)  # type: ignore[no-untyped-call]
             return self._drawn[entry.gate]
         if entry.gate not in self._drawn:
             self._drawn[entry.gate] = sampled(log_alpha, self.generator) if self.training else evaluated(log_alpha)
-        return (entry.spread(self._drawn[entry.gate]) * weight).to(kind)
+        gated: Tensor = entry.spread(self._drawn[entry.gate]) * weight
+        return gated.to(kind)
 
     def regulariser(self, normalisation: Normalisation = "per_matrix") -> Tensor:
         """R: the expected share of open gates, P(m > 0).
@@ -219,12 +216,10 @@ class HardConcrete(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(torch.zeros(1)).dtype in HALVES:
-            raise TicketsError(
-                "gates stay in float32: their gradients vanish in half precision",
-                hint="use autocast, or move them only",
-            )
+            message = "gates stay in float32: their gradients vanish in half precision"
+            raise TicketsError(message, hint="use autocast, or move them only", code="gates.precision")
         self._weights = {name: fn(weights) for name, weights in self._weights.items()}
-        return super()._apply(fn, recurse)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 
 def sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
@@ -286,27 +281,6 @@ class _Sampled(torch.autograd.Function):
         return slope, of_weight, None, None
 
 
-class _Gated:
-    """While a module runs, its weight is the gated one."""
-
-    def __init__(self, gates: HardConcrete, entry: Covered) -> None:
-        self.gates, self.entry, self.before = gates, entry, None
-
-    def begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self.gates.aside:
-            return
-        # an attribute of the instance is found before its parameter of that name, which stays registered and untouched
-        self.before = module.__dict__.get("weight")  # a working copy in half precision, see train.bf16
-        module.__dict__["weight"] = self.gates.gated(self.entry, args[0].dtype)
-
-    def end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.gates.aside:
-            return
-        module.__dict__.pop("weight", None)
-        if self.before is not None:
-            module.__dict__["weight"] = self.before
-
-
 class Drawn:
     """A matrix with a gate on every weight, gated by hand."""
 
@@ -330,23 +304,20 @@ class Drawn:
         yield self.gate, write, partial(write, more=True)
 
 
-def _plan(model: Any, layout: Layout, granularity: str) -> tuple[list[tuple[int, ...]], list[Covered]]:
+def _plan(model: PreTrainedModel, layout: Layout, granularity: str) -> tuple[list[tuple[int, ...]], list[Covered]]:
     """Shapes of the tensors of gates, and how each matrix is covered by them."""
     matrices = layout.matrices_of(model)
     for name, module in matrices.items():
         if module._parameters.get("weight") is None:
-            raise TicketsError(
-                f"{name} is not a plain matrix", hint="search on a model that no other masks are applied to"
-            )
+            hint = "search on a model that no other masks are applied to"
+            raise TicketsError(f"{name} is not a plain matrix", hint=hint, code="gates.matrix")
     if granularity in ("weight", "matrix"):
         shapes = [tuple(m.weight.shape) if granularity == "weight" else () for m in matrices.values()]
         return shapes, [Covered(name, module, i) for i, (name, module) in enumerate(matrices.items())]
     if granularity == "layer":
         groups = {name: _layer(name, layout) for name in matrices}
         order = list(dict.fromkeys(groups.values()))
-        return [()] * len(order), [
-            Covered(name, module, order.index(groups[name])) for name, module in matrices.items()
-        ]
+        return [()] * len(order), [Covered(name, m, order.index(groups[name])) for name, m in matrices.items()]
     group = f"{granularity}s"
     counts = layout.heads_of(model) if group == "heads" else layout.neurons_of(model)
     each = layout.head_size(model) if group == "heads" else 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from robust_tickets.progress import warn
-from robust_tickets.prune.configuration import ticket_config
-from robust_tickets.prune.modeling import auto_classes, ticket_class
+from robust_tickets.prune.modeling import auto_classes, ticket_class, ticket_config
 from robust_tickets.registry import BACKBONES
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, sha256_file, write_bytes, write_json
 from robust_tickets.ticket.topk import Group
+
+if TYPE_CHECKING:
+    from robust_tickets.ticket.ticket import Ticket
 
 SCHEMA = 1
 APART = "scores.safetensors"
@@ -45,16 +48,9 @@ class StoredScores(Mapping[str, Group]):
         from safetensors import SafetensorError, safe_open
 
         if not self.path.is_file():
-            raise TicketsError(
-                f"the scores of this ticket are gone: {self.path}",
-                hint="put the file back, or search again",
-                code="ticket.scores_gone",
-            )
-        damaged = TicketsError(
-            f"{self.path} does not match ticket.json",
-            hint="remove it to keep the ticket as drawn, or search again",
-            code="ticket.damaged",
-        )
+            message, hint = f"the scores of this ticket are gone: {self.path}", "put the file back, or search again"
+            raise TicketsError(message, hint=hint, code="ticket.scores_gone")
+        damaged = _damaged(self.path, "remove it to keep the ticket as drawn, or search again")
         if sha256_file(self.path) != self.sha256:
             raise damaged
         scores = []
@@ -71,24 +67,16 @@ class StoredScores(Mapping[str, Group]):
         return tuple(scores)
 
 
-def save(ticket: Any, folder: Path) -> Path:
+def save(ticket: Ticket, folder: Path) -> Path:
     """Write the scores, the masks and, last, ``ticket.json``."""
     from safetensors.numpy import save as pack
 
     apart = ticket.kind == "unstructured" and bool(ticket.scores)
-    tensors = {f"mask.{g}.{i}": np.packbits(m) for g, masks in ticket.masks.items() for i, m in enumerate(masks)}
-    if not apart:
-        tensors |= {
-            f"score.{g}.{i}": np.ascontiguousarray(s)
-            for g, scores in ticket.scores.items()
-            for i, s in enumerate(scores)
-        }
-    blob = pack(tensors)
-    scores = (
-        pack({f"score.weights.{i}": np.ascontiguousarray(s) for i, s in enumerate(ticket.scores["weights"])})
-        if apart
-        else b""
-    )
+    masks = {f"mask.{g}.{i}": np.packbits(m) for g, masks in ticket.masks.items() for i, m in enumerate(masks)}
+    scores = {
+        f"score.{g}.{i}": np.ascontiguousarray(s) for g, scores in ticket.scores.items() for i, s in enumerate(scores)
+    }
+    blob = pack(masks if apart else masks | scores)
     about = {
         "schema": SCHEMA,
         "kind": ticket.kind,
@@ -104,39 +92,28 @@ def save(ticket: Any, folder: Path) -> Path:
         "sha256": hashlib.sha256(blob).hexdigest(),
     }
     if apart:
-        about["scores_sha256"] = hashlib.sha256(scores).hexdigest()
-        write_bytes(folder / APART, scores)
+        about["scores_sha256"] = sha256_file(write_bytes(folder / APART, pack(scores)))
     write_bytes(folder / "ticket.safetensors", blob)
     write_json(folder / "ticket.json", about)
     return folder
 
 
-def load(make: Any, folder: Path) -> Any:
-    """Read a saved ticket back, given its class; every mismatch is an error that names the file."""
+def load(make: type[Ticket], folder: Path) -> Ticket:
+    """Read a saved ticket back; every mismatch is an error that names the file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
     for name in ("ticket.json", "ticket.safetensors"):
         if not (folder / name).is_file():
-            raise TicketsError(
-                f"no ticket in {folder}: {name} is missing",
-                hint="give the folder that a search wrote",
-                code="ticket.not_found",
-            )
+            message = f"no ticket in {folder}: {name} is missing"
+            raise TicketsError(message, hint="give the folder that a search wrote", code="ticket.not_found")
     about = read_json(folder / "ticket.json")
     blob = (folder / "ticket.safetensors").read_bytes()
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
-        found = about.get("schema") if isinstance(about, dict) else type(about).__name__
-        raise TicketsError(
-            f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}",
-            hint="update the package",
-            code="ticket.schema",
-        )
-    damaged = TicketsError(
-        f"{folder / 'ticket.safetensors'} does not match ticket.json",
-        hint="the ticket is damaged: search again",
-        code="ticket.damaged",
-    )
+    found = about.get("schema") if isinstance(about, dict) else type(about).__name__
+    if found != SCHEMA:
+        message = f"{folder / 'ticket.json'} has schema {found!r}, this version reads {SCHEMA}"
+        raise TicketsError(message, hint="update the package", code="ticket.schema")
+    damaged = _damaged(folder / "ticket.safetensors", "the ticket is damaged: search again")
     if hashlib.sha256(blob).hexdigest() != about.get("sha256"):
         raise damaged
     try:
@@ -148,20 +125,17 @@ def load(make: Any, folder: Path) -> Any:
         }
         if about.get("scores_sha256") and (folder / APART).is_file():
             scores = StoredScores(folder / APART, about["scores_sha256"], shapes["weights"])
-        ticket = make(
-            kind=about["kind"],
-            family=about["family"],
-            names=tuple(about["names"]),
-            masks=masks,
-            scores=scores,
-            unit_weights=about["unit_weights"],
-            provenance=about["provenance"],
-        )
+        plain = {name: about[name] for name in ("kind", "family", "unit_weights", "provenance")}
+        ticket = make(names=tuple(about["names"]), masks=masks, scores=scores, **plain)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, SafetensorError):
         raise damaged from None
     if ticket.digest != about.get("digest"):
         raise damaged
     return ticket
+
+
+def _damaged(path: Path, hint: str) -> TicketsError:
+    return TicketsError(f"{path} does not match ticket.json", hint=hint, code="ticket.damaged")
 
 
 def _unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.backbone.layout import encoder_of, layout_of
-from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact, zero_outside
-from robust_tickets.prune.reinitialise import redraw_inside, redraw_outside
+from robust_tickets.prune.reinitialise import reinitialise_inside, reinitialise_outside
 from robust_tickets.registry import BACKBONES
 from robust_tickets.ticket.ticket import Ticket
 from tiny import tiny_classifier
@@ -63,8 +63,8 @@ def test_inside_and_outside_are_exactly_the_tickets_entries(make: Any, family: s
     clf = tiny_classifier(family)
     ticket, before = make(clf), clf.digest
     moved = {
-        "inside": changed(clf, redraw_inside(clf, ticket, 1)),
-        "outside": changed(clf, redraw_outside(clf, ticket, 1)),
+        "inside": changed(clf, reinitialise_inside(clf, ticket, 1)),
+        "outside": changed(clf, reinitialise_outside(clf, ticket, 1)),
     }
     assert clf.digest == before
     kept = inside(clf, ticket)
@@ -86,7 +86,7 @@ def test_the_axes_spelt_out_for_bert() -> None:
             if name.endswith("bias"):
                 parameter.fill_(0.5)
     ticket = structured(clf)
-    before, after = clf.model.state_dict(), redraw_outside(clf, ticket, 1).model.state_dict()
+    before, after = clf.model.state_dict(), reinitialise_outside(clf, ticket, 1).model.state_dict()
     width = clf.model.config.hidden_size // clf.model.config.num_attention_heads
     for i in range(clf.model.config.num_hidden_layers):
         layer = f"bert.encoder.layer.{i}."
@@ -109,7 +109,7 @@ def test_values_are_a_new_layers_and_come_from_the_seed_alone() -> None:
     clf = tiny_classifier(hidden=64, neurons=256)
     ticket = structured(clf)
     name = "bert.encoder.layer.1.intermediate.dense"
-    once, again, other = (redraw_inside(clf, ticket, seed).model.state_dict() for seed in (1, 1, 2))
+    once, again, other = (reinitialise_inside(clf, ticket, seed).model.state_dict() for seed in (1, 1, 2))
     kept = torch.tensor(ticket.masks["neurons"][1].copy())
     drawn = once[f"{name}.weight"][kept]
     assert torch.equal(once[f"{name}.weight"], again[f"{name}.weight"])
@@ -118,27 +118,16 @@ def test_values_are_a_new_layers_and_come_from_the_seed_alone() -> None:
     assert float(drawn.mean()) == pytest.approx(0, abs=0.02)
     assert not once[f"{name}.bias"][kept].any()
     assert torch.equal(once[f"{name}.bias"][~kept], clf.model.state_dict()[f"{name}.bias"][~kept])
+    small, pretrained = (compact(model, ticket) for model in (reinitialise_inside(clf, ticket), clf))
+    theirs = layout_of(pretrained.model).matrices_of(pretrained.model)
+    for matrix, module in layout_of(small.model).matrices_of(small.model).items():
+        assert (module.weight != theirs[matrix].weight).all(), matrix
     # the same values, whatever the ticket: two ablations of two tickets differ by their tickets alone
     whole = structured(clf, heads=0.0, neurons=0.0)
-    assert torch.equal(redraw_inside(clf, whole, 1).model.state_dict()[f"{name}.weight"][kept], drawn)
+    assert torch.equal(reinitialise_inside(clf, whole, 1).model.state_dict()[f"{name}.weight"][kept], drawn)
 
 
-def test_a_redrawn_ticket_can_be_cut_and_is_random_all_over() -> None:
-    clf = tiny_classifier()
-    ticket = structured(clf)
-    small, pretrained = compact(redraw_inside(clf, ticket), ticket), compact(clf, ticket)
-    layout = layout_of(small.model)
-    for (name, a), b in zip(
-        layout.matrices_of(small.model).items(), layout.matrices_of(pretrained.model).values(), strict=True
-    ):
-        assert (a.weight != b.weight).all(), name
-    assert torch.equal(
-        small.model.bert.embeddings.word_embeddings.weight, clf.model.bert.embeddings.word_embeddings.weight
-    )
-    assert torch.equal(small.model.classifier.weight, clf.model.classifier.weight)
-
-
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     heads=st.sampled_from([0, 0.25, 0.5]),
     neurons=st.floats(0, 0.9),
@@ -150,7 +139,9 @@ def test_both_ablations_together_touch_every_entry_once(
 ) -> None:
     clf = tiny_classifier(layers=2)
     for ticket in (structured(clf, heads, neurons, seed), unstructured(clf, sparsity, seed)):
-        within, without = (changed(clf, redraw(clf, ticket, seed)) for redraw in (redraw_inside, redraw_outside))
+        within, without = (
+            changed(clf, redraw(clf, ticket, seed)) for redraw in (reinitialise_inside, reinitialise_outside)
+        )
         for name in layout_of(clf.model).matrices_of(clf.model):
             assert (within[f"bert.{name}"] ^ without[f"bert.{name}"]).all()
 
@@ -158,5 +149,5 @@ def test_both_ablations_together_touch_every_entry_once(
 def test_tickets_of_another_shape_are_refused() -> None:
     wide, narrow = tiny_classifier(neurons=24), tiny_classifier(neurons=16)
     for ticket in (structured(wide), unstructured(wide)):
-        with pytest.raises(TicketsError, match="ticket"):
-            redraw_outside(narrow, ticket)
+        with refused("ticket.shape"):
+            reinitialise_outside(narrow, ticket)
